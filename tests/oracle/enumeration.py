@@ -9,7 +9,7 @@ from itertools import product
 from typing import NamedTuple
 
 from gpuctl.model.ids import PoolName
-from gpuctl.model.job import Job
+from gpuctl.model.job import Job, JobType
 
 from .rules import Claim, Loss, Right, makes_way, may_move_others, may_stop, rights, within_ceilings, within_share
 from .view import Devices, Held, View, Worker, place
@@ -166,7 +166,8 @@ def _choices(view: View, job: Job, held: Held, *, is_entitled: bool) -> Iterator
     yield 0
     is_own = held.job.id.project == job.id.project
     if makes_way(held.job, job) if is_own else is_entitled:
-        yield from range(1, len(held.workers) - held.job.min_workers + 1)
+        if held.job.type is not JobType.INFERENCE:  # Which of its replicas goes is not ours to choose.
+            yield from range(1, len(held.workers) - held.job.min_workers + 1)
         if may_stop(held, view):
             yield len(held.workers)
     if is_entitled and may_stop(held, view) and view.tree.cluster.scheduling.consolidation:

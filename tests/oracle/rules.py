@@ -11,6 +11,7 @@ Readings, where DESIGN leaves a choice:
 - A job of a project above its fair share may take work of its own project that ranks below it, and what is idle.
 - Elastic surplus first: of ways that lose as many GPUs, one that stops fewer runs, for its victims lose extra workers.
 - An elastic run that stops is one victim, which may straddle a guarantee; else each of its extra workers is one.
+- A service gives up no replica for another job: which of its pods goes is not ours to choose. It stops whole.
 - minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
 - Runs are moved only where the runs that a job has rights over do not make room, or would straddle a guarantee: a move
   stops a run that is within its rights, and it loses its work since its start.

@@ -241,7 +241,8 @@ class Admission:
             return True
         if pending.job.is_elastic and any(self._start_smaller(pending, option) for option in pending.options):
             return True
-        return known and any(self._bring_together(pending, option) for option in (*options, *self._fewest(pending)))
+        movable = (option for option in (*options, *self._fewest(pending)) if self._is_due(pending, option))
+        return known and any(self._bring_together(pending, option) for option in movable)
 
     def _open(self, pending: PendingJob, options: Iterable[PoolOption]) -> list[PoolOption]:
         """The options that no quota forbids."""
@@ -341,10 +342,11 @@ class Admission:
 
     def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
-        if not option.request.gpu_milli or not self._policy.consolidation or not self._is_due(pending, option):
+        if not option.request.gpu_milli or not self._policy.consolidation:
             return False
         found = self._migrations.consolidate(option, self._rules(pending, option))
-        return self._shift(pending, found if found and found.cost.price <= most_price else None)
+        is_right = found and found.cost.price <= most_price and self._is_due(pending, option, found.victims)
+        return self._shift(pending, found if is_right else None)
 
     def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
         """The combinations of rights by which the job may have runs paused."""

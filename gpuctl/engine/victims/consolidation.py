@@ -5,8 +5,8 @@ stops a run that is within its rights. It costs what the run has done since it l
 of runs the cheapest is chosen: least GPU-time lost, then fewest runs. A moved run keeps as many workers as it has. Its
 place is free now, or one that the others leave, its own included; it runs again as soon as they have stopped. Where
 moves alone don't make room, runs that a rule allows are paused besides, for as few GPUs as can be. Exact for one worker
-up to MAX_STEPS sets, if the moved runs find their places largest first; a gang's workers are placed one after another
-at the least cost each, in one rack where that costs no more. All searches of a cycle together try MAX_PLACINGS
+up to MAX_STEPS sets, as far as the moved runs find places one after another; a gang's workers are placed one after
+another at the least cost each, in one rack where that costs no more. All searches of a cycle together try MAX_PLACINGS
 placements at most.
 """
 
@@ -295,20 +295,37 @@ def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
 def _moves_beside(
     snapshot: Snapshot, assignment: Assignment, movers: Sequence[Eviction], victims: Sequence[Allocation]
 ) -> tuple[Migration, ...] | None:
-    """A place for each, largest first, beside what the beneficiary takes; None when one has none.
+    """A place for each beside what the beneficiary takes; None when one has none.
 
-    It is free now, or one that the moved runs or the victims leave, its own included: all stop before any goes on.
+    They are placed largest first; if that fails, first those that may use the fewest pools. A place is free now, or one
+    that the moved runs or the victims leave, its own included: all stop before any goes on.
     """
 
     def size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
         each = move.allocations[0].per_worker
         return -each.gpu_milli, -move.total_milli, -each.cpu_milli, -each.mem_bytes, move.job
 
+    def pools(move: Eviction) -> int:
+        job = move.allocations[0].job
+        return len(job.pools) if job else 0
+
     per_worker, gone = assignment.option.request.per_worker, (*movers_of(movers), *victims)
+    by_size = sorted(movers, key=size)
     snapshot.idle.give_back_all(gone)
     snapshot.idle.take(assignment.placement, per_worker)
+    moves = _placed(snapshot, by_size)
+    by_pools = sorted(by_size, key=pools)
+    if moves is None and by_pools != by_size:
+        moves = _placed(snapshot, by_pools)
+    snapshot.idle.give_back(assignment.placement, per_worker)
+    snapshot.idle.take_all(gone)
+    return moves
+
+
+def _placed(snapshot: Snapshot, movers: Sequence[Eviction]) -> tuple[Migration, ...] | None:
+    """The best idle place for one run after another; None when one has none. Takes nothing."""
     moves: list[Migration] = []
-    for mover in sorted(movers, key=size):
+    for mover in movers:
         found = place(snapshot.idle, _options_of(snapshot, mover))
         if found is None:
             break
@@ -316,6 +333,4 @@ def _moves_beside(
         moves.append(Migration(mover, found))
     for move in moves:
         snapshot.idle.give_back(move.assignment.placement, move.assignment.option.request.per_worker)
-    snapshot.idle.give_back(assignment.placement, per_worker)
-    snapshot.idle.take_all(gone)
     return tuple(moves) if len(moves) == len(movers) else None

@@ -19,7 +19,7 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.reclaim import VictimTotals
 from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with, with_leaving
 from gpuctl.engine.victims.what_if_node import WhatIfNodes
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import GpuMilli, Instant
 
 
@@ -42,6 +42,13 @@ class Eviction(NamedTuple):
     def stops(self) -> bool:
         """Whether a run is paused: one that only loses extra workers goes on."""
         return not (self.is_move or self.allocations[0].is_extra)
+
+    def nodes(self) -> Iterable[NodeName]:
+        """The nodes of a run that stops or moves, or that of the extra worker that the eviction is for."""
+        first, *others = self.allocations
+        if first.is_extra or not others:
+            return first.nodes()
+        return dict.fromkeys(node for allocation in self.allocations for node in allocation.nodes())
 
     def without(self, gone: Container[Allocation]) -> Eviction | None:
         """The eviction of those allocations that are not gone; None if all are."""

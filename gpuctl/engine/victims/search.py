@@ -51,10 +51,10 @@ class Entry(NamedTuple):
 
 
 def by_node(snapshot: Snapshot, option: PoolOption, evictions: Iterable[Eviction]) -> dict[NodeName, list[Eviction]]:
-    """Evictions by the nodes of an option's pool that the run is on, or the worker that each is for; in their order."""
+    """Evictions by the nodes of an option's pool that each is for, in their order."""
     found: dict[NodeName, list[Eviction]] = {}
     for eviction in evictions:
-        for node in eviction.allocations[0].nodes():
+        for node in eviction.nodes():
             room = snapshot.future_idle.rooms.get(node)
             if room is not None and room.pool == option.pool.name:
                 found.setdefault(node, []).append(eviction)
