@@ -1,8 +1,8 @@
 """Policies as admission policies: the API server holds what it is asked to make against the rules of the repository.
 
 A rule is about a declaration. What of that stands in a pod or a workload is put together again, by variables of the
-admission policy, one declaration a container; the expression is then the policy's own, word for word. A rule that reads
-anything else can't be said about objects: it is named with the reason.
+admission policy, one declaration a container; the expression is then the policy's own, word for word, or says what its
+JSON Schema does. A rule that reads anything else can't be said about objects: it is named with the reason.
 
 What gpuctl makes was checked when it was compiled, so for it this is a second lock; for what people with rights in a
 project's namespace make, it is the only one. An update is judged where others than gpuctl and Kubernetes' controllers
@@ -21,6 +21,7 @@ from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.spec_v1 import PolicyV1
 from gpuctl.install.installation import made
+from gpuctl.install.schema_rule import NO_FIELD, TOO_LARGE, Unsaid, schema_cel
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
@@ -43,13 +44,12 @@ _FIELDS = {
     "imagePullPolicy": "c.imagePullPolicy",
     "type": f"variables.labels[?'{names.TYPE_LABEL}'].orValue('')",
 }
-_SHOWN = frozenset({
+SHOWN = frozenset({
     ("metadata", "name"), ("metadata", "project"), ("spec", "workingDir"), ("spec", "volumes", "*", "hostPath"),
     ("spec", "volumes", "*", "mountPath"),
     *(("spec", name) for name in (*_ENTRIES, *_FIELDS)), *(("spec", name, "*") for name in _ENTRIES),
 })  # fmt: skip
 """Fields of a job that its pods show as they are declared. Others are decided later (workers), or shown nowhere."""
-_NO_FIELD = "which no pod or workload shows as it is declared"
 _WORKLOADS = (
     ("", "v1", ("pods", "pods/ephemeralcontainers", "replicationcontrollers")),
     ("batch", "v1", ("jobs", "cronjobs")),
@@ -72,40 +72,47 @@ def admission_rules(policies: Iterable[Declaration[PolicyV1]], makers: Sequence[
     """
     for policy in sorted(policies, key=lambda policy: policy.model.metadata.name):
         name, spec = policy.model.metadata.name, policy.model.spec
-        why = _why_not(policy)
-        if why:
-            yield GitAlone(name, why)
+        cel = _said(policy)
+        if isinstance(cel, Unsaid):
+            yield GitAlone(name, cel.why)
             continue
         named = f"gpuctl-rule-{name}"
         binding = {"policyName": named, "validationActions": [_ACTIONS[spec.severity]]}
-        yield made(kinds.ADMISSION_POLICY, named, {"spec": _spec(policy, makers)})
+        yield made(kinds.ADMISSION_POLICY, named, {"spec": _spec(policy, cel, makers)})
         yield made(kinds.ADMISSION_POLICY_BINDING, named, {"spec": binding})
 
 
-def _why_not(policy: Declaration[PolicyV1]) -> str:
-    """Why a policy can't be said about objects; "" if it can."""
+def _said(policy: Declaration[PolicyV1]) -> str | Unsaid:
+    """The expression of a policy, or why it can't be said about objects."""
     spec = policy.model.spec
     if spec.match.kind != "Job":
-        return f"it is about a {spec.match.kind}, {_NO_FIELD}"
-    if spec.cel is None:
-        return "it is a JSON Schema; an admission policy is in CEL"
+        return Unsaid(f"it is about a {spec.match.kind}, {NO_FIELD}")
     if any("[" in pattern for pattern in (*spec.match.projects, *spec.match.except_)):
-        return "its match has a pattern with [ ]"
-    rule = cel_rule(spec.cel, spec.match.kind)
+        return Unsaid("its match has a pattern with [ ]")
+    cel = schema_cel(spec.schema_ or {}, SHOWN) if spec.cel is None else spec.cel
+    if isinstance(cel, Unsaid):
+        return cel
+    rule = cel_rule(cel, spec.match.kind)
     if not isinstance(rule, CelRule):
-        return "its expression is wrong: gpuctl validate"
+        return Unsaid(TOO_LARGE if spec.cel is None else "its expression is wrong: gpuctl validate")
+    why = _why_not(rule)
+    return Unsaid(why) if why else cel
+
+
+def _why_not(rule: CelRule) -> str:
+    """Why an expression about jobs can't be said about objects; "" if it can."""
     for path in rule.paths:
         if path[0] in {"old", "oldTotal"}:
             return f"it reads {'.'.join(path)}: it is about a change in Git"
-        if path[0] != "object" or path[1:] not in _SHOWN:
-            return f"it reads {'.'.join(path)}, {_NO_FIELD}"
+        if path[0] != "object" or path[1:] not in SHOWN:
+            return f"it reads {'.'.join(path)}, {NO_FIELD}"
     for node in all_of_tree(rule.tree):
         if isinstance(node, Made) and len({type(part.value) for part in node.parts if isinstance(part, Constant)}) > 1:
             return "it has a list or mapping of several types, which the API server refuses"
     return ""
 
 
-def _spec(policy: Declaration[PolicyV1], makers: Sequence[str]) -> Mapping[str, Any]:
+def _spec(policy: Declaration[PolicyV1], cel: str, makers: Sequence[str]) -> Mapping[str, Any]:
     spec = policy.model.spec
     rules = [
         {"apiGroups": [group], "apiVersions": [version], "resources": list(plurals), "operations": ["CREATE", "UPDATE"]}
@@ -119,7 +126,7 @@ def _spec(policy: Declaration[PolicyV1], makers: Sequence[str]) -> Mapping[str, 
         "variables": [{"name": name, "expression": expression} for name, expression in _variables(spec.match)],
         "validations": [
             {
-                "expression": f"!variables.bound || variables.declared.all(object, {spec.cel}\n)",
+                "expression": f"!variables.bound || variables.declared.all(object, {cel}\n)",
                 "message": f'{" ".join(spec.message.split())} (policy "{policy.model.metadata.name}")',
                 "reason": "Forbidden",
             }

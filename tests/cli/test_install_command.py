@@ -155,7 +155,8 @@ def test_policies_become_admission_policies_and_the_others_are_named_with_the_re
         "whole": ("cel: object.spec != null", "Job"),
         "project": ("cel: project.held <= 8", "Job"),
         "owners": ("cel: size(object.spec.owners) > 0", "Project"),
-        "shape": ("schema: {}", "Job"),
+        "shape": ("schema: {properties: {spec: {additionalProperties: false}}}", "Job"),
+        "either": ("schema: {properties: {spec: {properties: {args: {minItems: 1}}}}}", "Job"),
         "mixed": ("cel: \"object.spec.image in [1, 'x']\"", "Job"),
     }
     (tmp_path / "rules.yaml").write_text("---\n".join(rule(name, text, kind) for name, (text, kind) in rules.items()))
@@ -164,10 +165,11 @@ def test_policies_become_admission_policies_and_the_others_are_named_with_the_re
     hidden = "which no pod or workload shows as it is declared"
     assert [line.removeprefix("note: policy ") for line in told.stderr.splitlines()] == [
         "change is checked in Git alone: it reads old: it is about a change in Git",
+        "either is checked in Git alone: no pod shows whether object.spec.args is left out or []",
         "mixed is checked in Git alone: it has a list or mapping of several types, which the API server refuses",
         f"owners is checked in Git alone: it is about a Project, {hidden}",
         f"project is checked in Git alone: it reads project.held, {hidden}",
-        "shape is checked in Git alone: it is a JSON Schema; an admission policy is in CEL",
+        'shape is checked in Git alone: its schema has "additionalProperties", which is not translated to CEL',
         f"total is checked in Git alone: it reads total.gpus, {hidden}",
         f"whole is checked in Git alone: it reads object.spec, {hidden}",
     ]

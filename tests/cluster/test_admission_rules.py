@@ -31,6 +31,16 @@ CLUSTER = (
     "\n    resourcesPerNode: {cpu: 8, memory: 64Gi}}]\n"
     "  security: {podSecurity: privileged, hostPaths: [/]}\n"
 )
+
+
+def spec_with(properties: str) -> str:
+    return f"{{properties: {{spec: {{properties: {{{properties}}}}}}}}}"
+
+
+def each_volume(properties: str) -> str:
+    return spec_with(f"volumes: {{items: {{properties: {{{properties}}}}}}}")
+
+
 RULES: Mapping[str, tuple[str, str]] = {
     "registries": ("", "['reg.example.com/', 'nvcr.io/'].exists(r, object.spec.image.startsWith(r))"),
     "version": ("", "object.spec.image.matches(':[^:/@]+$') && !object.spec.image.endsWith(':latest')"),
@@ -44,6 +54,33 @@ RULES: Mapping[str, tuple[str, str]] = {
     "named": ("", "object.metadata.project != 'b' || object.metadata.name.startsWith('b-')"),
     "says-folder": (", projects: [says]", "object.spec.workingDir != '/root'"),
 }
+ALWAYS = "{properties: {spec: {required: [imagePullPolicy], properties: {imagePullPolicy: {const: Always}}}}}"
+NOT_OF_B = "{properties: {project: {not: {const: b}}}}"
+SCHEMAS: Mapping[str, tuple[str, str]] = {
+    "registries": ("", spec_with("image: {pattern: '^(reg[.]example[.]com|nvcr[.]io)/'}")),
+    "version": ("", spec_with("image: {allOf: [{pattern: ':[^:/@]+$'}, {not: {pattern: ':latest$'}}], maxLength: 60}")),
+    "no-host-paths": (", except: [infra]", each_volume("hostPath: {type: 'null'}")),
+    "scratch": ("", each_volume("hostPath: {pattern: ^/scratch}")),
+    "mounts": (", projects: ['a*', in?ra]", each_volume("mountPath: {not: {const: /etc}}")),
+    "shells": ("", spec_with("command: {not: {contains: {enum: [sh, bash]}}}")),
+    "debug": (
+        ", except: ['*b']",
+        spec_with("args: {contains: {pattern: ^--debug$|verbose}, minContains: 0, maxContains: 0}"),
+    ),
+    "folder": ("", spec_with("workingDir: {oneOf: [{type: 'null'}, {pattern: ^/work, type: string}]}")),
+    "always": ("", f"{{anyOf: [{spec_with('type: {not: {const: inference}}')}, {ALWAYS}]}}"),
+    "named": ("", f"{{properties: {{metadata: {{anyOf: [{NOT_OF_B}, {{properties: {{name: {{pattern: ^b-}}}}}}]}}}}}}"),
+    "says-folder": (
+        ", projects: [says]",
+        "{properties: {spec: {required: [workingDir], properties: {workingDir: {type: string, not: {const: /root}}}}}}",
+    ),
+}
+"""Much the same as JSON Schemas."""
+FORMS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "cel": RULES,
+    "schema": {f"schema-{name}": rule for name, rule in SCHEMAS.items()},
+}
+NAMESPACES = {"cel": "gpu-", "schema": "schema-"}
 IMAGE = "image: 'reg.example.com/x:1'"
 HOST = "{hostPath: /data, mountPath: /data}"
 SCRATCH = "{hostPath: /scratch/x, mountPath: /x}"
@@ -95,34 +132,34 @@ INPUTS: tuple[tuple[str, str, str], ...] = tuple(
 )  # fmt: skip
 
 
-def policies() -> str:
+def policies(form: str) -> str:
     return "---\n".join(
         f"{HEAD}kind: Policy\nmetadata: {{name: {name}}}\nspec:\n  match: {{kind: Job{match}}}\n"
-        f"  message: No\n  cel: |\n    {cel}\n"
-        for name, (match, cel) in RULES.items()
+        f"  message: No\n  {form}: {'|' if form == 'cel' else ''}\n    {rule}\n"
+        for name, (match, rule) in FORMS[form].items()
     )
 
 
-def tree(project: str, name: str, spec: str, *, with_policies: bool) -> SourceTree:
+def tree(project: str, name: str, spec: str, form: str = "") -> SourceTree:
     files = {
         "c/cluster.yaml": HEAD + CLUSTER,
         "c/p.yaml": f"{HEAD}kind: Project\nmetadata: {{name: {project}}}\nspec: {{quota: 8}}\n",
         "c/j.yaml": f"{HEAD}kind: Job\nmetadata: {{name: {name}, project: {project}}}\nspec: {spec}\n",
-        **({"policies/p.yaml": policies()} if with_policies else {}),
+        **({"policies/p.yaml": policies(form)} if form else {}),
     }
     return SourceTree(cluster_dir="c", files={path: SourceFile(content=text.encode()) for path, text in files.items()})
 
 
-def broken(project: str, name: str, spec: str) -> set[str]:
+def broken(project: str, name: str, spec: str, form: str = "cel") -> set[str]:
     """The policies that the compiler finds broken."""
-    compiled = compile_tree(tree(project, name, spec, with_policies=True))
+    compiled = compile_tree(tree(project, name, spec, form))
     assert all(each.policy for each in compiled.diagnostics), compiled.diagnostics
     return {each.policy for each in compiled.diagnostics}
 
 
 def rendered(project: str, name: str, spec: str) -> Body:
     """The workload that gpuctl makes of a job."""
-    declared = compile_tree(tree(project, name, spec, with_policies=False)).declared
+    declared = compile_tree(tree(project, name, spec)).declared
     assert declared is not None
     workloads = {kinds.JOB[1], kinds.DEPLOYMENT[1]}
     (body,) = [each.body for each in waiting_manifests(declared).items if each.ref.kind in workloads]
@@ -150,49 +187,68 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(new_control_plane: Callable[[], ControlPlane]) -> Guarded:
     made = Guarded(new_control_plane())
-    for project in ("a", "b", "infra", "says"):
-        labels = {"gpuctl.dev/managed": "true", "gpuctl.dev/project": project}
-        made.plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": f"gpu-{project}", "labels": labels}})
-    for body in all_rules():
-        made.plane.call("POST", f"{collection((body['apiVersion'], body['kind']), '')}?fieldValidation=Strict", body)
-    left, until = probes(), time.monotonic() + 30
+    for form, prefix in NAMESPACES.items():
+        for project in ("a", "b", "infra", "says"):
+            labels = {"gpuctl.dev/managed": "true", "gpuctl.dev/project": project, "form": form}
+            made.plane.call(
+                "POST", "/api/v1/namespaces", {"metadata": {"name": f"{prefix}{project}", "labels": labels}}
+            )
+        for body in all_rules(form):
+            path = collection((body["apiVersion"], body["kind"]), "")
+            made.plane.call("POST", f"{path}?fieldValidation=Strict", body)
+    left, until = (
+        {rule: (form, *probe) for form in FORMS for rule, probe in probes(form).items()},
+        time.monotonic() + 30,
+    )
     while left:
         assert time.monotonic() < until, left
-        left = {name: probe for name, probe in left.items() if not refused_by(made, *probe, name)}
+        left = {rule: probe for rule, probe in left.items() if f"gpuctl-rule-{rule}" not in refusal_of(made, *probe)}
         time.sleep(0.2)
     return made
 
 
-def all_rules() -> list[Body]:
-    found = collect(tree("a", "j", "{image: x}", with_policies=True), Memo()).policies
+def all_rules(form: str) -> list[Body]:
+    """Policies, and bindings that hold for the namespaces of that form alone; of CEL for those of none, too."""
+    found = collect(tree("a", "j", "{image: x}", form), Memo()).policies
     rules = list(admission_rules(found, MAKERS))
     assert not [each for each in rules if isinstance(each, GitAlone)]
-    return [each for each in rules if not isinstance(each, GitAlone)]
+    others = [{"key": "form", "operator": "NotIn", "values": [each for each in FORMS if each != form]}]
+    if form != "cel":
+        others.append({"key": "form", "operator": "Exists"})
+    chosen = {"matchResources": {"namespaceSelector": {"matchExpressions": others}}}
+    return [
+        {**each, "spec": {**each["spec"], **chosen}} if "policyName" in each["spec"] else each
+        for each in rules
+        if not isinstance(each, GitAlone)
+    ]
 
 
-def probes() -> dict[str, tuple[str, str, str]]:
+def probes(form: str) -> dict[str, tuple[str, str, str]]:
     """For each rule an input that breaks it alone."""
-    return {rule: next(each for each in INPUTS if broken(*each) == {rule}) for rule in RULES}
+    return {rule: next(each for each in INPUTS if broken(*each, form) == {rule}) for rule in FORMS[form]}
 
 
-def refused_by(made: Guarded, project: str, name: str, spec: str, rule: str) -> bool:
-    return f"gpuctl-rule-{rule}" in made.refusal(rendered(project, name, spec), f"gpu-{project}")
+def refusal_of(made: Guarded, form: str, project: str, name: str, spec: str) -> str:
+    body, namespace = rendered(project, name, spec), f"{NAMESPACES[form]}{project}"
+    return made.refusal({**body, "metadata": {**body["metadata"], "namespace": namespace}}, namespace)
 
 
-def test_there_are_fifty_inputs_and_each_rule_refuses_some_of_them() -> None:
-    verdicts = [broken(*each) for each in INPUTS]
+@pytest.mark.parametrize("form", FORMS)
+def test_there_are_fifty_inputs_and_each_rule_refuses_some_of_them(form: str) -> None:
+    verdicts = [broken(*each, form) for each in INPUTS]
     assert len(INPUTS) >= 50
-    assert set.union(*verdicts) == set(RULES)
+    assert set.union(*verdicts) == set(FORMS[form])
     assert sum(not each for each in verdicts) >= 15
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("given", INPUTS, ids=[" ".join(each) for each in INPUTS])
-def test_the_servers_verdict_is_the_compilers(guarded: Guarded, given: tuple[str, str, str]) -> None:
-    wanted = broken(*given)
-    said = guarded.refusal(rendered(*given), f"gpu-{given[0]}")
+def test_the_servers_verdict_is_the_compilers(guarded: Guarded, given: tuple[str, str, str], form: str) -> None:
+    wanted = broken(*given, form)
+    said = refusal_of(guarded, form, *given)
     assert bool(said) is bool(wanted), (said, wanted)
-    assert not wanted or any(f"gpuctl-rule-{rule}" in said for rule in wanted), (said, wanted)
-    others = {rule for rule in RULES if rule not in wanted and f"'gpuctl-rule-{rule}'" in said}
+    assert not wanted or any(f"'gpuctl-rule-{rule}'" in said for rule in wanted), (said, wanted)
+    others = {rule for rule in FORMS[form] if rule not in wanted and f"'gpuctl-rule-{rule}'" in said}
     assert not others
 
 
