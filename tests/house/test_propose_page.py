@@ -1,4 +1,4 @@
-"""The commands of docs/propose.md are run as they stand there."""
+"""The commands of docs/propose.md are run as they stand there, and its pictures are of the comment as it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
+from comment_picture import WIDTHS, picture, source_note
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.cli.main import gpuctl
@@ -33,3 +35,11 @@ def test_its_commands_do_what_it_says(tmp_path: Path) -> None:
         if words[0] == "comment":
             assert "**gpuctl plan of tr4858**" in result.output
     assert ends == [("validate", 0), ("plan", 2), ("comment", 0)]
+
+
+@pytest.mark.parametrize("host", WIDTHS)
+def test_its_pictures_are_of_the_comment_as_it_is(host: str) -> None:
+    assert f"(pictures/{picture(host).name})" in (ROOT / "docs" / "propose.md").read_text()
+    image = picture(host).read_bytes()
+    assert len(image) < 150_000
+    assert source_note(host) in image, "draw it anew: .venv/bin/python tests/house/comment_picture.py"
