@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from check_jsonschema.cli.main_command import main as check_jsonschema  # type: ignore[import-untyped] # it has no types
+from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -15,6 +17,13 @@ CHECKS = {
     "types": [str(BIN / "mypy")],
     "imports": [str(BIN / "lint-imports"), "--no-cache"],
 }
+VENDORED = {
+    "github-workflows": [".github/workflows/ci.yml"],
+    "github-actions": ["action.yml"],
+    "github-issue-forms": [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "decision", "wish")],
+    "gitlab-ci": ["templates/gitlab-ci.yml"],
+}
+"""Files that a code host reads, by the schema that check-jsonschema has of them."""
 FIXTURES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("*/**/conftest.py"))]
 CHECKS |= {f"types of {path}": [str(BIN / "mypy"), "tests/controlplane", path] for path in FIXTURES}
 
@@ -23,3 +32,11 @@ CHECKS |= {f"types of {path}": [str(BIN / "mypy"), "tests/controlplane", path] f
 def test_tool_is_content(check: str) -> None:
     done = subprocess.run(CHECKS[check], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", VENDORED)
+def test_a_code_host_can_read_its_files(name: str) -> None:
+    """In this process: the import of what checks formats takes a second."""
+    files = [str(ROOT / path) for path in VENDORED[name]]
+    done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", f"vendor.{name}", *files])
+    assert done.exit_code == 0, done.output
