@@ -65,6 +65,7 @@ class _Rhythm:
     def _begin(self) -> None:
         self._fetch_due = self._enforce_due = self._clock.now_ms()
         self._fetch_failures = self._enforce_failures = 0
+        self._is_asked = False
 
     def turn(self) -> DurationMs:
         """Do what is due. Returns how long to wait for the next turn; never raises."""
@@ -92,9 +93,12 @@ class _Rhythm:
             reconciler.stand_by()
             self._begin()
             return settings.react_ms
-        if reconciler.has_followed and reconciler.is_asked_for_git():
-            self._fetch_due = clock.now_ms()
-        if reconciler.is_following or clock.now_ms() >= self._fetch_due:
+        # What is asked while a fetch is under way may be about a commit that this fetch no longer sees: it is kept.
+        self._is_asked |= reconciler.is_asked_for_git()
+        if reconciler.is_following:
+            self._follow()
+        elif self._is_asked or clock.now_ms() >= self._fetch_due:
+            self._is_asked = False
             self._follow()
         if not reconciler.has_followed:
             reconciler.stand_by()

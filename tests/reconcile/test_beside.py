@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from stage import BASE, ZERO_MS, Stage, job
+from test_frozen import control
 from test_terms import Turns
 
 from gpuctl.adapters.git import GitSource
@@ -179,3 +180,15 @@ def test_a_stop_does_not_wait_for_it(tmp_path: Path, hangs_from: int) -> None:
     slow.hung = hangs_from == 0
     assert stage.play(100) == 0
     assert slow.begun[-1].hangs
+
+
+def test_git_asked_for_while_it_is_read_is_read_once_more(tmp_path: Path) -> None:
+    """What is read may have begun before the commit that is meant; the next turn of the interval is seconds away."""
+    stage, slow = begin(tmp_path)
+    stage.at(20, lambda: setattr(slow, "hung", True))
+    stage.at(40, lambda: control(stage, asked="now"))
+    stage.at(42, slow.let_go)
+    stage.play(60)
+    first, second = [second for second in stage.fetches if second >= 40][:2]
+    assert first == 42
+    assert second - first <= 4
