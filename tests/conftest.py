@@ -62,7 +62,8 @@ def _group(item: pytest.Item) -> str:
 @pytest.hookimpl(trylast=True)  # after the module's own fixtures
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """A control plane is stopped after its last test: an idle one takes CPU and 0.5 GiB of memory."""
-    if nextitem is None or _group(nextitem) != _group(item):
+    goes_on = nextitem is not None and (nextitem.path == item.path or "" != _group(nextitem) == _group(item))
+    if not goes_on:
         for plane in item.config.stash[RUNNING].values():
             plane.stop()
         item.config.stash[RUNNING].clear()

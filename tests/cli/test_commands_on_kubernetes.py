@@ -116,8 +116,7 @@ def stage(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
     made = Stage(plane=control_plane, folder=folder)
     made.enforce()
     yield made
-    for name in (NAMESPACE, "gpuctl-system"):
-        control_plane.call("DELETE", f"/api/v1/namespaces/{name}")
+    control_plane.remove_namespaces([NAMESPACE, "gpuctl-system"])
     control_plane.call("DELETE", "/api/v1/namespaces/default/pods/stranger?gracePeriodSeconds=0")
     for name in ("seen-1", "seen-2"):
         control_plane.call("DELETE", f"/api/v1/nodes/{name}")

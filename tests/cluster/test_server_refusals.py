@@ -104,7 +104,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[KubernetesCluster]:
     with closing(connection), closing(KubernetesCluster(connection)) as made:
         made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}})
         yield made
-    control_plane.call("DELETE", f"/api/v1/namespaces/{HOME}")
+    control_plane.remove_namespaces([HOME])
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -187,9 +187,10 @@ class Site:
         for process in self._processes:
             process.kill()
         labelled = f"labelSelector=gpuctl.dev%2Fcluster%3D{self.name}"
-        for path in ("/api/v1/namespaces", "/api/v1/namespaces/gpuctl-system/configmaps"):
-            for body in self._get(f"{path}?{labelled}"):
-                self.plane.call("DELETE", f"{path}/{body['metadata']['name']}")
+        kept = "/api/v1/namespaces/gpuctl-system/configmaps"
+        for body in self._get(f"{kept}?{labelled}"):
+            self.plane.call("DELETE", f"{kept}/{body['metadata']['name']}")
+        self.plane.remove_namespaces([each["metadata"]["name"] for each in self._get(f"/api/v1/namespaces?{labelled}")])
         self.plane.call("DELETE", f"/api/v1/nodes/{self.name}-1")
 
     def _get(self, path: str) -> list[Any]:

@@ -28,6 +28,8 @@ COMPONENT = "component-token"
 _CONFLICT = 409
 _WITHIN_S = 60.0
 _GRACE_S = 5.0
+_GONE_S = 60.0
+"""How long a namespace may take to go, with pods that end in it."""
 
 
 @dataclass
@@ -159,6 +161,16 @@ class ControlPlane:
                 if method != "DELETE" or error.code != _CONFLICT or time.monotonic() > until:
                     raise
                 error.close()
+
+    def remove_namespaces(self, names: Sequence[str]) -> None:
+        """Delete namespaces with all in them, and wait until they are gone: the next test may need the same names."""
+        for name in names:
+            self.call("DELETE", f"/api/v1/namespaces/{name}")
+        until = time.monotonic() + _GONE_S
+        while left := {body["metadata"]["name"] for body in self.call("GET", "/api/v1/namespaces")["items"]} & {*names}:
+            if time.monotonic() > until:
+                raise TimeoutError(f"namespaces are still there: {sorted(left)}")
+            time.sleep(0.1)
 
     def write_kubeconfig(self, path: Path, token: str, *, url: str = "") -> Path:
         """A kubeconfig for a token; `url` for a way to the server through something else, whose name isn't checked."""
