@@ -52,7 +52,7 @@ POD = frozenset({
 })  # fmt: skip
 CONTAINER = frozenset({
     "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts",
-    "workingDir",
+    "terminationMessagePolicy", "workingDir",
 })  # fmt: skip
 OTHERS = {
     "PersistentVolumeClaim": frozenset({"accessModes", "resources", "storageClassName"}),
