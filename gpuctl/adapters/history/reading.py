@@ -67,19 +67,19 @@ def event_of(row: Sequence[object]) -> RunEvent:
 
 
 def _read(db: sqlite3.Connection, subject: Subject, since_ms: Instant, until_ms: Instant) -> History:
-    which, who = _filter(subject)
+    which, named = _filter(subject)
     rows = db.execute(
         f"SELECT {EVENT} WHERE e.at_ms >= ? AND e.at_ms < ?{which} ORDER BY e.at_ms DESC, e.rowid DESC LIMIT ?",
-        (since_ms, until_ms, *who, MOST_EVENTS),
+        (since_ms, until_ms, *named, MOST_EVENTS),
     ).fetchall()
     (count,) = db.execute(
         f"SELECT COUNT(*) FROM events e WHERE e.at_ms >= ? AND e.at_ms < ?{which}",  # noqa: S608 - constants
-        (since_ms, until_ms, *who),
+        (since_ms, until_ms, *named),
     ).fetchone()
     before = db.execute(
         f"SELECT {EVENT} WHERE e.state NOT IN {OVER}{which} AND e.rowid IN "  # noqa: S608 - constants
         "(SELECT MAX(rowid) FROM events WHERE at_ms < ? GROUP BY job, digest) ORDER BY e.at_ms, e.rowid LIMIT ?",
-        (*who, since_ms, MOST_EVENTS),
+        (*named, since_ms, MOST_EVENTS),
     ).fetchall()
     grain = _grain(until_ms - since_ms)
     return History(
@@ -109,11 +109,11 @@ def _periods(
     db: sqlite3.Connection, subject: Subject, since_ms: Instant, until_ms: Instant, grain: Grain
 ) -> Iterable[Period]:
     """The newest periods that find room, oldest first."""
-    which, who = ("", ()) if subject.project is None else (" AND name IN ('', ?)", (subject.project,))
+    which, named = ("", ()) if subject.project is None else (" AND name IN ('', ?)", (subject.project,))
     rows = db.execute(
         f"SELECT {_PERIOD} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants
         f"WHERE grain = ? AND at_ms >= ? AND at_ms < ?{which} ORDER BY at_ms DESC, name LIMIT ?",
-        (grain, since_ms, until_ms, *who, MOST_PERIODS),
+        (grain, since_ms, until_ms, *named, MOST_PERIODS),
     ).fetchall()
     for at_ms, name, *sums in reversed(rows):
         yield Period(at_ms, ProjectName(name), *sums)
