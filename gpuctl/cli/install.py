@@ -212,7 +212,7 @@ def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) 
     tell(wrong)
     if has_errors(wrong):
         raise click.exceptions.Exit(EXIT_FAILED)
-    found = list(admission_rules(declarations.policies, (*MAKERS, *controllers)))
+    found = list(admission_rules(declarations.policies, declarations.owners, (*MAKERS, *controllers)))
     for each in found:
         if isinstance(each, GitAlone):
             say(f"note: policy {each.policy} is checked in Git alone: {each.why}", err=True)

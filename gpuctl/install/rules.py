@@ -65,14 +65,18 @@ class GitAlone:
     why: str
 
 
-def admission_rules(policies: Iterable[Declaration[PolicyV1]], makers: Sequence[str]) -> Iterator[Body | GitAlone]:
+def admission_rules(
+    policies: Iterable[Declaration[PolicyV1]], owners: Mapping[str, str | None], makers: Sequence[str]
+) -> Iterator[Body | GitAlone]:
     """An admission policy and its binding for each policy, in order of names; or why there is none.
 
-    `makers`: the users whose pods were judged as templates (`makers_of`).
+    `owners`: the project in whose folder a file is, by the file's path. A project's own policy gets none: an object of
+    the cluster is the administrators' to write. `makers`: the users whose pods were judged as templates (`makers_of`).
     """
     for policy in sorted(policies, key=lambda policy: policy.model.metadata.name):
         name, spec = policy.model.metadata.name, policy.model.spec
-        cel = _said(policy)
+        owner = owners.get(policy.document.name.file)
+        cel = Unsaid(f'it is project "{owner}"\'s own') if owner else _said(policy)
         if isinstance(cel, Unsaid):
             yield GitAlone(name, cel.why)
             continue

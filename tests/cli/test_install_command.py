@@ -160,6 +160,8 @@ def test_policies_become_admission_policies_and_the_others_are_named_with_the_re
         "mixed": ("cel: \"object.spec.image in [1, 'x']\"", "Job"),
     }
     (tmp_path / "rules.yaml").write_text("---\n".join(rule(name, text, kind) for name, (text, kind) in rules.items()))
+    (tmp_path / "projects" / "a").mkdir(parents=True)
+    (tmp_path / "projects" / "a" / "own.yaml").write_text(rule("own", "cel: object.spec.image != 'x'"))
     told = run("install", *HTTPS, "--guard", "--policies", tmp_path, "-o", "json")
     assert told.exit_code == 0
     hidden = "which no pod or workload shows as it is declared"
@@ -167,6 +169,7 @@ def test_policies_become_admission_policies_and_the_others_are_named_with_the_re
         "change is checked in Git alone: it reads old: it is about a change in Git",
         "either is checked in Git alone: no pod shows whether object.spec.args is left out or []",
         "mixed is checked in Git alone: it has a list or mapping of several types, which the API server refuses",
+        'own is checked in Git alone: it is project "a"\'s own',
         f"owners is checked in Git alone: it is about a Project, {hidden}",
         f"project is checked in Git alone: it reads project.held, {hidden}",
         'shape is checked in Git alone: its schema has "additionalProperties", which is not translated to CEL',

@@ -210,7 +210,7 @@ def guarded(new_control_plane: Callable[[], ControlPlane]) -> Guarded:
 def all_rules(form: str) -> list[Body]:
     """Policies, and bindings that hold for the namespaces of that form alone; of CEL for those of none, too."""
     found = collect(tree("a", "j", "{image: x}", form), Memo()).policies
-    rules = list(admission_rules(found, MAKERS))
+    rules = list(admission_rules(found, {}, MAKERS))
     assert not [each for each in rules if isinstance(each, GitAlone)]
     others = [{"key": "form", "operator": "NotIn", "values": [each for each in FORMS if each != form]}]
     if form != "cel":
