@@ -83,8 +83,9 @@ class Signatures:
         """Check the commits that `head` contains and none of `since`, or `head` alone; with an empty `since` it too.
 
         Commits of `since` that are no more in the clone, after a forced push, exclude nothing. Raises GPU8021 for the
-        first that is not accepted, GPU8022 where keys can't be read. Cost: some 10 ms a signature; the answer about a
-        commit that was refused is kept until the keys or the commits change, since it is asked for with each fetch.
+        first that is not accepted, GPU8022 where keys can't be read, GPU8013 where `head` is missing. Cost: some
+        10 ms a signature; the answer about a commit that was refused is kept until the keys or the commits change,
+        since it is asked for with each fetch.
         """
         ssh = self._keys(self._signers.allowed_signers, "allowed signers")
         openpgp = self._keys(self._signers.openpgp_keys, "OpenPGP keys")
@@ -100,6 +101,8 @@ class Signatures:
             raise
 
     def _check(self, clone: Path, since: Collection[Revision], head: Revision, openpgp: bytes) -> None:
+        if self._git.run(f"--git-dir={clone}", "cat-file", "-e", f"{head}^{{commit}}").code:
+            raise unavailable("GPU8013", folder=str(clone))  # `git log` below passes over what is missing
         alone = self._signers.checked is Checked.HEAD or not since
         asked = [head, *(() if alone else (f"^{old}" for old in sorted(since) if old != NO_REVISION))]
         for count, (revision, letter, key) in enumerate(self._signatures(clone, asked, openpgp, alone=alone), start=1):

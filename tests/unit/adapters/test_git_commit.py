@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from openpgp import People, Person, needs_gpg, people
 
 from gpuctl.adapters.files import read_regular
 from gpuctl.adapters.gitcommit import begin_commit
@@ -276,3 +278,46 @@ def test_a_commit_that_cant_be_signed_is_not_made(signing: Path, tmp_path: Path)
     assert caught.value.code == "GPU6123"
     assert git(signing, "rev-parse", "HEAD") == before
     assert git(signing, "for-each-ref", "refs/gpuctl") == ""
+
+
+@pytest.fixture
+def pgp() -> Iterator[People]:
+    with people() as made:
+        yield made
+
+
+def _signs_by_openpgp(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's settings ask for signatures by OpenPGP."""
+    settings = tmp_path / "gitconfig"
+    settings.write_text(f"[commit]\ngpgSign = true\n[gpg]\nformat = openpgp\n[user]\nsigningKey = {person.address}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    monkeypatch.setenv("GNUPGHOME", str(person.home))
+
+
+@needs_gpg
+def test_a_commit_is_signed_by_openpgp(
+    repo: Path, pgp: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = pgp.person("ann")
+    _signs_by_openpgp(ann, tmp_path, monkeypatch)
+    before = Revision(git(repo, "rev-parse", "HEAD"))
+    made = _commit(repo)
+    assert git(repo, "log", "-1", "--format=%GF", made) == ann.fingerprint
+    signers = Signers(checked=Checked.EACH, read=read_regular, openpgp_keys=ann.export())
+    with closing(Signatures(signers, Git())) as signatures:
+        signatures.check(repo / ".git", [before], Revision(made))
+    assert git(repo, "status", "--porcelain") == ""
+
+
+@needs_gpg
+def test_a_revoked_openpgp_key_signs_no_commit(
+    repo: Path, pgp: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = pgp.person("ann")
+    ann.revoke()
+    _signs_by_openpgp(ann, tmp_path, monkeypatch)
+    before = git(repo, "rev-parse", "HEAD")
+    with pytest.raises(SourceUnavailable) as caught:
+        _commit(repo)
+    assert caught.value.code == "GPU6123"
+    assert git(repo, "rev-parse", "HEAD") == before

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from openpgp import LONG_AGO, People, needs_gpg, people
 
 from gpuctl.adapters.files import read_regular
 from gpuctl.adapters.git import GitSource, WorkingCopy
@@ -21,7 +22,6 @@ AT_MS = 1_596_000_000_000
 PEOPLE = ("ann", "bob")
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
-needs_gpg = pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
 
 
 class Town:
@@ -183,6 +183,10 @@ def test_more_commits_than_are_checked_at_once_are_refused(town: Town) -> None:
     assert "more than 2 commits" in refusal(town.source(most=2), [town.first], commits[2])
 
 
+def test_a_commit_that_is_missing_is_not_accepted(town: Town) -> None:
+    assert refusal(town.source(), [town.first], Revision("f" * 40)).startswith("GPU8013")
+
+
 @pytest.mark.parametrize("content", [None, b"#" * (1 << 19)])
 def test_keys_that_cant_be_read_are_told(town: Town, content: bytes | None) -> None:
     head = town.commit("ann")
@@ -196,45 +200,71 @@ def test_keys_that_cant_be_read_are_told(town: Town, content: bytes | None) -> N
     assert caught.value.code == "GPU8022"
 
 
-class Pgp:
-    """A keyring of a person, for the tests alone."""
-
-    def __init__(self, folder: Path, person: str) -> None:
-        self.home = folder / f"gnupg-{person}"
-        self.home.mkdir(mode=0o700)
-        self.person = person
-        self.gpg("--quick-gen-key", "--passphrase", "", f"{person}@x", "ed25519", "sign", "never")
-
-    def gpg(self, *args: str) -> str:
-        return run("gpg", "--homedir", str(self.home), "--batch", "--quiet", *args)
-
-    def export(self) -> Path:
-        path = self.home / "public.asc"
-        path.write_text(self.gpg("--armor", "--export"))
-        return path
-
-    def commit(self, town: Town) -> Revision:
-        town.git("commit", "-q", "--allow-empty", "-m", "x", f"-S{self.person}@x", GNUPGHOME=str(self.home))
-        return town.head()
-
-    def close(self) -> None:
-        run("gpgconf", "--homedir", str(self.home), "--kill", "all")
+@pytest.fixture
+def pgp() -> Iterator[People]:
+    with people() as made:
+        yield made
 
 
 @needs_gpg
-def test_openpgp_keys_count_when_they_are_given(town: Town, tmp_path_factory: pytest.TempPathFactory) -> None:
-    short = tmp_path_factory.mktemp("g")  # an agent's socket has a short path
-    ann, bob = Pgp(short, "ann"), Pgp(short, "bob")
-    try:
-        by_ann = ann.commit(town)
-        by_bob = bob.commit(town)
-        source = town.source(openpgp=ann.export())
-        assert refusal(source, [town.first], by_ann) == ""
-        assert by_bob in refusal(source, [town.first], by_bob)
-        assert by_ann in refusal(town.source(), [town.first], by_ann), "no OpenPGP key was given"
-    finally:
-        ann.close()
-        bob.close()
+def test_openpgp_keys_count_when_they_are_given(town: Town, pgp: People) -> None:
+    ann, bob = pgp.person("ann"), pgp.person("bob")
+    by_ann = Revision(ann.commit(town.copy.folder))
+    by_bob = Revision(bob.commit(town.copy.folder))
+    source = town.source(openpgp=ann.export())
+    assert refusal(source, [town.first], by_ann) == ""
+    assert by_bob in refusal(source, [town.first], by_bob)
+    assert "the key is not among the keys that may sign" in refusal(source, [by_ann], by_bob)
+    assert by_ann in refusal(town.source(), [town.first], by_ann), "no OpenPGP key was given"
+
+
+@needs_gpg
+def test_beside_openpgp_keys_an_unsigned_commit_is_refused_and_one_by_ssh_counts(town: Town, pgp: People) -> None:
+    unsigned = town.commit()
+    by_ssh = town.commit("ann")
+    source = town.source(openpgp=pgp.person("ann").export())
+    assert refusal(source, [town.first], unsigned).endswith("it is not signed")
+    assert refusal(source, [unsigned], by_ssh) == ""
+
+
+@needs_gpg
+def test_an_openpgp_signature_of_another_commit_does_not_count(town: Town, pgp: People) -> None:
+    ann = pgp.person("ann")
+    signed = town.git("cat-file", "commit", ann.commit(town.copy.folder))
+    forged = town.folder / "forged"
+    forged.write_text(signed.replace("Eve", "Ann") + "\n")
+    head = Revision(town.git("hash-object", "-t", "commit", "-w", str(forged)))
+    town.git("update-ref", "refs/heads/main", head)
+    assert refusal(town.source(openpgp=ann.export()), [town.first], head).endswith(
+        "its signature is not one of this commit"
+    )
+
+
+@needs_gpg
+def test_a_key_that_is_revoked_in_the_file_of_keys_does_not_count(town: Town, pgp: People) -> None:
+    """Also for what it signed before."""
+    ann = pgp.person("ann")
+    head = Revision(ann.commit(town.copy.folder))
+    source = town.source(openpgp=ann.export())
+    assert refusal(source, [town.first], head) == ""
+    ann.revoke()
+    ann.export()
+    assert refusal(source, [town.first], head).endswith(f"it is signed with key {ann.fingerprint}, which was revoked")
+
+
+@needs_gpg
+def test_an_expired_key_does_not_count(town: Town, pgp: People) -> None:
+    ann = pgp.person("ann", expires="1d", now=LONG_AGO)
+    head = Revision(ann.commit(town.copy.folder))
+    told = refusal(town.source(openpgp=ann.export()), [town.first], head)
+    assert told.endswith(f"it is signed with key {ann.fingerprint}, which has expired")
+
+
+@needs_gpg
+def test_an_expired_signature_does_not_count(town: Town, pgp: People) -> None:
+    ann = pgp.person("ann", now=LONG_AGO, signature_expires="1d")
+    head = Revision(ann.commit(town.copy.folder))
+    assert refusal(town.source(openpgp=ann.export()), [town.first], head).endswith("its signature has expired")
 
 
 @needs_gpg
