@@ -134,6 +134,8 @@ def _commit(repository: Repository, name: str) -> Revision:
     try:
         return repository.resolve(name)
     except SourceUnavailable as fault:
+        if fault.code == _UNKNOWN_COMMIT and not repository.is_begun:
+            raise unavailable("GPU8024", url=str(repository.folder)) from None
         if fault.code == _UNKNOWN_COMMIT and repository.is_shallow:
             raise unavailable("GPU8017", what=f"commit {name}", url=str(repository.folder)) from None
         raise

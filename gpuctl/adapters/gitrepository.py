@@ -121,6 +121,11 @@ class Repository:
         return found
 
     @property
+    def is_begun(self) -> bool:
+        """Whether there is a commit on what is checked out: not before the first one."""
+        return not self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").code
+
+    @property
     def is_shallow(self) -> bool:
         """Whether its history is cut off."""
         return self._run("rev-parse", "--is-shallow-repository").text == "true"

@@ -188,4 +188,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         '`NAME namespaces="git" ssh-ed25519 AAAA...`; and `--openpgp-keys` a file made by `gpg --armor --export '
         "KEY...`. For OpenPGP, `gpg` must be on PATH; for SSH, `ssh-keygen`.",
     ),
+    CodeEntry(
+        code="GPU8024",
+        title="nothing is committed yet",
+        message="{url} has no commit yet: there is nothing to compare with",
+        why="A plan compares with a commit, and the branch that is checked out has none.",
+        fix="Commit what is there: `git add --all && git commit`. Before that, `gpuctl validate DIR` checks the "
+        "declarations, and `gpuctl render DIR` prints their objects.",
+    ),
 )

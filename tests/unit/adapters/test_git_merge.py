@@ -315,3 +315,12 @@ def test_a_rollback_is_to_an_earlier_commit_that_has_the_folder(clone: Clone) ->
     with pytest.raises(SourceUnavailable) as caught:
         roll_back(clone.folder / "clusters/two", "feature", "main")
     assert caught.value.code == "GPU8003"
+
+
+def test_before_the_first_commit_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for base in ("HEAD", "main"):
+        with pytest.raises(SourceUnavailable) as caught:
+            compare(tmp_path, base, None, lambda folder: SourceTree(cluster_dir=folder))
+        assert caught.value.code == "GPU8024"
