@@ -1,5 +1,6 @@
 """The tools' own verdicts on the tree: format, lint, types, import contracts."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,3 +42,14 @@ def test_a_code_host_can_read_its_files(name: str) -> None:
     files = [str(ROOT / path) for path in VENDORED[name]]
     done = CliRunner().invoke(main, ["--builtin-schema", f"vendor.{name}", *files])
     assert done.exit_code == 0, done.output
+
+
+def test_github_can_read_the_workflows_of_the_page_on_proposals(tmp_path: Path) -> None:
+    from check_jsonschema.cli.main_command import main  # noqa: PLC0415
+
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "propose.md").read_text(), flags=re.DOTALL)
+    files = [tmp_path / f"{number}.yml" for number in range(len(blocks))]
+    for file, block in zip(files, blocks, strict=True):
+        file.write_text(block)
+    done = CliRunner().invoke(main, ["--builtin-schema", "vendor.github-workflows", *map(str, files)])
+    assert (len(files), done.exit_code) == (2, 0), done.output
