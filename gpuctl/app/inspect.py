@@ -24,6 +24,7 @@ from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.model.units import Instant
 from gpuctl.observe import ObserveCache, Unexplained, observe, problem_of_events, unexplained_runs, with_problems
 from gpuctl.views.jobs import JobView, PodView
+from gpuctl.views.nodes import READY
 from gpuctl.views.running import views_now
 
 WORKLOADS: tuple[Kind, ...] = (kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
@@ -133,7 +134,20 @@ def live_of(bodies: Iterable[Body]) -> Live:
 def _observed(raw: RawObjects, cache: ObserveCache | None = None) -> Live:
     state, published = observe(raw, cache=cache), raw.objects.get(OVERVIEW_REF)
     overview = None if published is None else decode_overview(published)
+    if overview is not None:
+        state = _with_tolerated(state, overview)
     return Live(state=state, jobs=views_now(state), overview=overview)
+
+
+def _with_tolerated(state: ClusterState, overview: Overview) -> ClusterState:
+    """The nodes that the reconciler uses in spite of a taint are usable: only Git says what a pool tolerates."""
+    tainted = {node.name for node in state.nodes if not node.usable}
+    used = {node.name for node in overview.nodes if node.name in tainted and node.status == READY}
+    if not used:
+        return state
+    return replace(
+        state, nodes=tuple(replace(node, usable=True) if node.name in used else node for node in state.nodes)
+    )
 
 
 class Mirror:

@@ -34,6 +34,15 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "spread": "The emptiest node that fits is taken first.",
         },
         {
+            "Equal": "The taint has this value.",
+            "Exists": "The taint may have any value.",
+        },
+        {
+            "NoSchedule": "The taint keeps new pods off the node.",
+            "PreferNoSchedule": "The taint has new pods go to other nodes where they can.",
+            "NoExecute": "The taint also evicts the pods that are there.",
+        },
+        {
             "device-plugin": "NVIDIA's device plugin: whole GPUs only.",
             "mig": "GPUs cut into slices of MIG profiles; a fraction gets the smallest slice that has it.",
             "hami": "HAMi's scheduler and device plugin: any fraction, with its memory enforced.",

@@ -16,6 +16,7 @@ from gpuctl.model.freeze import Forbidden, FreezeWindow
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
 from gpuctl.model.memo import Memo
 from gpuctl.model.mig import profiles_of
+from gpuctl.model.taints import Toleration
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli
 
 POOL_LABEL = "gpuctl.dev/pool"
@@ -123,6 +124,9 @@ def node_pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
         profiles=tuple(profile for profile in profiles_of(spec.gpu_memory or 0) if profile.name in cut),
         gpu_slots=spec.gpu_slots or model.DEFAULT_GPU_SLOTS,
         topology=tuple(spec.topology),
+        tolerations=tuple(
+            Toleration(key=each.key, value=each.taint_value, effect=each.effect) for each in spec.tolerations
+        ),
     )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.fields_v1 import (
     INT32,
     AbsolutePath,
     Cpu,
     EnvName,
     EnvText,
+    LabelKey,
+    LabelValue,
     Memory,
     Spec,
     Subdomain,
@@ -22,6 +26,7 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
+from gpuctl.k8s.tolerations import OF_THE_CLUSTER
 
 
 class SecretKey(Spec):
@@ -118,3 +123,37 @@ class Volume(Spec):
     read_only: bool = Field(default=False, description="Mount it read-only.")
 
     _one_origin = in_mapping(lambda data: exactly_one(data, *_ORIGINS))
+
+
+def _of_the_pool(key: str) -> str:
+    if not key.startswith(OF_THE_CLUSTER):
+        return key
+    wanted = "a taint that a pool may tolerate: Kubernetes gives it to nodes that are lost, full or leaving"
+    raise WrongValue("GPU2023", fix="remove the entry: no job may be on such a node", found=key, wanted=wanted)
+
+
+def _operator_and_value(toleration: Mapping[str, Any]) -> Iterator[WrongValue]:
+    if toleration.get("operator") == "Exists" and toleration.get("value") is not None:
+        wanted = "needed: with operator Exists any value is tolerated"
+        fix = "remove the value; or write operator: Equal"
+        yield WrongValue("GPU2023", at=("value",), fix=fix, found=str(toleration["value"]), wanted=wanted)
+
+
+class Toleration(Spec):
+    """A taint that keeps no job away, as Kubernetes writes it."""
+
+    key: Annotated[LabelKey, AfterValidator(_of_the_pool)] = Field(max_length=317, description="The key of the taint.")
+    operator: Literal["Equal", "Exists"] | None = Field(
+        None, description="Exists: any value. Equal: this value. Default: Equal where there is a value, else Exists."
+    )
+    value: LabelValue | None = Field(None, description="The value of the taint.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="The effect of the taint. Default: any."
+    )
+
+    _is_consistent = in_mapping(_operator_and_value)
+
+    @property
+    def taint_value(self) -> str | None:
+        """The value that the taint must have; None: any."""
+        return self.value or "" if self.operator == "Equal" or self.value is not None else None

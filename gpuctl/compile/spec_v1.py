@@ -42,7 +42,7 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
-from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, PodSecurity, Resources, Volume
+from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, PodSecurity, Resources, Toleration, Volume
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.model.units import MOST_NODE_GPUS
 
@@ -155,6 +155,11 @@ class NodePool(Spec):
         ge=1,
         le=1000,
         description="With sharing: hami, its deviceSplitCount: jobs that may share a GPU. Default: 10.",
+    )
+    tolerations: list[Toleration] = Field(
+        [],
+        max_length=50,
+        description="Taints of the pool's nodes that keep no job away. nvidia.com/gpu and gpuctl.dev/managed never do.",
     )
 
 

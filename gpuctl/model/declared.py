@@ -12,7 +12,8 @@ from gpuctl.model.freeze import FreezeWindow
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.mig import MigProfile, profile_named
-from gpuctl.model.tenancy import Tenancy
+from gpuctl.model.taints import Toleration
+from gpuctl.model.tenancy import PoolTolerations, Tenancy
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 DomainName = NewType("DomainName", str)
@@ -102,6 +103,7 @@ class NodePool:
 
     `topology`: the labels that say where a node stands, from the widest to the narrowest.
     `profiles`: what some of its GPUs are cut into, smallest first. `gpu_slots`: how many workers HAMi lets share one.
+    `tolerations`: the taints of its nodes that keep no job's pods away.
     """
 
     name: PoolName
@@ -116,6 +118,7 @@ class NodePool:
     profiles: tuple[MigProfile, ...] = ()
     gpu_slots: int = DEFAULT_GPU_SLOTS
     topology: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
     @property
     def gpu_milli(self) -> GpuMilli:
@@ -359,9 +362,11 @@ class Declared:
 
     @property
     def tenancy(self) -> Tenancy:
-        """The cluster's name and the namespaces of its projects. Cost: linear in projects, each time."""
+        """What reading the cluster's objects needs. Cost: linear in projects and pools, each time."""
         spaces = {project.namespace: project.name for project in self.projects}
-        return Tenancy(cluster=self.cluster.name, projects=spaces)
+        pools = self.cluster.pools if any(pool.tolerations for pool in self.cluster.pools) else ()
+        tolerant = (PoolTolerations(match_labels=pool.match_labels, tolerations=pool.tolerations) for pool in pools)
+        return Tenancy(cluster=self.cluster.name, projects=spaces, pools=tuple(tolerant))
 
     def project(self, name: ProjectName) -> Project:
         """The project of that name; KeyError if there is none."""

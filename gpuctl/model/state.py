@@ -31,15 +31,6 @@ class RawObjects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A node taint; a job's pods tolerate only what rendering gives them."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CutGpu:
     """A GPU that is cut into MIG slices of one profile: how many it offers, and how many of them others hold."""
 
@@ -52,9 +43,9 @@ class CutGpu:
 class Node:
     """A live node: what it can hold, and what pods that are not gpuctl's take of it.
 
-    `foreign_gpu_milli` has one entry a device. `usable` is Ready, not cordoned, and without a taint gpuctl's pods
-    do not tolerate. `ready` alone says whether what runs there can stay: a cordoned node keeps its pods. A GPU that
-    is not healthy, or is taken out of use, is in `lost_gpus`.
+    `foreign_gpu_milli` has one entry a device. `usable` is Ready, not cordoned, and without a taint that the pods of
+    its pool do not tolerate. `ready` alone says whether what runs there can stay: a cordoned node keeps its pods. A
+    GPU that is not healthy, or is taken out of use, is in `lost_gpus`.
 
     `ways` are how its GPUs can be requested; None: not observed. `uuids` by index, "" if not known, are those of nodes
     whose GPUs are requested by uuid. `cut` are the GPUs that are cut into slices. `gpu_slots`: how many workers may

@@ -1,4 +1,4 @@
-"""Where a cluster's projects live: what decides, besides the ledgers, which namespace is which project's."""
+"""What Git says that reading a cluster needs: which namespace is which project's, and which taints keep no pod away."""
 
 from __future__ import annotations
 
@@ -6,14 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.model.ids import ProjectName
+from gpuctl.model.taints import Toleration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTolerations:
+    """What the pods of a pool tolerate; the pool has the nodes with these labels that no pool before it has."""
+
+    match_labels: Mapping[str, str]
+    tolerations: tuple[Toleration, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenancy:
-    """The name that gpuctl acts under, and the projects by their namespaces, as Git declares them.
+    """The name that gpuctl acts under, the projects by their namespaces, and the pools, as Git declares them.
 
-    Nothing of it is read from objects, so no label on an object can change it.
+    Nothing of it is read from objects, so no label on an object can change it. `pools` are in their order; there are
+    none where no pool tolerates a taint.
     """
 
     cluster: str
     projects: Mapping[str, ProjectName] = field(default_factory=dict)
+    pools: tuple[PoolTolerations, ...] = ()
+
+    def tolerations(self, labels: Mapping[str, str]) -> tuple[Toleration, ...]:
+        """What the pods of the pool of a node with these labels tolerate."""
+        for pool in self.pools:
+            if pool.match_labels.items() <= labels.items():
+                return pool.tolerations
+        return ()

@@ -65,6 +65,7 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
         runs,
         own_pods=pods,
         workloads=own,
+        tenancy=tenancy,
         known=cache.nodes,
         faults=cache.faults,
     )

@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
-from gpuctl.k8s import kinds, names
+from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.k8s.tolerations import OF_ALL_PODS
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, ObjectRef
 from gpuctl.model.memo import Sweep
-from gpuctl.model.state import Body, Node, Run, Taint
+from gpuctl.model.state import Body, Node, Run
+from gpuctl.model.taints import Taint, Toleration
+from gpuctl.model.tenancy import Tenancy
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.numbering import beside_given, with_indexes
@@ -68,15 +71,18 @@ class NodeCache:
         bodies: Mapping[NodeName, Body],
         slots: Mapping[NodeName, Slots],
         taken: Sequence[_Taken],
+        tenancy: Tenancy | None,
         faults: Faults,
     ) -> tuple[Node, ...]:
         """All nodes. One that can't be read takes no new work; what runs there goes on."""
         names, lives, indexes = list(bodies), list(bodies.values()), list(slots.values())
+        tolerated = [tenancy.tolerations(labels_of(body)) if tenancy else () for body in lives]
         readings = self._nodes.over(
             names,
-            [lives, indexes, taken],
+            [lives, indexes, taken, tolerated],
             lambda at: read(
-                partial(_node, names[at], lives[at], indexes[at], taken[at]), partial(_unreadable_node, names[at])
+                partial(_node, names[at], lives[at], indexes[at], taken[at], tolerated[at]),
+                partial(_unreadable_node, names[at]),
             ),
         )
         return tuple(faults.sift(_refs(bodies), readings))
@@ -99,6 +105,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     *,
     own_pods: Iterable[Pod] = (),
     workloads: Workloads,
+    tenancy: Tenancy | None,
     known: NodeCache,
     faults: Faults,
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
@@ -138,7 +145,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
                 foreign=foreign,
             )
         )
-    return known.nodes(by_name, slots, taken, faults), runs
+    return known.nodes(by_name, slots, taken, tenancy, faults), runs
 
 
 _NONE_USED = Requests()
@@ -155,11 +162,15 @@ def _by_count(use: Requests, slots: Slots) -> Requests:
     return replace(use, gpus=0) if slots.by_device and use.gpus and Way.HAMI not in slots.ways else use
 
 
-def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken) -> Node:
+def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken, tolerations: tuple[Toleration, ...]) -> Node:
     held = frozenset(taken.held)
     lost = slots.lost | frozenset(highest_free(slots.count, held | slots.unfit, slots.lost_unknown))
     by_count = highest_free(slots.count, held | slots.unfit | lost, taken.foreign.gpus)
-    blocking = [taint for taint in _taints(body) if taint.effect in _KEEPS_PODS_OUT and not _tolerated(taint)]
+    blocking = [
+        taint
+        for taint in _taints(body)
+        if taint.effect in _KEEPS_PODS_OUT and not any(each.covers(taint) for each in (*OF_ALL_PODS, *tolerations))
+    ]
     ready = bool(condition(body, "Ready")) and not is_deleting(body)
     allocatable = mapping(body, "status", "allocatable")
     uuids = slots.devices.uuids if slots.devices is not None else {}
@@ -191,7 +202,3 @@ def _taints(body: Body) -> list[Taint]:
         Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
         for taint in items(body, "spec", "taints")
     ]
-
-
-def _tolerated(taint: Taint) -> bool:
-    return taint.effect == "NoSchedule" and taint.key in names.TOLERATED_TAINT_KEYS

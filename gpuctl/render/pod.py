@@ -16,6 +16,7 @@ from typing import Any, assert_never
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_charge, encode_placement
 from gpuctl.k8s.quantity import format_bytes, format_cpu
+from gpuctl.k8s.tolerations import tolerations
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import PodSecurity
 from gpuctl.model.job import (
@@ -36,7 +37,6 @@ from gpuctl.render.devices import DeviceTerms, container_resources, device_annot
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
 from gpuctl.render.owner import JobOwner, Spec
 
-_TOLERATIONS = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in names.TOLERATED_TAINT_KEYS]
 _SHM = "shm"
 _WITHOUT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 _WITHOUT_PRIVILEGES: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -57,7 +57,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         "automountServiceAccountToken": False,
         "containers": [_container(owner, terms, mounts)],
         "priorityClassName": names.PRIORITY_CLASS,
-        "tolerations": _TOLERATIONS,
+        "tolerations": _tolerations(owner),
         **restart,
         **gang_spec(owner),
         **pod_devices(owner, terms),
@@ -77,6 +77,12 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         }
         spec["affinity"] = _affinity(place)
     return {"metadata": metadata, "spec": spec}
+
+
+def _tolerations(owner: JobOwner) -> list[Mapping[str, str]]:
+    """Those of all pools that the job may run in: its affinity, not a taint, says on which of their nodes it is."""
+    cluster = owner.project.cluster.cluster
+    return tolerations(each for name in owner.job.pools for each in cluster.pool(name).tolerations)
 
 
 def _affinity(place: Placement) -> Spec:

@@ -21,6 +21,8 @@ COLUMNS = (
 )  # fmt: skip
 DEVICE_COLUMNS = ("NODE", "GPU", "ALLOCATED", "STATUS", "JOBS")
 ROLE_LABEL = "node-role.kubernetes.io/"
+READY = "Ready"
+"""The status of a node that takes jobs."""
 _GIB = 1 << 30
 
 
@@ -120,10 +122,10 @@ def _address(body: Body) -> str:
 
 def _status(node: Node, body: Body) -> str:
     """The status in kubectl's words; `Unusable` where a taint keeps gpuctl's pods off."""
-    ready = "Ready" if objects.condition(body, "Ready") else "NotReady"
+    ready = READY if objects.condition(body, "Ready") else "NotReady"
     if objects.flag(body, "spec", "unschedulable"):
         return f"{ready},SchedulingDisabled"
-    return f"{ready},Unusable" if ready == "Ready" and not node.usable else ready
+    return f"{ready},Unusable" if ready == READY and not node.usable else ready
 
 
 def node_table(views: Sequence[NodeView], *, wide: bool) -> str:

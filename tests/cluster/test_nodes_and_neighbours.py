@@ -72,6 +72,25 @@ def test_a_cordoned_node_keeps_what_runs_and_gets_nothing_new(town: Town) -> Non
     town.comes_to(j="Queued", k="Running", l="Running")
 
 
+TAINTED = {"spec": {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}}
+
+
+@pytest.mark.parametrize("kind", ["training", "inference"])
+def test_a_tainted_node_takes_jobs_once_its_pool_tolerates_the_taint(town: Town, kind: str) -> None:
+    for node_name in ("n1", "n2"):
+        change_node(town, node_name, TAINTED)
+    town.jobs["j"] = f", gpus: 2, type: {kind}"
+    town.jobs["k"] = f", gpus: 2, type: {kind}"
+    town.comes_to(j="Queued", k="Queued")
+    town.more_of_pool = ", tolerations: [{key: dedicated, operator: Equal, value: ml, effect: NoSchedule}]"
+    town.comes_to(j="Running", k="Running")
+    town.more_of_pool = ""
+    town.jobs["k"] += ", suspend: true"
+    town.comes_to(j="Running", k="Queued")
+    town.jobs["k"] = f", gpus: 2, type: {kind}"
+    town.comes_to(j="Running", k="Queued")
+
+
 CORDONED = {"spec": {"unschedulable": True}}
 LOST = {"metadata": {"annotations": {"test/not-ready": "yes"}}}
 

@@ -43,6 +43,7 @@ class Town:
         self.token = token
         self.prefix = f"gpu-{name}-"
         self.more_of_a = ""
+        self.more_of_pool = ""
         self.sharing = "device-plugin"
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
@@ -66,7 +67,8 @@ class Town:
         head = "apiVersion: gpuctl.dev/v1\nkind: "
         pool = (
             f"{{name: p, selector: {{matchLabels: {{town: {self.name}}}}}, nodes: [{self.name}-n1, {self.name}-n2], "
-            f"gpusPerNode: 2, gpuMemory: {self.gpu_memory}, gpuProduct: Tesla, sharing: {self.sharing}}}"
+            f"gpusPerNode: 2, gpuMemory: {self.gpu_memory}, gpuProduct: Tesla, sharing: {self.sharing}"
+            f"{self.more_of_pool}}}"
         )
         more = f"  namespacePrefix: {self.prefix}\n  ingress: {{host: gpus.example.com, className: nginx}}\n"
         files = {

@@ -1,12 +1,17 @@
 """What nodes can hold, and what others take of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from objects_by_hand import NOON, claim, job, node, only_node, pod, resource_slice, seen
+from objects_by_hand import NOON, TENANCY, claim, job, node, only_node, pod, resource_slice, seen
 
 from gpuctl.k8s import names
-from gpuctl.model.state import Body
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.state import Body, RawObjects
+from gpuctl.model.taints import Toleration
+from gpuctl.model.tenancy import PoolTolerations
+from gpuctl.observe import ObserveCache, observe
 
 NOT_READY = {"conditions": [{"type": "Ready", "status": "Unknown"}], "allocatable": {}}
 
@@ -59,6 +64,45 @@ def test_a_device_that_can_not_be_is_none() -> None:
 def test_a_node_may_be_used_or_at_least_kept(body: Body, *, usable: bool, ready: bool) -> None:
     found = only_node(body)
     assert (found.usable, found.ready) == (usable, ready)
+
+
+POOLS = (
+    PoolTolerations(match_labels={"zone": "b"}, tolerations=(Toleration(key="other"),)),
+    PoolTolerations(
+        match_labels={"gpuctl.dev/pool": "dgx1"},
+        tolerations=(
+            Toleration(key="dedicated", value="ml", effect="NoSchedule"),
+            Toleration(key="drain", effect="NoExecute"),
+            Toleration(key="spot"),
+        ),
+    ),
+    PoolTolerations(match_labels={}, tolerations=(Toleration(key="other"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "effect", "usable"),
+    [
+        ("dedicated", "ml", "NoSchedule", True),
+        ("dedicated", "web", "NoSchedule", False),
+        ("dedicated", "ml", "NoExecute", False),
+        ("spot", "any", "NoSchedule", True),
+        ("spot", "", "NoExecute", True),
+        ("drain", "now", "NoExecute", True),
+        ("drain", "now", "NoSchedule", False),
+        ("other", "", "NoSchedule", False),
+    ],
+)
+def test_a_taint_that_the_nodes_own_pool_tolerates_keeps_no_job_away(
+    key: str, value: str, effect: str, *, usable: bool
+) -> None:
+    body = node(taints=[{"key": key, "value": value, "effect": effect}])
+    raw = RawObjects(objects={ref_of(body): body})
+    cache = ObserveCache()
+    assert not observe(raw, TENANCY, cache).nodes[0].usable
+    (found,) = observe(raw, replace(TENANCY, pools=POOLS), cache).nodes
+    assert (found.usable, found.ready) == (usable, usable or effect == "NoSchedule")
+    assert not observe(raw, TENANCY, cache).nodes[0].usable, "what a pool tolerates may be declared, and taken back"
 
 
 def test_others_pods_count_until_they_end() -> None:

@@ -18,6 +18,7 @@ from gpuctl.model.job import (
     NewClaimVolume,
     SecretKey,
 )
+from gpuctl.model.taints import Toleration
 
 
 def pod_of(container: Container, **fields: Any) -> Any:
@@ -200,3 +201,17 @@ def test_a_service_name_is_a_label_that_begins_with_a_letter_and_is_the_jobs_own
     made = [names.service_name(name) for name in ("1-g", "a.b", "a-b", "x" * 63 + "-y")]
     assert len(set(made)) == 4
     assert all(name[0].isalpha() and "." not in name and len(name) <= 63 for name in made)
+
+
+def test_pods_tolerate_what_each_pool_declares_that_their_job_may_run_in() -> None:
+    first, second = Toleration(key="dedicated", value="ml", effect="NoSchedule"), Toleration(key="spot")
+    pools = tuple(
+        replace(pool(name), tolerations=tolerated)
+        for name, tolerated in (("dgx1", (first,)), ("dgx2", (second, first)), ("a100", (Toleration(key="other"),)))
+    )
+    one = job(pools=(pools[0].name, pools[1].name))
+    spec = run_body(declared(one, pools=pools), pending(one))["spec"]["template"]["spec"]
+    assert spec["tolerations"][2:] == [
+        {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Exists"},
+    ]
