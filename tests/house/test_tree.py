@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(p for p in (ROOT / "gpuctl").rglob("*.py"))
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-release.txt")
 MAX_FILE_LINES = 420
 MAX_FUNCTION_LINES = 60
 
@@ -94,14 +95,25 @@ def test_what_others_publish_is_named_by_its_digest() -> None:
 
 
 @pytest.mark.parametrize(("lock", "extra"), [("requirements.txt", "build"), ("requirements-dev.txt", "dev")])
-def test_every_dependency_is_locked_with_hashes(lock: str, extra: str) -> None:
+def test_every_dependency_is_locked(lock: str, extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["build"]]
     wanted += project["optional-dependencies"][extra]
-    text = (ROOT / lock).read_text()
-    locked = set(re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==", text, flags=re.MULTILINE))
+    locked = set(re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==", (ROOT / lock).read_text(), flags=re.MULTILINE))
     names = {re.split(r"[<>=\[ ]", requirement)[0].lower().replace(".", "-") for requirement in wanted} - {"gpuctl"}
     assert names <= locked
+
+
+def test_the_tools_of_a_release_are_locked() -> None:
+    (asked,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["release"]
+    assert f"\n{Requirement(asked).name}==" in (ROOT / "requirements-release.txt").read_text()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_has_hashes_and_names_no_host(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    locked = re.findall(r"^[\w.-]+(?:\[[\w,-]+\])?==", text, flags=re.MULTILINE)
+    assert locked
     assert text.count("--hash=sha256:") >= len(locked)
     assert "://" not in text
 
@@ -113,7 +125,7 @@ def _asked(package: str) -> list[Requirement]:
         return []
 
 
-@pytest.mark.parametrize("lock", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("lock", LOCKS)
 def test_an_extra_that_a_locked_package_asks_for_is_in_its_pin(lock: str) -> None:
     """Without it pip looks at the newest release first, and refuses that for its missing hash."""
     pins = dict(re.findall(r"^([\w.-]+)(?:\[([\w,-]+)\])?==", (ROOT / lock).read_text(), flags=re.MULTILINE))
