@@ -1,71 +1,38 @@
-"""The composition root: builds adapters and hands them to the verbs. Only commands import this, when they run."""
+"""The composition root: builds adapters and hands them to the verbs. Only commands import this, when they run.
 
-from gpuctl.wiring.controller import IN_MEMORY, Follow, Served, Target, reconcile
-from gpuctl.wiring.dashboard import Shown, dashboard
-from gpuctl.wiring.past import past_in_cluster, past_in_file
-from gpuctl.wiring.reading import (
-    checkout,
-    clock,
-    compared_revisions,
-    console,
-    control,
-    forge,
-    forge_number,
-    forwarder,
-    host,
-    lacking,
-    looking,
-    new_files,
-    new_repository,
-    now_ms,
-    passing_clock,
-    reading,
-    reading_embedded,
-    reading_status,
-    removal,
-    rolled_back,
-    scenario_reader,
-    sessions_of,
-)
-from gpuctl.wiring.stages import EXAMPLE, blueprint, cluster_bench, demo, example_cluster, example_policies, sandbox
+A part is imported when a name of it is first used: the controller's adapters take longer to import than most commands
+run. Measured: `gpuctl project list` of the example takes 0.27 s of processor time, and 0.87 s with all parts imported.
+No part has the name of a function: Python would find the module in its place.
+"""
 
-__all__ = [
-    "EXAMPLE",
-    "IN_MEMORY",
-    "Follow",
-    "Served",
-    "Shown",
-    "Target",
-    "blueprint",
-    "checkout",
-    "clock",
-    "cluster_bench",
-    "compared_revisions",
-    "console",
-    "control",
-    "dashboard",
-    "demo",
-    "example_cluster",
-    "example_policies",
-    "forge",
-    "forge_number",
-    "forwarder",
-    "host",
-    "lacking",
-    "looking",
-    "new_files",
-    "new_repository",
-    "now_ms",
-    "passing_clock",
-    "past_in_cluster",
-    "past_in_file",
-    "reading",
-    "reading_embedded",
-    "reading_status",
-    "reconcile",
-    "removal",
-    "rolled_back",
-    "sandbox",
-    "scenario_reader",
-    "sessions_of",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_PARTS = {
+    "controller": ("IN_MEMORY", "Follow", "Served", "Target", "reconcile"),
+    "pages": ("Shown", "dashboard"),
+    "past": ("past_in_cluster", "past_in_file"),
+    "access": (
+        "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number", "forwarder", "host",
+        "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading", "reading_embedded",
+        "reading_status", "removal", "rolled_back", "scenario_reader", "sessions_of",
+    ),
+    "stages": ("EXAMPLE", "blueprint", "cluster_bench", "demo", "example_cluster", "example_policies", "sandbox"),
+}  # fmt: skip
+_PART_OF = {name: part for part, names in _PARTS.items() for name in names}
+
+if TYPE_CHECKING:
+    from gpuctl.wiring.access import *  # noqa: F403
+    from gpuctl.wiring.controller import *  # noqa: F403
+    from gpuctl.wiring.pages import *  # noqa: F403
+    from gpuctl.wiring.past import *  # noqa: F403
+    from gpuctl.wiring.stages import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        """A name of one of the parts; kept here for the next use."""
+        if name not in _PART_OF:
+            raise AttributeError(name)
+        found = getattr(import_module(f"gpuctl.wiring.{_PART_OF[name]}"), name)
+        globals()[name] = found
+        return found

@@ -13,7 +13,7 @@ from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.model.history import History, Subject
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.units import Instant
-from gpuctl.wiring.reading import reading
+from gpuctl.wiring.access import reading
 
 _OK = 200
 

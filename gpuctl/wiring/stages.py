@@ -9,6 +9,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from typing import TYPE_CHECKING
 
 from gpuctl.adapters.clock import PassingClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -25,7 +26,9 @@ from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 from gpuctl.simulate.scenario import EPOCH_MS
-from gpuctl.wiring.controller import Target
+
+if TYPE_CHECKING:
+    from gpuctl.wiring.controller import Target
 
 EXAMPLE = "clusters/tr4858"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,7 +13,7 @@ from commands import ROOT, Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuctl import __version__
+from gpuctl import __version__, wiring
 from gpuctl.cli.main import COMMANDS, gpuctl
 
 Path_ = tuple[str, ...]
@@ -202,3 +203,13 @@ def test_the_kubernetes_package_is_imported_only_to_ask_a_server(line: str) -> N
 
 def test_validate_imports_neither_git_nor_a_cluster() -> None:
     assert not {"git", "sqlite3", "gpuctl.wiring"} & imported_by("validate", "clusters/tr4858")
+
+
+def test_a_look_at_a_cluster_imports_neither_the_controller_nor_git(embedded: Path) -> None:
+    unused = {"git", "pydantic", "prometheus_client", "urllib3", "gpuctl.wiring.controller", "gpuctl.wiring.stages"}
+    assert not unused & imported_by("project", "list", "--embedded", str(embedded))
+
+
+def test_every_part_of_the_wiring_has_what_it_is_asked_for() -> None:
+    assert all(hasattr(wiring, name) for names in wiring._PARTS.values() for name in names)
+    assert not {name for names in wiring._PARTS.values() for name in names} & wiring._PARTS.keys()

@@ -12,15 +12,7 @@ from gpuctl.adapters.clock import PassingClock, SystemClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
-from gpuctl.adapters.git import WorkingCopy
-from gpuctl.adapters.githistory import Removal, removal_of
-from gpuctl.adapters.gitmerge import Compared, compare, roll_back
-from gpuctl.adapters.newfiles import NewFolder
-from gpuctl.app.beginning import NewRepository
-from gpuctl.app.control import ControlObject
-from gpuctl.app.forwarding import Forwarder
 from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
-from gpuctl.app.simulation import ReadTree
 from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.ids import JobId
@@ -30,6 +22,12 @@ from gpuctl.model.units import Instant
 if TYPE_CHECKING:
     from gpuctl.adapters.checkout import FolderCheckout
     from gpuctl.adapters.forge import ForgeOptions
+    from gpuctl.adapters.githistory import Removal
+    from gpuctl.adapters.gitmerge import Compared
+    from gpuctl.app.beginning import NewRepository
+    from gpuctl.app.control import ControlObject
+    from gpuctl.app.forwarding import Forwarder
+    from gpuctl.app.simulation import ReadTree
     from gpuctl.install.host import Host
 
 
@@ -184,6 +182,8 @@ def scenario_reader(scenario: Path) -> ReadTree:
 
 def removal(job: JobId | str) -> Removal | None:
     """The commit that removed a job, in the repository of the current folder; None where that is not known."""
+    from gpuctl.adapters.githistory import removal_of  # noqa: PLC0415 - slow to import
+
     with suppress(SourceUnavailable):
         return removal_of(Path.cwd(), job)
     return None
@@ -201,19 +201,28 @@ def compared_revisions(folder: Path, base: str, head: str | None, *, direct: boo
 
     `direct`: base and head themselves. Raises SourceUnavailable: no repository, no such revision.
     """
+    from gpuctl.adapters.gitmerge import compare  # noqa: PLC0415 - slow to import
+
     return compare(folder, base, head, read_tree, direct=direct)
 
 
 def rolled_back(folder: Path, base: str, to: str) -> Compared:
     """Read a cluster's folder at base, and as it would be after a rollback to an earlier commit."""
+    from gpuctl.adapters.gitmerge import roll_back  # noqa: PLC0415 - slow to import
+
     return roll_back(folder, base, to)
 
 
 def new_repository(folder: Path) -> NewRepository:
     """The folder that is to be a repository."""
+    from gpuctl.adapters.git import WorkingCopy  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.newfiles import NewFolder  # noqa: PLC0415
+
     return NewFolder(folder, WorkingCopy.create)
 
 
 def new_files(folder: str) -> NewRepository:
     """A cluster's folder, in which files are to be made."""
+    from gpuctl.adapters.newfiles import NewFolder  # noqa: PLC0415 - only for new files
+
     return NewFolder(Path(folder), lambda _: None)

@@ -12,7 +12,7 @@ from gpuctl.app.inspect import Live, Mirror, live, live_of
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 from gpuctl.views.clusters import ClusterView, cluster_view
-from gpuctl.wiring.reading import reading, reading_embedded
+from gpuctl.wiring.access import reading, reading_embedded
 
 if TYPE_CHECKING:
     from gpuctl.adapters.dashboard.server import Dashboard
