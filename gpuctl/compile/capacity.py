@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration
-from gpuctl.compile.document import Path
+from gpuctl.compile.document import Document, Path
 from gpuctl.compile.quota import Member, Statement
 from gpuctl.compile.resolve import Resolved, near_pool
 from gpuctl.compile.sharing import check_sharing
@@ -25,13 +25,14 @@ _SHOWN_MEMBERS = 5
 
 
 Named = tuple[str, str]
-"""The kind and the name of a declaration."""
+"""The kind and the name of a declaration, or of a node pool; all node pools together have no name."""
+NODE_POOL = "NodePool"
 
 
 def check_capacity(resolved: Resolved, touched: frozenset[Named] = frozenset()) -> Iterator[Diagnostic]:
     """What is wrong with pools and quotas. Cost: linear in projects and pools.
 
-    `touched`: the declarations whose quota a change has set, where one is known.
+    `touched`: the quotas and node pools that a change has set, where one is known.
     """
     cluster = resolved.cluster
     if cluster is None:
@@ -152,7 +153,8 @@ def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Itera
     """The first quota that exceeds what is available, if one does; those before are told with it.
 
     What a change has touched comes last, so that it is marked. Of the others, those in the cluster's own files come
-    first, then all by name: what no project can change is not marked because of what one has changed.
+    first, then all by name: what no project can change is not marked because of what one has changed. Where a change
+    has touched no quota of the sum, but what there is to divide, that is marked.
     """
     department, domain, available, where = checked
     members = [member for member in quota.members(resolved, department, domain) if member.quota]
@@ -162,20 +164,40 @@ def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Itera
     everything, total = sum(member.quota for member in members), 0
     if everything <= available:
         return
+    params: dict[str, str | int] = {"sum": everything}
+    params |= {"capacity": available, "where": where} if department is None else {"quota": available}
+    params |= {} if department is None else {"department": department}
+    code = "GPU3009" if department is None else "GPU3010"
+    is_quota_touched = any((member.kind, member.name) in touched for member in members)
+    divided = None if is_quota_touched else _divided(resolved, checked, touched)
+    path: Path = ("spec", "quota") if domain == WHOLE_CLUSTER else ("spec", "quota", domain)
     before: list[tuple[str, SourceSpan]] = []
     for member in members:
         total += member.quota
-        declaration = _of(resolved, member)
-        path: Path = ("spec", "quota") if domain == WHOLE_CLUSTER else ("spec", "quota", domain)
-        span = declaration.document.span(path)
-        if total > available:
-            document = declaration.document
-            if department is None:
-                params: dict[str, str | int] = {"sum": everything, "capacity": available, "where": where}
-                found = document.diagnostic("GPU3009", span, params)
-            else:
-                params = {"sum": everything, "quota": available, "department": department}
-                found = document.diagnostic("GPU3010", span, params)
-            yield replace(found, related=tuple(before[-_SHOWN_MEMBERS:]))
-            return
+        document = _of(resolved, member).document
+        span = document.span(path)
+        if total > available and divided is None:
+            divided = document, span
+            break
         before.append((f"{member.kind} {member.name} has {thousandths(member.quota)}", span))
+    if divided is not None:
+        document, span = divided
+        yield replace(document.diagnostic(code, span, params), related=tuple(before[-_SHOWN_MEMBERS:]))
+
+
+def _divided(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> tuple[Document, SourceSpan] | None:
+    """The place of what there is to divide, if a change has touched it: a department's quota, else nodes of pools."""
+    if checked.department is not None:
+        department = resolved.departments[checked.department].document
+        is_touched = ("Department", checked.department) in touched
+        return (department, department.span(("spec", "quota"))) if is_touched else None
+    cluster = resolved.cluster
+    if cluster is None:
+        return None
+    (domain,) = (each for each in resolved.domains if each.name == checked.domain)
+    for position, pool in enumerate(cluster.model.spec.node_pools):
+        if pool.name in domain.pools and (NODE_POOL, pool.name) in touched:
+            return cluster.document, cluster.document.span(("spec", "nodePools", position, "nodes"))
+    if (NODE_POOL, "") in touched:
+        return cluster.document, cluster.document.span(("spec", "nodePools"))
+    return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuctl.compile.cache import CompileCache
-from gpuctl.compile.capacity import check_capacity
+from gpuctl.compile.capacity import NODE_POOL, check_capacity
 from gpuctl.compile.declarations import Declarations, collect
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
@@ -94,12 +94,21 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
 
 
 def _touched(written: Iterable[Written], before: Collection[Written] | None) -> frozenset[tuple[str, str]]:
-    """The declarations, by kind and name, whose quota a change has set."""
+    """What a change has set of the sums that quotas add up to, by kind and name: quotas and their place, node pools."""
     if before is None:
         return frozenset()
-    known = {(each.kind, each.name): each.spec.get("quota") for each in before}
-    set_now = {(each.kind, each.name): each.spec.get("quota") for each in written}
-    return frozenset(named for named, quota in set_now.items() if quota != known.get(named))
+    known, set_now = (dict(each for one in side for each in _of_sums(one)) for side in (before, written))
+    return frozenset(named for named, part in set_now.items() if part != known.get(named))
+
+
+def _of_sums(one: Written) -> Iterator[tuple[tuple[str, str], Any]]:
+    if one.kind != "Cluster":
+        yield (one.kind, one.name), (one.spec.get("quota"), one.spec.get("department"))
+        return
+    pools = [pool for pool in one.spec.get("nodePools") or () if isinstance(pool, Mapping)]
+    for pool in pools:
+        yield (NODE_POOL, str(pool.get("name"))), (pool.get("nodes"), pool.get("gpusPerNode"))
+    yield (NODE_POOL, ""), [pool.get("name") for pool in pools]
 
 
 def _written(declarations: Declarations) -> Iterator[Written]:

@@ -52,9 +52,41 @@ def test_quotas_that_add_up_to_too_much_are_marked_at_what_a_change_touched() ->
     more = {**base, "n.yaml": project("team-0", "{quota: 2}")}
     (found,) = compile_tree(tree_of(more), before=compile_tree(tree_of(base))).diagnostics
     assert (found.span.file, len(found.related)) == ("n.yaml", 3)
-    smaller = {**base, "c.yaml": CLUSTER.replace("nodes: [d1, d2]", "nodes: [d1]")}
-    (found,) = compile_tree(tree_of(smaller), before=compile_tree(tree_of(base))).diagnostics
-    assert "quota: 9" in found.source_line
+
+
+def test_a_sum_is_marked_at_the_nodes_where_a_change_took_some_away() -> None:
+    base = {"c.yaml": CLUSTER, **{f"{n}.yaml": project(n, "{quota: 11}") for n in ("team-a", "team-b")}}
+    known = compile_tree(tree_of(base))
+    gone = "".join(line for line in CLUSTER.splitlines(keepends=True) if "name: old" not in line)
+    for cluster, marked in (
+        (CLUSTER.replace("nodes: [d1, d2]", "nodes: [d1]"), "name: dgx"),
+        (CLUSTER.replace("gpusPerNode: 8", "gpusPerNode: 7"), "name: dgx"),
+        (gone, "nodePools:"),
+    ):
+        (found,) = compile_tree(tree_of({**base, "c.yaml": cluster}), before=known).diagnostics
+        assert (found.code, found.span.file, marked in found.source_line) == ("GPU3009", "c.yaml", True)
+        assert [told for told, _ in found.related] == ["Project team-a has 11", "Project team-b has 11"]
+    both = {**base, "c.yaml": gone, "team-a.yaml": project("team-a", "{quota: 12}")}
+    (found,) = compile_tree(tree_of(both), before=known).diagnostics
+    assert found.span.file == "team-a.yaml"
+
+
+def test_a_sum_of_a_department_is_marked_at_its_quota_or_at_the_project_that_came() -> None:
+    member = "{department: research, quota: {dgx: 2}}"
+    base = {
+        "c.yaml": CLUSTER,
+        "d.yaml": RESEARCH,
+        **{f"{name}.yaml": project(name, member) for name in ("team-a", "team-b")},
+        "team-0.yaml": project("team-0", "{quota: {dgx: 2}}"),
+    }
+    known = compile_tree(tree_of(base))
+    assert known.declared is not None
+    lowered = {**base, "d.yaml": RESEARCH.replace("dgx: 4", "dgx: 3")}
+    (found,) = compile_tree(tree_of(lowered), before=known).diagnostics
+    assert (found.code, found.span.file) == ("GPU3010", "d.yaml")
+    joined = {**base, "team-0.yaml": project("team-0", member)}
+    (found,) = compile_tree(tree_of(joined), before=known).diagnostics
+    assert (found.code, found.span.file) == ("GPU3010", "team-0.yaml")
 
 
 def test_plain_and_by_pool_is_told_once_for_each_that_departs_from_the_usual_form() -> None:
