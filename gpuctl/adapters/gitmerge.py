@@ -142,10 +142,11 @@ def _commit(repository: Repository, name: str) -> Revision:
 
 
 def _unrelated(repository: Repository, compared: Comparison) -> SourceUnavailable:
+    head = "the working tree" if compared.head == WORKING_TREE else compared.head
     if repository.is_shallow:
-        what = f"the commit that {compared.base} and {compared.head} have in common"
+        what = f"the commit that {compared.base} and {head} have in common"
         return unavailable("GPU8017", what=what, url=str(repository.folder))
-    return unavailable("GPU8018", base=compared.base, head=compared.head)
+    return unavailable("GPU8018", base=compared.base, head=head)
 
 
 def _existing(folder: Path) -> Path:

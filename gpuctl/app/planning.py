@@ -26,7 +26,8 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render
-from gpuctl.views.plan_report import BreachChange, ObjectChange, PlanReport, QuotaChange
+from gpuctl.views.plan_breaches import BreachChange
+from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3
 """How many fields a change names; the rest are counted."""
@@ -80,20 +81,40 @@ def plan_report(
 
 
 def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachChange]:
-    """Declarations that start or cease to break a policy.
+    """Declarations that start or cease to break a policy, or break it at another severity.
 
     One that has moved within its file, or breaks it by another value, is the same.
     """
     old, new = (Counter(map(_breach, () if side is None else side.breaches)) for side in (before, after))
-    for starts, side, missing in ((True, after, new - old), (False, before, old - new)):
-        for breach in () if side is None else side.breaches:
-            if missing[_breach(breach)] > 0:
-                missing[_breach(breach)] -= 1
-                yield BreachChange(starts=starts, breach=breach)
+    started, ceased = tuple(_of(after, new - old)), list(_of(before, old - new))
+    were: dict[tuple[str, str, str], list[Diagnostic]] = {}
+    for breach in ceased:
+        were.setdefault(_broken(breach), []).append(breach)
+    for breach in started:
+        same = were.get(_broken(breach))
+        if same:
+            gone = same.pop(0)
+            ceased.remove(gone)
+            yield BreachChange(starts=True, breach=breach, was=gone.severity)
+        else:
+            yield BreachChange(starts=True, breach=breach)
+    yield from (BreachChange(starts=False, breach=breach) for breach in ceased)
+
+
+def _of(side: Side | None, missing: Counter[tuple[str, str, Severity]]) -> Iterator[Diagnostic]:
+    """The breaches of one side that the other has not as often."""
+    for breach in () if side is None else side.breaches:
+        if missing[_breach(breach)] > 0:
+            missing[_breach(breach)] -= 1
+            yield breach
 
 
 def _breach(breach: Diagnostic) -> tuple[str, str, Severity]:
     return breach.span.file, breach.policy, breach.severity
+
+
+def _broken(breach: Diagnostic) -> tuple[str, str, str]:
+    return breach.span.file, breach.policy, breach.message
 
 
 def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared | None, Declared | None]:

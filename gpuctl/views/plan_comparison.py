@@ -31,7 +31,7 @@ def remarks(compared: Comparison) -> Iterator[str]:
         case Merge.CLEAN if compared.base_moved_by and compared.merge_base == compared.head_commit:
             yield f"{compared.head} is merged into {base} already."
         case Merge.CLEAN if compared.base_moved_by:
-            yield f"{moved}. The merge is clean; the plan compares {base} with it."
+            yield f"{moved}. The merge is clean; the plan compares {base} with the merge."
         case Merge.CONFLICTS:
             named = [*compared.conflicts[:SHOWN_FILES]]
             more = len(compared.conflicts) - len(named)

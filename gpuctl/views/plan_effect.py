@@ -121,7 +121,7 @@ def remarks(effect: Effect) -> Iterator[str]:
     if as_before:
         same.append(f"{_counted(len(as_before), 'waits as before', 'wait as before')} ({_listed(as_before)})")
     if same:
-        yield f"Of the other jobs, {all_of(same)}."
+        yield f"Of {'the other' if any(rows(effect)) else 'all'} jobs, {all_of(same)}."
     shifted = sorted(
         (each for each in effect.waits if each.advance and not each.news), key=lambda w: (-abs(w.advance), w.job)
     )

@@ -92,13 +92,16 @@ class SettingForm(Form):
 
 
 class BreachForm(Form):
-    """A declaration that starts or ceases to break a policy."""
+    """A declaration that starts or ceases to break a policy, or breaks it at another severity than before."""
 
     starts: bool = Field(description="Whether it starts; else it ceases.")
     severity: Literal["error", "warning", "audit"] = Field(description="The policy's.")
     message: str = Field(description="What the policy says, why it is broken, and its name.")
     file: str = Field(description="The file of the declaration.")
     line: int = Field(description="The line in it, with the change if it starts.")
+    was: Literal["error", "warning", "audit"] | None = Field(
+        default=None, description="The severity at which it broke the policy before; null: it did not."
+    )
 
 
 class ReasonForm(Form):

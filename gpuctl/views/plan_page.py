@@ -20,7 +20,7 @@ from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.effect import Effect
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli, format_gpus
-from gpuctl.views import plan_comparison, plan_effect, plan_report
+from gpuctl.views import plan_breaches, plan_comparison, plan_effect, plan_report
 from gpuctl.views.plan_labels import Labelled, labels_of
 from gpuctl.views.plan_report import MARKS, PlanReport
 
@@ -187,7 +187,7 @@ def page(report: PlanReport) -> PlanPage:
         effect="" if effect is None else _text(_effect(report, effect)),
         limits=_lines([*plan_report.limit_notes(report)]),
         settings=_lines([*plan_report.setting_lines(report)]),
-        policies=_lines([line for _, line in plan_report.breach_lines(report)]),
+        policies=_lines([line for _, line in plan_breaches.lines(report.breaches)]),
         objects=_lines([_object(each) for each in report.objects]),
         identity=tuple(map(_text, plan_report.identity(report))),
         labels=tuple(sorted(labels_of(report))),

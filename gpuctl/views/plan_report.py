@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
@@ -15,7 +14,8 @@ from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
 from gpuctl.model.effect import Effect, Ground, Refusals
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
-from gpuctl.views import plan_comparison, plan_effect
+from gpuctl.views import plan_breaches, plan_comparison, plan_effect
+from gpuctl.views.plan_breaches import BreachChange
 
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
 SHOWN_JOBS = 40
@@ -65,14 +65,6 @@ class SettingChange:
     of: str
     setting: str
     change: tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreachChange:
-    """A declaration that starts to break a policy, or ceases to."""
-
-    starts: bool
-    breach: Diagnostic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +123,7 @@ def changes(report: PlanReport) -> dict[str, Any]:
         "settings": [
             {"of": s.of, "setting": s.setting, "before": s.change[0], "after": s.change[1]} for s in report.settings
         ],
-        "breaches": [
-            {
-                "starts": each.starts,
-                "severity": each.breach.severity.value,
-                "message": each.breach.message,
-                "file": each.breach.span.file,
-                "line": each.breach.span.line,
-            }
-            for each in report.breaches
-        ],
+        "breaches": [plan_breaches.document(each) for each in report.breaches],
     }
 
 
@@ -163,9 +146,7 @@ def counts(report: PlanReport) -> str:
     said = [objects]
     said += [f"quotas of {touched} project{'s' if touched > 1 else ''} change"] if touched else []
     said += [f"{settings} settings change" if settings > 1 else "1 setting changes"] if settings else []
-    starts, ceases = (sum(each.starts is way for each in report.breaches) for way in (True, False))
-    said += [f"{starts} more break a policy" if starts > 1 else "1 more breaks a policy"] if starts else []
-    said += [f"{ceases} fewer break a policy" if ceases > 1 else "1 fewer breaks a policy"] if ceases else []
+    said += plan_breaches.counts(report.breaches)
     return "; ".join(said)
 
 
@@ -231,14 +212,6 @@ def limit_notes(report: PlanReport) -> Iterator[str]:
         if quota.is_below_held and quota.held is not None and quota.limit[1] is not None:
             held = count_gpus(quota.held[0])
             yield f"The limit of {quota.project}, {format_gpus(quota.limit[1])}, is below the {held} that it holds now."
-
-
-def breach_lines(report: PlanReport) -> Iterator[tuple[bool, str]]:
-    """Whether it starts, and a line, for each declaration that starts or ceases to break a policy."""
-    for each in report.breaches:
-        verb = "starts to break" if each.starts else "ceases to break"
-        where = f"{each.breach.span.file}:{each.breach.span.line}"
-        yield each.starts, f"{where} {verb} ({each.breach.severity.value}): {each.breach.message}"
 
 
 def _arrow(pair: tuple[int | None, int | None]) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby
 from gpuctl.model.change import Action
 from gpuctl.model.effect import Effect, Ground
 from gpuctl.model.units import count_gpus
-from gpuctl.views import plan_comparison, plan_effect, plan_report
+from gpuctl.views import plan_breaches, plan_comparison, plan_effect, plan_report
 from gpuctl.views.plan_report import MARKS, SHOWN_JOBS, PlanReport
 from gpuctl.views.styled import Line, Segment
 
@@ -54,7 +54,7 @@ def _change_lines(report: PlanReport) -> Iterator[Line]:
     if report.breaches:
         yield ()
         yield (Segment("Policies", "strong"),)
-        for starts, line in plan_report.breach_lines(report):
+        for starts, line in plan_breaches.lines(report.breaches):
             yield (Segment(f"  {line}", "warning" if starts else "good"),)
     for project, changes in groupby(report.objects, key=lambda change: change.project):
         yield ()

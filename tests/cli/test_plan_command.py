@@ -442,6 +442,28 @@ spec:
 """
 
 
+def test_another_severity_of_a_policy_is_told_apart_from_what_starts_and_ceases_to_break_it(
+    run: Run, repository: WorkingCopy
+) -> None:
+    projects = {name: QUOTA.replace("team-a", f"team-{name}") for name in "ad"}
+    policy = POLICY.replace("  severity: warning\n", "  severity: audit\n").replace(
+        "except: [team-c, team-d]", "projects: [team-*]"
+    )
+    repository.write("policies/owned.yaml", policy.encode())
+    rewrite(repository, projects["a"], "  quota:", "  owners: [a@example.com]\n  quota:")
+    repository.commit("a policy", AT_MS + 1000)
+    rewrite(repository, "policies/owned.yaml", "severity: audit", "severity: warning")
+    rewrite(repository, projects["a"], "  owners: [a@example.com]\n", "")
+    rewrite(repository, projects["d"], "  quota:", "  owners: [d@example.com]\n  quota:")
+    result = run("plan", folder(repository), "--base", "main")
+    assert "; 1 declaration starts to break a policy; 2 declarations break a policy at another severity; 1" in (
+        result.stdout
+    )
+    told = result.stdout.partition("\nPolicies\n")[2].splitlines()[:3]
+    assert [projects["a"] in told[0], projects["d"] in told[2]] == [True, True]
+    assert told[1].strip().startswith('2 declarations break policy "owned" as a warning now, as an audit before: ')
+
+
 def test_policies_and_what_breaks_them(run: Run, repository: WorkingCopy) -> None:
     repository.write("policies/owned.yaml", POLICY.encode())
     rewrite(repository, QUOTA, "quota: 4", "quota: 4\n  owners: [a@example.com]")
@@ -470,7 +492,7 @@ def test_policies_and_what_breaks_them(run: Run, repository: WorkingCopy) -> Non
     starts = sorted((each["starts"], each["file"].split("/")[-2], each["severity"]) for each in report["breaches"])
     assert starts == [(True, "team-a", "warning"), (True, "team-d", "warning")]
     text = run(*command).stdout
-    assert "3 settings change; 2 more break a policy" in text
+    assert "3 settings change; 2 declarations start to break a policy" in text
     assert 'starts to break (warning): Say who owns it. (owners is missing; policy "owned")\n' in text
     assert "starts to break (warning): Say who owns it." in run(*command, "-o", "markdown").stdout
 

@@ -142,7 +142,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="CI systems fetch a few commits only. To compare two branches, gpuctl needs the commits of both, back to "
         "the one that they have in common. It fetches nothing by itself.",
         fix="Fetch more: `git fetch --deepen=50`, or `git fetch --unshallow`. In CI, `fetch-depth: 0` (GitHub) or "
-        "`GIT_DEPTH: 0` (GitLab).",
+        "`GIT_DEPTH: 0` (GitLab). A clone of one branch alone needs the other, too: `git fetch origin "
+        "BRANCH:refs/remotes/origin/BRANCH`.",
     ),
     CodeEntry(
         code="GPU8018",
