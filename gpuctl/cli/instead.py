@@ -142,7 +142,6 @@ KINDS: Mapping[str, str] = {
 
 _TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"
 _NOT_PODS = "what pods may do is the cluster's choice, not the job's: spec.security in cluster.yaml"
-_RUN_AS = "in the job's file, spec: security: {runAsUser: UID, runAsGroup: GID, supplementalGroups: [GID]}"
 _VOLUMES = "--pvc, -v; in the job's file, spec.volumes, also configMap, secret and emptyDir; other kinds behind a claim"
 _CPU_LIMITS = "a job asks for CPU and memory, and gets that much: --cpu, --memory"
 _PATIENCE = "submit writes a file and does not wait: gpuctl get JOB, gpuctl explain JOB"
@@ -179,8 +178,6 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--attach": _PATIENCE,
     "--wait": _PATIENCE,
     "--wait-timeout": _PATIENCE,
-    "--tty": "gpuctl bash JOB opens a terminal in a running job",
-    "--stdin": "gpuctl exec JOB -i -- COMMAND passes standard input",
     "--custom-url": "the address is the cluster's ingress and /PROJECT/JOB",
     "--external-url": "--port 8888 --service-type ingress; the address is /PROJECT/JOB",
     "--toleration": "a pool's taints are tolerated by --node-pools of that pool",
@@ -193,18 +190,10 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--no-master": "worker 0 is the master: RANK 0",
     "--master-args": "worker 0 is the master: the command sees RANK 0",
     "--master-gpu": "all workers of a gang ask for the same",
-    "--run-as-user": _RUN_AS,
-    "--run-as-uid": _RUN_AS,
-    "--run-as-gid": _RUN_AS,
-    "--supplemental-groups": _RUN_AS,
     "--create-home-dir": "set HOME to a mounted volume: -e HOME=/scratch --pvc CLAIM:/scratch",
     "--allow-privilege-escalation": _NOT_PODS,
-    "--capability": _NOT_PODS,
     "--host-ipc": _NOT_PODS,
     "--host-network": _NOT_PODS,
-    "--seccomp-profile": _NOT_PODS,
-    "--label": "labels are gpuctl's own; names and projects tell jobs apart",
-    "--annotation": "annotations are gpuctl's own; a comment in the YAML says what people should know",
     "--user": "whose a job is stands in Git: the author of its commit",
     "--loglevel": "messages have codes: gpuctl explain CODE",
     "--cluster": "--path DIR names the cluster's folder",

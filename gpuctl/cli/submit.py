@@ -65,6 +65,15 @@ class _Submit(ExampleCommand):
 @click.option("-v", "--volume", metavar="HOST:PATH", multiple=True, help="A folder of the node at a path.")
 @click.option("--service-type", type=click.Choice(["ingress", "service", "portforward"]), help="How ports are reached.")
 @click.option("--port", metavar="PORT", multiple=True, help="A port that the container listens on.")
+@click.option("--image-pull-secret", metavar="NAME", multiple=True, help="A Secret with which the registry is asked.")
+@click.option("--label", metavar="KEY=VALUE", multiple=True, help="A label of the job's pods.")
+@click.option("--annotation", metavar="KEY=VALUE", multiple=True, help="An annotation of the job's pods.")
+@click.option("--run-as-user", "--run-as-uid", type=int, metavar="UID", help="The number of the user it runs as.")
+@click.option("--run-as-gid", type=int, metavar="GID", help="The number of the user's group.")
+@click.option("--supplemental-groups", metavar="GID,...", multiple=True, help="Numbers of further groups.")
+@click.option("--capability", metavar="NAME", multiple=True, help="A capability that its processes have in addition.")
+@click.option("--seccomp-profile", metavar="NAME", help="RuntimeDefault: the container runtime's own profile.")
+@click.option("--tty", "--stdin", is_flag=True, help="A terminal, and input that stays open.")
 @click.option("--large-shm", is_flag=True, help="Shared memory as large as the memory.")
 @click.option(
     "--image-pull-policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="Default: IfNotPresent."

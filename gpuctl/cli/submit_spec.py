@@ -33,6 +33,11 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "expose": _ports(options["port"], options["service_type"]),
         "largeShm": options["large_shm"] or None,
         "volumes": [*map(_claim, options["pvc"]), *map(_host_path, options["volume"])],
+        "imagePullSecrets": list(options["image_pull_secret"]),
+        "labels": dict(_pair("--label", text) for text in options["label"]),
+        "annotations": dict(_pair("--annotation", text) for text in options["annotation"]),
+        "security": _security(options),
+        "tty": options["tty"] or None,
         "retries": options["retries"],
     }
     return _given(fields)
@@ -93,6 +98,24 @@ def _variable(text: str) -> tuple[str, Any]:
             raise _usage("-e", text, "KEY=SECRET:NAME,KEY: the Secret's name and a key in it")
         return name, {"secret": secret, "key": key}
     return name, value
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise _usage(option, text, "KEY=VALUE")
+    return key, value
+
+
+def _security(options: Mapping[str, Any]) -> dict[str, Any]:
+    groups = [group for some in options["supplemental_groups"] for group in some.split(",") if group]
+    return _given({
+        "runAsUser": options["run_as_user"],
+        "runAsGroup": options["run_as_gid"],
+        "supplementalGroups": list(map(_amount, groups)),
+        "capabilities": _given({"add": list(options["capability"])}),
+        "seccomp": options["seccomp_profile"],
+    })
 
 
 def _ports(ports: Sequence[str], service: str | None) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from gpuctl.model.job import (
     Container,
     EmptyDirVolume,
     EnvSource,
+    HostAlias,
     HostPathVolume,
     Job,
     NewClaimVolume,
@@ -61,6 +62,7 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     ConfigMapVolume: ("configMap", ("config_map", "mount_path", "read_only")),
     EmptyDirVolume: ("emptyDir", ("size_bytes", "mount_path", "read_only")),
     EnvSource: (None, ("secret", "config_map", "prefix")),
+    HostAlias: (None, ("ip", "hostnames")),
     RunAs: (None, ("user", "group", "further_groups", "fs_group", "read_only_root")),
 }
 """Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new

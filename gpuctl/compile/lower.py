@@ -274,7 +274,17 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             further_groups=tuple(spec.security.supplemental_groups),
             fs_group=spec.security.fs_group,
             read_only_root=spec.security.read_only_root_filesystem,
+            added=tuple(spec.security.capabilities.add),
+            dropped=tuple(spec.security.capabilities.drop),
+            seccomp=spec.security.seccomp,
         ),
+        labels=dict(sorted(spec.labels.items())),
+        annotations=dict(sorted(spec.annotations.items())),
+        tty=spec.tty,
+        host_aliases=tuple(
+            job_model.HostAlias(ip=each.ip, hostnames=tuple(each.hostnames)) for each in spec.host_aliases
+        ),
+        dns_policy=spec.dns_policy,
     )
 
 

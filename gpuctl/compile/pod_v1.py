@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -26,6 +27,7 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
+from gpuctl.k8s.pod_keys import is_for_people
 from gpuctl.k8s.tolerations import OF_THE_CLUSTER
 
 
@@ -60,6 +62,27 @@ class EnvSource(Spec):
 _Id = Annotated[int, Field(ge=0, le=INT32)]
 
 
+Capability = Literal[
+    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
+    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+]  # fmt: skip
+"""What Pod Security level `baseline` lets containers add: with others they reach the node."""
+CapabilityName = Annotated[
+    str, matching(r"[A-Z][A-Z_]{0,62}", "the name of a capability, without CAP_: NET_RAW, or ALL")
+]
+
+
+class Capabilities(Spec):
+    """Rights of root, a part each, as Linux names them."""
+
+    add: Annotated[list[Capability], unique()] = Field(
+        [], description="Those that are added. Where the cluster's pods are restricted, NET_BIND_SERVICE alone."
+    )
+    drop: Annotated[list[CapabilityName], unique()] = Field(
+        [], max_length=50, description="Those that are taken away; ALL: all but the added ones."
+    )
+
+
 class PodSecurity(Spec):
     """As which user and groups a job's processes run. What is left out is the image's, or Kubernetes'."""
 
@@ -76,6 +99,51 @@ class PodSecurity(Spec):
     )
     read_only_root_filesystem: bool = Field(
         default=False, description="The image's files can't be written; volumes can."
+    )
+    capabilities: Capabilities = Field(
+        {}, validate_default=True, description="Rights of root that its processes have besides the usual ones, or lack."
+    )
+    seccomp: Literal["RuntimeDefault"] | None = Field(
+        None,
+        description="Which system calls its processes may make: those of the container runtime's own profile. "
+        "Default: as the node is set up; that profile where the cluster's pods are restricted.",
+    )
+
+
+def _for_people(key: str) -> str:
+    if is_for_people(key):
+        return key
+    raise WrongValue("GPU2018", fix="take a key with a domain of your own, or without one", found=key,
+                     rule="gpuctl, Kubernetes or a driver obeys this key")  # fmt: skip
+
+
+def _small_in_all(annotations: dict[str, str]) -> dict[str, str]:
+    """An API server has room for 256 KiB in an object's annotations; a part of that is gpuctl's."""
+    size = sum(len(key) + len(text.encode()) for key, text in annotations.items())
+    if size <= _MOST_ANNOTATION_BYTES:
+        return annotations
+    raise WrongValue("GPU2018", found=f"{size} bytes", rule=f"at most {_MOST_ANNOTATION_BYTES} in all annotations")
+
+
+_MOST_ANNOTATION_BYTES = 65_536
+_PeoplesKey = Annotated[LabelKey, AfterValidator(_for_people)]
+PodLabels = dict[_PeoplesKey, LabelValue]
+PodAnnotations = Annotated[dict[_PeoplesKey, EnvText], AfterValidator(_small_in_all)]
+
+
+def _address(value: str) -> str:
+    try:
+        return str(ip_address(value))
+    except ValueError:
+        raise WrongValue("GPU2023", found=value, wanted="an IP address: 10.0.0.7") from None
+
+
+class HostAlias(Spec):
+    """Names at an address, as in /etc/hosts."""
+
+    ip: Annotated[str, AfterValidator(_address)] = Field(max_length=45, description="The address.")
+    hostnames: Annotated[list[Subdomain], unique()] = Field(
+        min_length=1, max_length=100, description="The names that are found there."
     )
 
 

@@ -27,6 +27,10 @@ def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]
     if level == "restricted" and spec.security.run_as_user == 0:
         span = document.span(("spec", "security", "runAsUser"))
         yield document.diagnostic("GPU3073", span, {"project": project})
+    for position, capability in enumerate(spec.security.capabilities.add):
+        if level == "restricted" and capability != "NET_BIND_SERVICE":
+            span = document.span(("spec", "security", "capabilities", "add", position))
+            yield document.diagnostic("GPU3074", span, {"project": project, "found": capability})
     for position, volume in enumerate(spec.volumes):
         if volume.host_path is None:
             continue

@@ -42,7 +42,17 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
-from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, PodSecurity, Resources, Toleration, Volume
+from gpuctl.compile.pod_v1 import (
+    EnvEntry,
+    EnvSource,
+    HostAlias,
+    PodAnnotations,
+    PodLabels,
+    PodSecurity,
+    Resources,
+    Toleration,
+    Volume,
+)
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.model.units import MOST_NODE_GPUS
 
@@ -331,6 +341,17 @@ class JobSpec(Spec):
         [], max_length=100, description="Volumes of each worker."
     )
     security: PodSecurity = Field({}, validate_default=True, description="As which user and groups its processes run.")
+    labels: PodLabels = Field({}, max_length=100, description="Labels of its pods, for people and their tools.")
+    annotations: PodAnnotations = Field(
+        {}, max_length=100, description="Annotations of its pods, for people and their tools."
+    )
+    tty: bool = Field(default=False, description="A terminal, and input that stays open, for programs that ask for it.")
+    host_aliases: list[HostAlias] = Field(
+        [], max_length=100, description="Names that its processes find without asking a name server."
+    )
+    dns_policy: Literal["ClusterFirst", "Default"] | None = Field(
+        None, description="Which name server is asked: ClusterFirst the cluster's, Default the node's."
+    )
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpuctl.k8s import names
+from gpuctl.k8s.pod_keys import GPU_ANNOTATIONS
 
 _GPU_RESOURCES = ("nvidia.com/", "deviceclass.resource.kubernetes.io/")
-_GPU_ANNOTATIONS = ("hami.io/", "nvidia.com/", "nvidia.cdi.k8s.io", "cdi.k8s.io", "gpu-")
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _HIDES = f"e.name == '{_VISIBLE}' && e.?value.orValue('all') in ['void', 'none']"
 _SHOWS = f"e.name == '{_VISIBLE}' && !(e.?value.orValue('all') in ['void', 'none'])"
@@ -87,7 +87,7 @@ def _ways_to_the_node() -> Iterator[tuple[str, str]]:
 
 def is_gpu_note(key: str = "k") -> str:
     """Whether an annotation gives a pod GPUs."""
-    return _begins(_GPU_ANNOTATIONS, key)
+    return _begins(GPU_ANNOTATIONS, key)
 
 
 def reaches_gpu_nodes(toleration: str = "t") -> str:

@@ -116,18 +116,35 @@ class Expose:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAs:
-    """As which user and groups a job's processes run; None and (): as the image, or Kubernetes, has it."""
+    """As which user and groups a job's processes run; None and (): as the image, or Kubernetes, has it.
+
+    `added` and `dropped` are capabilities. `seccomp`: the profile of the system calls that they may make.
+    """
 
     user: int | None = None
     group: int | None = None
     further_groups: tuple[int, ...] = ()
     fs_group: int | None = None
     read_only_root: bool = False
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    seccomp: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAlias:
+    """Names that a job's processes find at an address, without asking a name server."""
+
+    ip: str
+    hostnames: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What runs: everything of a job that the engine does not look at."""
+    """What runs: everything of a job that the engine does not look at.
+
+    `labels` and `annotations` are of its pods. `tty`: it has a terminal, and its input stays open.
+    """
 
     image: str
     image_pull_policy: str = "IfNotPresent"
@@ -142,6 +159,11 @@ class Container:
     env_from: tuple[EnvSource, ...] = ()
     pull_secrets: tuple[str, ...] = ()
     run_as: RunAs = RunAs()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    tty: bool = False
+    host_aliases: tuple[HostAlias, ...] = ()
+    dns_policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,9 @@ def charge_of(job: Job, terms: DeviceTerms) -> Charge:
 def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, restart: Spec) -> Spec:
     """The template; `restart` is the restart policy, where the workload's own default will not do."""
     workers = len(place.workers) if place else owner.job.workers
-    metadata: dict[str, Any] = {"labels": {**owner.run_labels, **gang_labels(owner, workers)}}
+    runs = owner.job.container
+    metadata: dict[str, Any] = {"labels": {**runs.labels, **owner.run_labels, **gang_labels(owner, workers)}}
+    notes = dict(runs.annotations)
     volumes, mounts = _volumes(owner.job)
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
@@ -67,15 +69,21 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
     security = _pod_security(owner)
     if security:
         spec["securityContext"] = security
-    if owner.job.container.pull_secrets:
-        spec["imagePullSecrets"] = [{"name": name} for name in owner.job.container.pull_secrets]
+    if runs.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in runs.pull_secrets]
+    if runs.host_aliases:
+        spec["hostAliases"] = [{"ip": each.ip, "hostnames": list(each.hostnames)} for each in runs.host_aliases]
+    if runs.dns_policy is not None:
+        spec["dnsPolicy"] = runs.dns_policy
     if place is not None:
-        metadata["annotations"] = {
+        notes |= {
             names.PLACEMENT_ANNOTATION: encode_placement(place),
             names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
             **device_annotations(owner.job, terms, place),
         }
         spec["affinity"] = _affinity(place)
+    if notes:
+        metadata["annotations"] = notes
     return {"metadata": metadata, "spec": spec}
 
 
@@ -121,11 +129,11 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         container["resources"] = resources
     if mounts:
         container["volumeMounts"] = mounts
-    security = _WITHOUT_PRIVILEGES if _is_restricted(owner) else {}
-    if runs.run_as.read_only_root:
-        security = {**security, "readOnlyRootFilesystem": True}
+    security = _container_security(owner)
     if security:
         container["securityContext"] = security
+    if runs.tty:
+        container |= {"stdin": True, "tty": True}
     return container
 
 
@@ -134,9 +142,25 @@ def _pod_security(owner: JobOwner) -> Spec:
     wanted = owner.job.container.run_as
     numbers = {"runAsUser": wanted.user, "runAsGroup": wanted.group, "fsGroup": wanted.fs_group}
     return {
+        **({"seccompProfile": {"type": wanted.seccomp}} if wanted.seccomp else {}),
         **(_WITHOUT_ROOT if _is_restricted(owner) else {}),
         **{name: number for name, number in numbers.items() if number is not None},
         **({"supplementalGroups": list(wanted.further_groups)} if wanted.further_groups else {}),
+    }
+
+
+def _container_security(owner: JobOwner) -> Spec:
+    """What its processes may do, beyond what the level of the namespace asks of all."""
+    wanted, restricted = owner.job.container.run_as, _is_restricted(owner)
+    drop = _WITHOUT_PRIVILEGES["capabilities"]["drop"] if restricted else list(wanted.dropped)
+    capabilities = {
+        **({"add": list(wanted.added)} if wanted.added else {}),
+        **({"drop": drop} if drop else {}),
+    }
+    return {
+        **(_WITHOUT_PRIVILEGES if restricted else {}),
+        **({"capabilities": capabilities} if capabilities else {}),
+        **({"readOnlyRootFilesystem": True} if wanted.read_only_root else {}),
     }
 
 

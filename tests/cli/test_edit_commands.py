@@ -46,6 +46,13 @@ SUBMIT = "submit lab -p team-a -i x:1"
         ("--pvc f:9Gi:/d", "image: x:1|volumes:|- newClaim:|    size: 9Gi|    storageClass: f|  mountPath: /d"),
         ("--service-type portforward --port 8888", "image: x:1|expose:|- port: 8888|  via: portForward"),
         ("--local-image --large-shm", "image: x:1|imagePullPolicy: Never|largeShm: true"),
+        ("--label a=b --annotation x.com/y=z=1", "image: x:1|labels:|  a: b|annotations:|  x.com/y: z=1"),
+        (
+            "--run-as-uid 1000 --run-as-gid 1001 --supplemental-groups 5,6",
+            "image: x:1|security:|  runAsUser: 1000|  runAsGroup: 1001|  supplementalGroups: [5, 6]",
+        ),
+        ("--capability CHOWN", "image: x:1|security:|  capabilities:|    add: [CHOWN]"),
+        ("--image-pull-secret hub --stdin", "image: x:1|imagePullSecrets: [hub]|tty: true"),
         ("--working-dir /w --retries 2", "image: x:1|workingDir: /w|retries: 2"),
         (
             "--priority -1 --max-duration 8h --no-preemptible",
@@ -130,6 +137,9 @@ def test_a_job_goes_beside_the_other_jobs_of_its_project(run: Run, here: Path) -
         ("submit new -p team-a -i x -m text", "GPU9002", 2),
         ("submit new -p team-a -i x -e A", "GPU9002", 2),
         ("submit new -p team-a -i x --pvc a", "GPU9002", 2),
+        ("submit new -p team-a -i x --label a", "GPU9002", 2),
+        ("submit new -p team-a -i x --label job-name=a", "GPU6117", 1),
+        ("submit new -p team-a -i x --supplemental-groups x", "GPU6117", 1),
         ("submit new -p team-a -i x --command", "GPU9002", 2),
         ("submit new -p team-a -i x --interactive --type training", "GPU9002", 2),
         ("submit new -i x", "GPU9002", 2),
@@ -150,7 +160,7 @@ def test_what_can_not_be_is_told_and_nothing_is_written(
     assert contents(here) == before
 
 
-@pytest.mark.parametrize("flag", ["--elastic", "--parallelism", "--nfs-server", "--run-as-user", "--job-name-prefix"])
+@pytest.mark.parametrize("flag", ["--elastic", "--parallelism", "--nfs-server", "--host-network", "--job-name-prefix"])
 def test_a_flag_of_runai_that_no_field_has_is_answered(run: Run, here: Path, flag: str) -> None:
     del here
     result = run(*SUBMIT.split(), flag, "1")

@@ -125,7 +125,40 @@ REFUSED: Mapping[str, Attempt] = {
     "the node's network": Attempt("spec", _job("job", ", hostNetwork: true")),
     "the node's processes": Attempt("spec", _job("job", ", hostPID: true")),
     "a privileged container by security": Attempt("spec.security", _job("job", ", security: {privileged: true}")),
-    "a capability": Attempt("spec.security", _job("job", ", security: {capabilities: {add: [SYS_ADMIN]}}")),
+    "a label of gpuctl": Attempt("spec.labels", _job("job", ", labels: {gpuctl.dev/project: team-b}")),
+    "a label that finds pods of a Job": Attempt("spec.labels", _job("job", ", labels: {job-name: train}")),
+    "a newer one": Attempt("spec.labels", _job("job", ", labels: {batch.kubernetes.io/job-name: train}")),
+    "a label of what gpuctl manages": Attempt(
+        "spec.labels", _job("job", ", labels: {app.kubernetes.io/managed-by: x}")
+    ),
+    "a place by an annotation": Attempt("spec.annotations", _job("job", ", annotations: {gpuctl.dev/placement: x}")),
+    "a GPU by an annotation of HAMi": Attempt(
+        "spec.annotations", _job("job", ", annotations: {hami.io/vgpu-devices-to-allocate: x}")
+    ),
+    "all GPUs by an annotation of CDI": Attempt(
+        "spec.annotations", _job("job", ", annotations: {cdi.k8s.io/x: nvidia.com/gpu=all}")
+    ),
+    "all GPUs by an annotation of NVIDIA": Attempt(
+        "spec.annotations",
+        _job("job", ", annotations: {nvidia.cdi.k8s.io/container.main: management.nvidia.com/gpu=all}"),
+    ),
+    "a GPU by an annotation of CRI-O": Attempt(
+        "spec.annotations", _job("job", ", annotations: {io.kubernetes.cri-o.Devices: /dev/nvidia0}")
+    ),
+    "a GPU by an annotation of a plugin": Attempt(
+        "spec.annotations", _job("job", ", annotations: {devices.nri.io/container.main: /dev/nvidia0}")
+    ),
+    "a profile by an annotation": Attempt(
+        "spec.annotations",
+        _job("job", ", annotations: {container.apparmor.security.beta.kubernetes.io/main: unconfined}"),
+    ),
+    "a name that is an address": Attempt(
+        "spec.hostAliases.ip", _job("job", ", hostAliases: [{ip: x, hostnames: [y]}]")
+    ),
+    "a profile of the node": Attempt("spec.security.seccomp", _job("job", ", security: {seccomp: Unconfined}")),
+    "a capability": Attempt(
+        "spec.security.capabilities.add", _job("job", ", security: {capabilities: {add: [SYS_ADMIN]}}")
+    ),
     "a privileged container": Attempt("spec", _job("job", ", securityContext: {privileged: true}")),
     "a container beside": Attempt("spec", _job("job", ", initContainers: [{name: x, image: x}]")),
     "a pod as it is": Attempt("spec", _job("job", ", template: {spec: {nodeName: isle-1}}")),
@@ -175,6 +208,11 @@ TAKEN: Mapping[str, Attempt] = {
     ),
     "gang": Attempt("metadata.name", _job("gang", ", workers: 2")),
     "answers": Attempt("spec.type", _job("answers", ", type: inference, expose: [{port: 80}]")),
+    "marks": Attempt("spec.labels", _job("marks", ", labels: {app: train}, annotations: {x.example.com/y: z}")),
+    "hosts": Attempt(
+        "spec.hostAliases.hostnames",
+        _job("hosts", f", hostAliases: [{{ip: 10.0.0.1, hostnames: [train.{THEIRS}.svc]}}]"),
+    ),
     "pool": Attempt("spec.nodePools", _job("pool", ", nodePools: [p], largeShm: true, resources: {memory: 1Gi}")),
 }
 """These are, by the name of the job: what they name is then team-a's own, there or not."""
@@ -185,6 +223,7 @@ HARMLESS = frozenset({
     "spec.expose.port", "spec.largeShm", "spec.volumes.newClaim.size", "spec.volumes.emptyDir.size",
     "spec.volumes.readOnly", "spec.retries", "spec.suspend", "spec.runIndex", "spec.args",
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
-    "spec.security.readOnlyRootFilesystem",
+    "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
+    "spec.hostAliases", "spec.tty", "spec.dnsPolicy",
 })  # fmt: skip
 """Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""

@@ -48,11 +48,11 @@ REVIEW = {"apiVersion": "authorization.k8s.io/v1"}
 
 POD = frozenset({
     "affinity", "automountServiceAccountToken", "containers", "priorityClassName", "restartPolicy", "subdomain",
-    "tolerations", "volumes", "imagePullSecrets",
+    "tolerations", "volumes", "imagePullSecrets", "hostAliases", "dnsPolicy",
 })  # fmt: skip
 CONTAINER = frozenset({
     "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts",
-    "terminationMessagePolicy", "workingDir",
+    "terminationMessagePolicy", "workingDir", "stdin", "tty",
 })  # fmt: skip
 OTHERS = {
     "PersistentVolumeClaim": frozenset({"accessModes", "resources", "storageClassName"}),

@@ -321,6 +321,8 @@ UNCOUNTED = {
     "a runtime class": (pod(runtimeClassName="fast"), "runtime class"),
     "HAMi's annotation": (pod(meta={"annotations": {"hami.io/vgpu-devices-allocated": "x"}}), "annotations"),
     "a CDI device": (pod(meta={"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}), "annotations"),
+    "a device of CRI-O": (pod(meta={"annotations": {"io.kubernetes.cri-o.Devices": "/dev/nvidia0"}}), "annotations"),
+    "a device of NRI": (pod(meta={"annotations": {"devices.nri.io/container.x": "/dev/nvidia0"}}), "annotations"),
     "a toleration of GPU nodes": (pod(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}]), "taints"),
     "a toleration of all taints": (pod(tolerations=[{"operator": "Exists"}]), "taints"),
     "a node": (pod(nodeName="n1"), "past the scheduler"),

@@ -39,4 +39,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="name another user; or have an administrator of the cluster declare the project baseline in "
         "security.exceptions",
     ),
+    CodeEntry(
+        code="GPU3074",
+        title="a capability in a project whose pods are restricted",
+        message='Pod Security level restricted of project "{project}" lets no container add {found}',
+        why="The API server would refuse the pods of this job: NET_BIND_SERVICE is the one capability that it lets "
+        "containers add. The level is the Cluster's security.podSecurity, or the project's entry in "
+        "security.exceptions.",
+        fix="remove it; or have an administrator of the cluster declare the project baseline in security.exceptions",
+    ),
 )

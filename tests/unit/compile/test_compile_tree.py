@@ -117,7 +117,9 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",
                 "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]", "workers: 2\nminWorkers: 1",
                 "gpus: 0\ngpuMemory: 8Gi", "imagePullSecrets: [registry]",
-                "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}"]  # fmt: skip
+                "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}", "labels: {a: b}",
+                "annotations: {a: b}", "tty: true", "dnsPolicy: Default",
+                "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
 
 
 def _digest(fields: str) -> str:

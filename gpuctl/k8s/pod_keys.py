@@ -1,0 +1,33 @@
+"""Keys of labels and annotations of pods that are more than words: runtimes, drivers and controllers obey them.
+
+Source: the container runtimes' and drivers' own pages: NVIDIA container toolkit and HAMi; the CDI specification; CRI-O,
+"Annotations"; NRI, "Device injector"; Kubernetes, "Well-Known Labels, Annotations and Taints".
+"""
+
+from __future__ import annotations
+
+from gpuctl.k8s import names
+
+GPU_ANNOTATIONS = (
+    "hami.io/", "nvidia.com/", "nvidia.cdi.k8s.io", "cdi.k8s.io", "gpu-", "io.kubernetes.cri-o.", "devices.nri.io",
+    "cdi-devices.nri.io", "devices.noderesource.dev", "cdi-devices.noderesource.dev",
+)  # fmt: skip
+"""An annotation with a key that begins so may give a pod GPUs, or other devices of its node."""
+_OF_OTHERS = ("gpuctl.dev", "kubernetes.io", "k8s.io", "nvidia.com", "hami.io", "nri.io", "noderesource.dev")
+_BEGINNINGS = (
+    *GPU_ANNOTATIONS, "io.kubernetes.", "io.katacontainers.", "io.containerd.", "job-name", "controller-uid",
+)  # fmt: skip
+_FOR_PEOPLE = "app.kubernetes.io/"
+
+
+def is_for_people(key: str) -> bool:
+    """Whether a job may give its pods a label or annotation of that key: neither gpuctl nor the cluster goes by it.
+
+    Of keys with a domain of Kubernetes, only the recommended labels `app.kubernetes.io/...` are so.
+    """
+    if key.startswith(_FOR_PEOPLE):
+        return key != names.MANAGED_BY_LABEL
+    domain = key.rpartition("/")[0]
+    return not (
+        key.startswith(_BEGINNINGS) or any(domain == other or domain.endswith(f".{other}") for other in _OF_OTHERS)
+    )
