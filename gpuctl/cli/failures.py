@@ -38,7 +38,8 @@ class Failure(click.ClickException):
 def usage_failure(error: click.UsageError, instead: str = "") -> Failure:
     """A wrong command line, with what to do instead, or the command whose help has more."""
     path = error.ctx.command_path if error.ctx else "gpuctl"
-    return Failure("GPU9002", error.format_message(), hint=instead or f"gpuctl explain GPU9002, or: {path} --help")
+    said = error.format_message().replace("\n\t", " ")  # click lists choices one a line
+    return Failure("GPU9002", said, hint=instead or f"gpuctl explain GPU9002, or: {path} --help")
 
 
 def world_failure(fault: WorldFault) -> Failure:

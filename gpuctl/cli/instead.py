@@ -139,6 +139,10 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("nodes", "node", "no"), _NODES),
 }
 """Kinds that `kubectl get` takes, where `gpuctl get` takes a job's name."""
+_OF_A_JOB = frozenset(
+    ("get", "delete", "suspend", "resume", "submit", "explain", "logs", "exec", "bash", "port-forward")
+)
+"""Commands whose first argument is a job. `freeze`, `history`, `project` and `top` do take a kind."""
 
 _TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"
 _NOT_PODS = "what pods may do is the cluster's choice, not the job's: spec.security in cluster.yaml"
@@ -203,7 +207,7 @@ SUBMIT_FLAGS: Mapping[str, str] = {
 
 def without_kind(words: Sequence[str]) -> str:
     """What to do instead of a command with a kind, as kubectl has it: `delete job NAME`; "" for others."""
-    if len(words) < 2 or words[1] not in KINDS:
+    if len(words) < 2 or words[1] not in KINDS or words[0] not in _OF_A_JOB:
         return ""
     return KINDS[words[1]] if words[0] == "get" else f"without the kind: gpuctl {words[0]} JOB"
 

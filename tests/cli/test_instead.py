@@ -95,12 +95,20 @@ def test_an_answer_about_a_flag_names_flags_that_there_are() -> None:
         ("get nodes -o wide --embedded {file}", "gpuctl top node"),
         ("get projects --embedded {file}", "gpuctl project list"),
         ("logs pod a-1-g", "without the kind: gpuctl logs JOB"),
+        ("freeze project team-a", "gpuctl explain GPU9002, or: gpuctl freeze --help"),
+        ("unfreeze project team-a --force", "gpuctl explain GPU9002, or: gpuctl unfreeze --help"),
+        ("history project team-a --sinse 1h", "gpuctl explain GPU9002, or: gpuctl history --help"),
     ],
 )
 def test_a_kind_where_a_job_is_named(run: Run, embedded: Path, line: str, hint: str) -> None:
     result = run(*line.replace("{file}", str(embedded)).split())
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == f"help: {hint}"
+
+
+def test_choices_are_told_on_one_line(run: Run) -> None:
+    told = run("freeze").stderr.splitlines()[0]
+    assert told == "error GPU9002: Missing argument '{project|cluster}'. Choose from: project, cluster"
 
 
 def test_the_commands_stay_what_they_are() -> None:
