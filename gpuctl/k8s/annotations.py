@@ -22,7 +22,8 @@ from gpuctl.model.state import Charge
 from gpuctl.model.units import MOST_NODE_GPUS, Instant
 
 _SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGates"})
+OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGates"})
+"""What the API server lets change in a suspended Job's pod template, beside labels and annotations."""
 _MANY = 4096
 """Texts that are remembered: most jobs wait for the same reason, and many ask for the same."""
 _MOST_PARAMETERS = 32
@@ -167,7 +168,7 @@ def _decode_allowance(entry: object) -> Allowance | None:
 
 def template_digest(template: Mapping[str, Any]) -> str:
     """Of a Job's pod template, without what may change while the Job waits: labels, annotations, where it is placed."""
-    spec = {key: value for key, value in template.get("spec", {}).items() if key not in _OF_A_PLACE}
+    spec = {key: value for key, value in template.get("spec", {}).items() if key not in OF_A_PLACE}
     return sha256(compact_json(spec).encode()).hexdigest()[:8]
 
 

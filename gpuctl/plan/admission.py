@@ -13,6 +13,9 @@ Rules:
 6. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
 7. A Job that never ran and was made with another pod template is made anew: the server takes no change of it. It is not
    on record in between.
+8. A Job that ran keeps the pod template it was made with, but for what the server lets change: labels, annotations,
+   where it is placed. Another version of gpuctl, or another Pod Security level, renders another template for the same
+   run; the server refuses it for good, so the run would never go on.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.annotations import OF_A_PLACE, template_digest
 from gpuctl.k8s.objects import mapping, number, text
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
@@ -48,9 +52,9 @@ def permitted(wanted: Body, live: Body | None, *, ready: bool, is_stray: bool = 
     if live is None:
         return born(wanted)
     if not is_let_go(live) and is_let_go(wanted):
-        return wanted if ready and is_stopped(live) else None
+        return _as_made(wanted, live) if ready and is_stopped(live) else None
     if is_stopped(live):
-        return wanted
+        return _as_made(wanted, live)
     return _with_template(born(wanted) if is_stray else wanted, live)
 
 
@@ -73,8 +77,25 @@ def _suspension(wanted: Body) -> Mapping[str, Any]:
 
 def _with_template(wanted: Body, live: Body) -> Body:
     """The wanted object with the pod template that gpuctl applied last."""
+    template = _applied(live)
+    return {**wanted, "spec": {**mapping(wanted, "spec"), "template": template}} if template else wanted
+
+
+def _as_made(wanted: Body, live: Body) -> Body:
+    """A stopped Job by rule 8; the wanted object itself where its template is no other one."""
+    applied, template = _applied(live), mapping(wanted, "spec", "template")
+    if wanted.get("kind") != kinds.JOB[1] or not applied or template_digest(applied) == template_digest(template):
+        return wanted
+    made, placed = mapping(applied, "spec"), mapping(template, "spec")
+    spec = {
+        **{key: value for key, value in made.items() if key not in OF_A_PLACE},
+        **{key: value for key, value in placed.items() if key in OF_A_PLACE},
+    }
+    return {**wanted, "spec": {**mapping(wanted, "spec"), "template": {**template, "spec": spec}}}
+
+
+def _applied(live: Body) -> Mapping[str, Any]:
+    """The pod template that gpuctl applied last; empty where the object does not say."""
     fields = mapping(owned_fields(live), "f:spec", "f:template")
     template = mapping(live, "spec", "template")
-    if not fields or not template:
-        return wanted
-    return {**wanted, "spec": {**mapping(wanted, "spec"), "template": extract(template, fields)}}
+    return mapping({"template": extract(template, fields)}, "template") if fields and template else {}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from workbench import WAITS, ZERO_MS, Workbench, admitted, example, on, only, waiting
 
 from gpuctl.app.apply import apply_plan
@@ -7,6 +9,7 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import annotations_of, flag, mapping, ref_of
 from gpuctl.model.change import Action, OutcomeStatus
 from gpuctl.model.decision import Finished, JobState, Placement, Reclaim, RunRecord, TimeOut, WorkerPlacement
+from gpuctl.model.declared import PodSecurity, Security
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
 from gpuctl.plan import Stage
@@ -98,6 +101,29 @@ def test_a_pause_suspends_and_the_template_follows_when_the_pods_are_gone() -> N
     bench.pass_ms(60_000)
     (run,) = bench.state().runs
     assert (run.phase, run.starts, run.placement) == (RunPhase.RUNNING, 2, on("dgx1-2", 1))
+
+
+def test_a_paused_run_goes_on_with_its_template_whatever_is_rendered_now() -> None:
+    """A Job takes no change of it. Another version of gpuctl may render another one, as another level does here."""
+    bench = bench_of()
+    bench.run(A1, on("dgx1-1", 0))
+    ((_, before),) = bench.live("Job")
+    record = RunRecord(queued_at_ms=ZERO_MS + 60_000, starts=1, ran_ms=60_000)
+    bench.decisions = {A1: Reclaim(job=A1_ID, reason=WAITS, record=record, beneficiary=JobId.parse(A2))}
+    bench.converge()
+    bench.pass_ms(60_000)
+    bench.declared = replace(
+        bench.declared, cluster=replace(bench.declared.cluster, security=Security(pod_security=PodSecurity.RESTRICTED))
+    )
+    bench.converge()
+    bench.decisions = {A1: admitted(A1_ID, on("dgx1-2", 1), starts=2)}
+    bench.converge()
+    bench.pass_ms(60_000)
+    (run,) = bench.state().runs
+    assert (run.phase, run.starts, run.placement) == (RunPhase.RUNNING, 2, on("dgx1-2", 1))
+    ((_, after),) = bench.live("Job")
+    made, now = (mapping(body, "spec", "template", "spec") for body in (before, after))
+    assert {key for key in {*made, *now} if made.get(key) != now.get(key)} == {"affinity"}
 
 
 def test_a_claim_template_for_other_devices_is_made_anew_before_the_run_is_let_go() -> None:
