@@ -16,6 +16,7 @@ from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, Change, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, Displace, Move, Pending, Preempt, Reclaim, Resize, Suspended, TimeOut
 from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
@@ -90,10 +91,15 @@ def _problems(report: CycleReport, previous: CycleReport | None) -> Iterator[Not
     objects = {own.run: ref for ref, own in report.state.own.items()}
     for run in failing:
         problem, known, ref = run.problem, before.get((run.job, run.digest)), objects.get((run.job, run.digest))
-        if problem is None or ref is None or (known is not None and known.reason == problem.reason):
+        if problem is None or ref is None or (known is not None and not _is_news(problem, known)):
             continue
         text = f"{problem_text(problem)}. {remedy_of(problem)}"
         yield note_of(ref, report.state, problem.reason, text, report.at_ms, is_warning=True)
+
+
+def _is_news(problem: PodProblem, known: PodProblem) -> bool:
+    """Another reason, or the first words for the same: what a server says of refused pods is found out later."""
+    return problem.reason != known.reason or (bool(problem.message) and not known.message)
 
 
 def _notes(report: CycleReport) -> Iterator[Note]:

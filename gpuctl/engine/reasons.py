@@ -229,8 +229,14 @@ def given_twice(node: NodeName) -> Reason:
 
 
 def start_failed(problem: PodProblem | None, starts: int) -> Reason:
-    """It was stopped because it did not come to run, and is tried again later."""
-    return _reason(START_FAILED, starts=starts, problem="its pods do not run" if problem is None else problem.reason)
+    """It was stopped because it did not come to run, and is tried again later.
+
+    It has the server's words too: while the run waits there is no pod that says them, and events last an hour.
+    """
+    words = "its pods do not run" if problem is None else problem.reason
+    if problem is not None and problem.message:
+        words = f"{words}: {problem.message}"
+    return _reason(START_FAILED, starts=starts, problem=words)
 
 
 def suspended() -> Reason:

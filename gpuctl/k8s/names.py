@@ -6,6 +6,8 @@ import re
 from hashlib import sha256
 
 FIELD_MANAGER = "gpuctl"
+REPORTER = "gpuctl.dev/gpuctl"
+"""The controller that gpuctl's Events name as theirs."""
 SYSTEM_NAMESPACE = "gpuctl-system"
 LEASE_NAME = "gpuctl"
 """The Lease in SYSTEM_NAMESPACE that decides which replica may write."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpuctl.k8s import kinds
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import instant, items, mapping, text
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
@@ -106,6 +106,8 @@ def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProbl
     at_ms = next((at_ms for path in _TIMES if (at_ms := instant(event, *path)) is not None), 0)
     if reason not in REASONS or at_ms < late.since_ms - _SKEW_MS or of_claim != (reason in _OF_CLAIMS):
         return None
+    if text(event, "reportingComponent") == names.REPORTER:
+        return None  # an Event of gpuctl's own has the same reason, and no words of the server
     if not any((kind, name) == (ref.kind, ref.name) for ref in late.objects):
         return None
     said = text(event, "message")

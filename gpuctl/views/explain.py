@@ -38,7 +38,8 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         nodes = ", ".join(sorted(view.run.placement.nodes))
         yield f"It has a reservation on {nodes}."
     entry = CODES.get(reason.code)
-    if entry is not None:
+    is_fine = view.run.problem is None or view.placement is None
+    if entry is not None and is_fine:  # else the reason says why it has its GPUs, and that nothing is to be done
         yield f"Why: {entry.why}"
         yield f"Fix: {entry.fix}"
 

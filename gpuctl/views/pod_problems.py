@@ -23,8 +23,8 @@ REMEDIES: Mapping[str, str] = {
     "ErrImageNeverPull": "imagePullPolicy is Never and the node lacks the image: load it there, or set IfNotPresent.",
     "ErrImagePull": _PULL,
     "Error": "The command ended with an error: `gpuctl logs JOB` shows its last words.",
-    "FailedCreate": "The server refuses its pods: the events in `gpuctl get JOB` have its words. Often PodSecurity, a "
-    "ResourceQuota or an admission webhook.",
+    "FailedCreate": "The server refuses its pods, and says by which rule: often Pod Security, a ResourceQuota, a "
+    "policy or an admission webhook. A run that began before a Pod Security level was raised needs a higher spec.runIndex.",
     "FailedAttachVolume": _VOLUME,
     "FailedBinding": _CLAIM,
     "FailedCreatePodSandBox": "The node's runtime or network refuses the pod. " + _NODE,

@@ -44,6 +44,7 @@ class Town:
         self.prefix = f"gpu-{name}-"
         self.more_of_a = ""
         self.more_of_pool = ""
+        self.more_of_cluster = ""
         self.sharing = "device-plugin"
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
@@ -71,6 +72,7 @@ class Town:
             f"{self.more_of_pool}}}"
         )
         more = f"  namespacePrefix: {self.prefix}\n  ingress: {{host: gpus.example.com, className: nginx}}\n"
+        more += self.more_of_cluster
         files = {
             "cluster.yaml": f"{head}Cluster\nmetadata: {{name: {self.name}}}\nspec:\n  nodePools: [{pool}]\n{more}",
             "a.yaml": f"{head}Project\nmetadata: {{name: a}}\nspec: {{quota: 4{self.more_of_a}}}\n",

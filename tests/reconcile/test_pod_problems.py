@@ -21,6 +21,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.units import DurationMs
+from gpuctl.views.explain import explain_job
 
 ZERO_MS = 1_596_000_000_000
 STUCK, NEXT = JobId.parse("a/stuck"), JobId.parse("a/then")
@@ -100,6 +101,18 @@ def test_pods_that_the_server_refuses_are_told_though_there_is_none() -> None:
     lab.pass_time(10_000)
     assert lab.status(STUCK) == "FailedCreate"
     assert [note.reason for note in lab.notes if note.type == "Warning"] == ["FailedCreate"]
+
+
+def test_a_run_that_waits_after_a_failed_start_says_by_what_in_full() -> None:
+    lab = Lab(declared())
+    lab.cluster.set_stuck(STUCK, "ImagePullBackOff")
+    lab.pass_time(60_000)
+    (view,) = live(lab.cluster).find(STUCK)
+    assert not any("Nothing to do" in line for line in explain_job(view, lab.clock.now_ms()))
+    lab.pass_time(900_000)
+    (view,) = live(lab.cluster).find(STUCK)
+    words = "the last by ImagePullBackOff: ImagePullBackOff of a container"
+    assert any(words in line for line in explain_job(view, lab.clock.now_ms()))
 
 
 def test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process() -> None:

@@ -20,7 +20,7 @@ from gpuctl.adapters.kubernetes.requests import APPLY, OnRequest, Request, Reque
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import Note, WorldFault
 from gpuctl.k8s.kinds import EVENT
-from gpuctl.k8s.names import FIELD_MANAGER
+from gpuctl.k8s.names import FIELD_MANAGER, REPORTER
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -150,7 +150,7 @@ def event(note: Note, since_ms: Instant, count: int, instance: str) -> Body:
         "note": note.message[:_LONGEST_MESSAGE],
         "action": note.reason,
         "regarding": {**regarding, "namespace": ref.namespace} if ref.namespace else regarding,
-        "reportingController": f"gpuctl.dev/{FIELD_MANAGER}",
+        "reportingController": REPORTER,
         "reportingInstance": instance[:128],
     }
     if count > 1:

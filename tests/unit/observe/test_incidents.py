@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from objects_by_hand import DIGEST, JOB_ID, NAMESPACE, NOON_MS, RUN_NAME, job, node, only_run, pod, seen
 
+from gpuctl.k8s.names import REPORTER
 from gpuctl.k8s.objects import mapping
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState
@@ -84,6 +85,17 @@ def test_the_newest_event_counts() -> None:
 )
 def test_other_events_say_nothing(strange: Body) -> None:
     assert told(strange) is None
+
+
+def test_gpuctls_own_event_is_not_taken_for_the_servers_words() -> None:
+    servers = event("FailedCreate", "exceeded quota: no-more", "Job", RUN_NAME)
+    own = {
+        **event("FailedCreate", "FailedCreate. The server …", "Job", RUN_NAME, "12:00:09"),
+        "reportingComponent": REPORTER,
+    }
+    assert told(own) is None
+    assert (found := told(servers, own)) is not None
+    assert found.message == "exceeded quota: no-more"
 
 
 def test_messages_are_cut_and_on_one_line() -> None:
