@@ -24,7 +24,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SECRET = "/api/v1/namespaces/gpuctl-system/secrets/gpuctl-git"
-ELSEWHERE = ["docker", "docker", "git", "ssh-keyscan", "kubectl", "now", "b64", "claims", "jwt", "curl"]
+ELSEWHERE = ["docker", "docker", "ssh-keyscan", "kubectl", "now", "b64", "claims", "jwt", "curl"]
 """The commands that are not run here, by their first word."""
 
 
@@ -66,7 +66,13 @@ class Guide:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), "TOKEN": "secret",
             "KUBECONFIG": str(folder / "kubeconfig"), "GIT_AUTHOR_NAME": "ann", "GIT_AUTHOR_EMAIL": "ann@example.com",
             "GIT_COMMITTER_NAME": "ann", "GIT_COMMITTER_EMAIL": "ann@example.com",
+            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{folder}/service/.insteadOf",
+            "GIT_CONFIG_VALUE_0": "https://git.example.com/",
         }  # fmt: skip
+        self.repository = folder / "service" / "gpus.git"
+        """The empty one that waits at the Git service."""
+        line = ["git", "init", "-q", "--bare", "--initial-branch", "main", str(self.repository)]
+        subprocess.run(line, check=True, capture_output=True)
 
     def run(self, section: str) -> None:
         """The commands of a section, one after the other; none may fail."""
@@ -81,7 +87,7 @@ class Guide:
         """Gpuctl in a cluster, with its account."""
         plane = self.planes[name]
         kubeconfig = plane.write_kubeconfig(self.folder / f"{name}.account", account_token(plane))
-        command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", str(self.folder / "gpus"), "--path"]
+        command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", str(self.repository), "--path"]
         command += ["clusters/prod", "--kubeconfig", str(kubeconfig), "--workdir", str(self.folder / f"{name}.work")]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen([*command, "--interval", "1s"], stdout=log, stderr=log)

@@ -78,10 +78,20 @@ def test_ci_runs_the_line_of_the_readme() -> None:
 def test_the_parts_of_ci_are_all_tests() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    parts = {*workflow["part"]["strategy"]["matrix"]["part"], "server"}
+    lone = re.findall(r"\.ci/run (\w+)", "".join(str(job["steps"]) for job in workflow.values()))
+    parts = {*workflow["part"]["strategy"]["matrix"]["part"], *lone}
     assert set(re.findall(r"^(\w+)\)", script, flags=re.MULTILINE)) - {"all"} == parts
     folders = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
     assert set(re.findall(r" tests/(\w+)\b(?!/build)", script)) >= folders
+
+
+def test_ci_builds_the_image_as_the_pages_say() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    (build,) = re.findall(r"^  (docker build .+)$", script, flags=re.MULTILINE)
+    assert f"`{build}`" in (ROOT / "Dockerfile").read_text()
+    assert f"\n{build}\n" in (ROOT / "CONTRIBUTING.md").read_text()
+    elsewhere = build.replace("gpuctl:", "registry.example.com/gpuctl:")
+    assert f"\n{elsewhere}\n" in (ROOT / "docs" / "install.md").read_text()
 
 
 def test_what_others_publish_is_named_by_its_digest() -> None:
