@@ -139,7 +139,7 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("nodes", "node", "no"), _NODES),
 }
 """Kinds that `kubectl get` takes, where `gpuctl get` takes a job's name."""
-_OF_A_JOB = frozenset((
+_OF_A_JOB = frozenset([
     "get",
     "delete",
     "suspend",
@@ -150,7 +150,7 @@ _OF_A_JOB = frozenset((
     "exec",
     "bash",
     "port-forward",
-))
+])
 """Commands whose first argument is a job. `freeze`, `history`, `project` and `top` do take a kind."""
 
 _TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"

@@ -24,7 +24,7 @@ REMEDIES: Mapping[str, str] = {
     "ErrImagePull": _PULL,
     "Error": "The command ended with an error: `gpuctl logs JOB` shows its last words.",
     "FailedCreate": "The server refuses its pods, and says by which rule: often Pod Security, a ResourceQuota, a "
-    "policy or an admission webhook. A run that began before a Pod Security level was raised needs a higher spec.runIndex.",
+    "policy, a webhook. A run that began before a Pod Security level was raised needs a higher spec.runIndex.",
     "FailedAttachVolume": _VOLUME,
     "FailedBinding": _CLAIM,
     "FailedCreatePodSandBox": "The node's runtime or network refuses the pod. " + _NODE,
