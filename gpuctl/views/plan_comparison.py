@@ -46,7 +46,8 @@ def remarks(compared: Comparison) -> Iterator[str]:
         case Merge.ROLLBACK:
             undone = _commits(compared.base_moved_by)
             yield f"A rollback of {compared.folder} to {parted}; {undone} since then changed it. Other folders stay."
-            yield f"To do it: git restore --source={parted} --staged --worktree -- {quote(compared.folder)}"
+            restored = f"--source={parted} --staged --worktree -- {quote(compared.folder)}"
+            yield f"The option --commit does it; by hand: git restore {restored}"
         case _:
             pass
     if compared.left_out:

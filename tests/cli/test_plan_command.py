@@ -665,7 +665,7 @@ def test_the_plan_of_going_back(run: Run, repository: WorkingCopy) -> None:
     line = f"git restore --source={then[:10]} --staged --worktree -- clusters/tr4858"
     text = run(*command).stdout
     assert f"\n  A rollback of clusters/tr4858 to {then[:10]}; 1 commit since then changed it. Other folders" in text
-    assert f"\n  To do it: {line}\n" in text
+    assert f"\n  The option --commit does it; by hand: {line}\n" in text
     subprocess.run(["git", "-C", str(repository.folder), *line.split()[1:]], check=True)
     done = json.loads(run("plan", folder(repository), "--base", "main", "-o", "json").stdout)
     assert (done["digest"], done["effect"]) == (report["digest"], report["effect"])
