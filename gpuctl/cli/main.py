@@ -114,6 +114,9 @@ class RootGroup(ExampleGroup):
         """Run the command, with its errors as failures."""
         try:
             return super().invoke(ctx)
+        except click.exceptions.NoArgsIsHelpError as error:  # `gpuctl policy`, say
+            show(f"{error.message}\n")
+            raise click.exceptions.Exit(0) from None
         except click.UsageError as error:
             raise usage_failure(error, without_kind(ctx.meta[_WORDS])) from error
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):

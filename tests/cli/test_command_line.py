@@ -213,3 +213,10 @@ def test_a_look_at_a_cluster_imports_neither_the_controller_nor_git(embedded: Pa
 def test_every_part_of_the_wiring_has_what_it_is_asked_for() -> None:
     assert all(hasattr(wiring, name) for names in wiring._PARTS.values() for name in names)
     assert not {name for names in wiring._PARTS.values() for name in names} & wiring._PARTS.keys()
+
+
+@pytest.mark.parametrize("group", ["config", "policy", "project"])
+def test_a_group_of_commands_alone_shows_its_help(run: Run, group: str) -> None:
+    alone = run(group)
+    assert (alone.exit_code, alone.stderr) == (0, "")
+    assert alone.stdout == run(group, "--help").stdout
