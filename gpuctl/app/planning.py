@@ -27,7 +27,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render
 from gpuctl.views.plan_breaches import BreachChange
-from gpuctl.views.plan_report import ObjectChange, PlanReport, QuotaChange
+from gpuctl.views.plan_report import DepartmentLimit, ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3
 """How many fields a change names; the rest are counted."""
@@ -71,6 +71,7 @@ def plan_report(
         objects=tuple(sorted(changes, key=_in_reading_order)),
         quotas=tuple(_quota_changes(base, head, foreseen)),
         settings=tuple(settings),
+        department_limits=tuple(_department_limits(base, head, foreseen)),
         breaches=tuple(_breach_changes(before, after)),
         effect=foreseen.effect if foreseen is not None else None,
         ground=foreseen.ground if foreseen is not None else None,
@@ -78,6 +79,37 @@ def plan_report(
         cluster=next((side.cluster.name for side in (head, base) if side is not None), ""),
         owners={each.name: each.owners for each in base.projects if each.owners} if base is not None else {},
     )
+
+
+def _department_limits(
+    base: Declared | None, head: Declared | None, foreseen: Foreseen | None
+) -> Iterator[DepartmentLimit]:
+    """Departments with less room below their limit than before, and too little for what their projects hold."""
+    if head is None or foreseen is None:
+        return
+    before = _room(base, foreseen) if base is not None else {}
+    for (name, domain), (limit, held) in sorted(_room(head, foreseen).items()):
+        was = before.get((name, domain))
+        if limit < held and (was is None or limit - held < was[0] - was[1]):
+            yield DepartmentLimit(department=name, domain=domain, limit_milli=limit, held_milli=held)
+
+
+def _room(declared: Declared, foreseen: Foreseen) -> Mapping[tuple[str, DomainName], tuple[int, int]]:
+    """Each limit of a department, with what the projects below it hold without the change."""
+    above = {department.name: department.parent for department in declared.departments}
+    departments = {project.name: project.department for project in declared.projects}
+    held: Counter[tuple[str, DomainName]] = Counter()
+    for holding in (*foreseen.effect.holdings, *foreseen.effect.steady):
+        department = departments.get(holding.project)
+        while department is not None:
+            held[department, holding.domain] += holding.held[0]
+            department = above.get(department)
+    return {
+        (department.name, domain): (allowance.limit_milli, held[department.name, domain])
+        for department in declared.departments
+        for domain, allowance in department.allowances.items()
+        if allowance.limit_milli is not None
+    }
 
 
 def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachChange]:

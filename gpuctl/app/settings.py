@@ -128,11 +128,14 @@ def _other(change: tuple[str, str]) -> tuple[str, str]:
 def _of_departments(base: Declared, head: Declared) -> Iterator[SettingChange]:
     before, after = ({each.name: each for each in side.departments} for side in (base, head))
     for name in sorted(before.keys() | after.keys()):
-        was, now = (_allowances(side.get(name)) for side in (before, after))
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
+            change = ("no", "yes") if old is None else ("yes", "no")
+            yield SettingChange(of=f"department {name}", setting="declared", change=change)
+        was, now = (_allowances(side) for side in (old, new))
         for domain in sorted(was.keys() | now.keys()):
-            where = "" if domain == WHOLE_CLUSTER else f" on {domain}"
-            old, new = was.get(domain, _NOTHING), now.get(domain, _NOTHING)
-            yield from _of(f"department {name}{where}", old, new, _ALLOWANCE)
+            owner = f"department {name}{'' if domain == WHOLE_CLUSTER else f' on {domain}'}"
+            yield from _of(owner, was.get(domain, _NOTHING), now.get(domain, _NOTHING), _ALLOWANCE)
 
 
 def _allowances(department: Department | None) -> Mapping[DomainName, Allowance]:
@@ -150,7 +153,7 @@ def written_changes(base: Iterable[Written], head: Iterable[Written]) -> Iterato
         owner = name if kind == "Project" else f"{kind.lower()} {name}"
         if was is not None and now is not None:
             yield from _fields(owner, _unsaid(kind, was), _unsaid(kind, now))
-        elif kind in {"Department", "Policy"}:
+        elif kind == "Policy":
             yield SettingChange(of=owner, setting="declared", change=("no", "yes") if was is None else ("yes", "no"))
 
 

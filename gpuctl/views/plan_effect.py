@@ -78,7 +78,9 @@ def ground_text(ground: Ground | None) -> str:
 def state_text(ground: Ground, at_ms: Instant, base: str) -> str:
     """When the cluster was as it is taken to be, and whether it has what base declares."""
     age = f", {_whole(ground.age_ms)} ago" if ground.age_ms >= _SECOND_MS else ""
-    revision = f"; its own files are enforced as of {ground.revision[:_SHORT]}" if ground.revision else ""
+    revision = (
+        f"; its files outside of projects are enforced as of {ground.revision[:_SHORT]}" if ground.revision else ""
+    )
     said = f"The cluster is as observed at {format_seconds(at_ms)}{age}{revision}"
     if ground.unlike_base is None:
         return f"{said}."

@@ -91,6 +91,15 @@ class SettingForm(Form):
     after: str = Field(description="Its value with the change.")
 
 
+class DepartmentLimitForm(Form):
+    """A department whose limit is below what its projects hold without the change."""
+
+    department: str = Field(description="The department.")
+    domain: str = Field(description="The pool; * where quotas are of the whole cluster.")
+    limit_gpu_milli: int = Field(description="Its limit with the change, in thousandths of a GPU.")
+    allocated_gpu_milli: int = Field(description="What its projects hold there without the change.")
+
+
 class BreachForm(Form):
     """A declaration that starts or ceases to break a policy, or breaks it at another severity than before."""
 
@@ -263,6 +272,9 @@ class PlanReportV1(Form):
     objects: list[ObjectForm] = Field(description="Objects that change.")
     quotas: list[QuotaForm] = Field(description="Quotas that change.")
     settings: list[SettingForm] = Field(description="Settings that change.")
+    department_limits: list[DepartmentLimitForm] = Field(
+        default=[], description="Limits of departments that the change sets below what their projects hold."
+    )
     breaches: list[BreachForm] = Field(description="Declarations that start or cease to break a policy.")
     effect: EffectForm | None = Field(description="What happens to jobs; null: head declares no cluster.")
     refusals: list[RefusalForm] = Field(description="What guards refuse of the change.")
@@ -284,6 +296,7 @@ def document(report: PlanReport) -> dict[str, Any]:
         "head": report.compared.head,
         "merge": plan_comparison.document(report.compared),
         **plan_report.changes(report),
+        "departmentLimits": [plan_report.department_limit(each) for each in report.department_limits],
         "effect": None if report.effect is None else plan_effect.document(report.effect, report.ground),
         "refusals": [_refusal(each) for each in report.refusals.new],
         "confirmed": [_refusal(each) for each in report.refusals.confirmed],

@@ -68,6 +68,16 @@ class SettingChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DepartmentLimit:
+    """A department whose limit is below what its projects hold without the change."""
+
+    department: str
+    domain: DomainName
+    limit_milli: GpuMilli
+    held_milli: GpuMilli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """A gate of `--fail-on` that the change fails, and the jobs or objects because of which it does."""
 
@@ -87,6 +97,7 @@ class PlanReport:
     objects: tuple[ObjectChange, ...] = ()
     quotas: tuple[QuotaChange, ...] = ()
     settings: tuple[SettingChange, ...] = ()
+    department_limits: tuple[DepartmentLimit, ...] = ()
     breaches: tuple[BreachChange, ...] = ()
     effect: Effect | None = None
     ground: Ground | None = None
@@ -212,6 +223,20 @@ def limit_notes(report: PlanReport) -> Iterator[str]:
         if quota.is_below_held and quota.held is not None and quota.limit[1] is not None:
             held = count_gpus(quota.held[0])
             yield f"The limit of {quota.project}, {format_gpus(quota.limit[1])}, is below the {held} that it holds now."
+    for each in report.department_limits:
+        where = "" if each.domain == WHOLE_CLUSTER else f" on {each.domain}"
+        limit, held = format_gpus(each.limit_milli), count_gpus(each.held_milli)
+        yield f"The limit of department {each.department}{where}, {limit}, is below the {held} that it holds now."
+
+
+def department_limit(each: DepartmentLimit) -> dict[str, Any]:
+    """The JSON form."""
+    return {
+        "department": each.department,
+        "domain": each.domain,
+        "limitGpuMilli": each.limit_milli,
+        "allocatedGpuMilli": each.held_milli,
+    }
 
 
 def _arrow(pair: tuple[int | None, int | None]) -> str:

@@ -44,8 +44,12 @@ def _change_lines(report: PlanReport) -> Iterator[Line]:
         yield (Segment("Quotas (GPUs)", "strong"),)
         for cells in _aligned([plan_report.quota_cells(quota) for quota in report.quotas]):
             yield (Segment(f"  {cells}"),)
-        for note in plan_report.limit_notes(report):
-            yield (Segment(f"  {note}", "warning"),)
+    notes = [*plan_report.limit_notes(report)]
+    if notes and not report.quotas:
+        yield ()
+        yield (Segment("Limits", "strong"),)
+    for note in notes:
+        yield (Segment(f"  {note}", "warning"),)
     if report.settings:
         yield ()
         yield (Segment("Settings", "strong"),)

@@ -699,3 +699,32 @@ def test_names_of_branches_are_shown_not_obeyed(run: Run, repository: WorkingCop
     assert "<img" not in outside.replace("\\<img", "")
     assert "@all" not in outside
     assert re.search(r"(?<!\\)\|@", outside) is None
+
+
+RESEARCH = """apiVersion: gpuctl.dev/v1
+kind: Department
+metadata: {name: research}
+spec: {quota: 4, limit: 9}
+"""
+
+
+def test_a_departments_limit_below_what_its_projects_hold(run: Run, repository: WorkingCopy) -> None:
+    """Teams b and c hold four GPUs each."""
+    department = "clusters/tr4858/research.yaml"
+    repository.write(department, RESEARCH.encode())
+    for name in "bc":
+        rewrite(repository, QUOTA.replace("team-a", f"team-{name}"), "quota: 2", "quota: 2\n  department: research")
+    repository.commit("a department", AT_MS + 1000)
+    repository.write(department, RESEARCH.replace("limit: 9", "limit: 7").encode())
+    command = ("plan", folder(repository), "--base", "main")
+    text = run(*command).stdout
+    assert "\nLimits\n  The limit of department research, 7, is below the 8 GPUs that it holds now.\n" in text
+    assert "The limit of department research, 7, is below" in run(*command, "-o", "markdown").stdout
+    (told,) = json.loads(run(*command, "-o", "json").stdout)["departmentLimits"]
+    assert told == {"department": "research", "domain": "*", "limitGpuMilli": 7000, "allocatedGpuMilli": 8000}
+    repository.commit("lower", AT_MS + 2000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 3")
+    assert "limit of department" not in run(*command).stdout, "it was so before"
+    rewrite(repository, QUOTA, "quota: 3", "quota: 1\n  department: research")
+    rewrite(repository, QUOTA.replace("team-a", "team-b"), "quota: 2", "quota: 1")
+    assert "7, is below the 11 GPUs that it holds now" in run(*command).stdout, "four of team-a, seven of b and c"
