@@ -199,7 +199,6 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--node-name": "--node-pools POOL; gpuctl chooses the node",
     "--auto-deletion-time-after-completion": "a finished job stays declared until: gpuctl delete JOB",
     "--ttl-after-finish": "a finished job stays declared until: gpuctl delete JOB",
-    "--termination-grace-period": "a worker has Kubernetes' 30 s from SIGTERM to its end",
     "--no-master": "worker 0 is the master: RANK 0",
     "--master-args": "worker 0 is the master: the command sees RANK 0",
     "--master-gpu": "all workers of a gang ask for the same",

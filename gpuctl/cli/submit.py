@@ -73,6 +73,8 @@ class _Submit(ExampleCommand):
 @click.option("--supplemental-groups", metavar="GID,...", multiple=True, help="Numbers of further groups.")
 @click.option("--capability", metavar="NAME", multiple=True, help="A capability that its processes have in addition.")
 @click.option("--seccomp-profile", metavar="NAME", help="RuntimeDefault: the container runtime's own profile.")
+@click.option("--pause-grace", "--termination-grace-period", metavar="TIME",
+              help="From SIGTERM to the end of a paused worker: 2m.")  # fmt: skip
 @click.option("--tty", "--stdin", is_flag=True, help="A terminal, and input that stays open.")
 @click.option("--large-shm", is_flag=True, help="Shared memory as large as the memory.")
 @click.option(

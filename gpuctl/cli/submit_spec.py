@@ -38,6 +38,7 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "annotations": dict(_pair("--annotation", text) for text in options["annotation"]),
         "security": _security(options),
         "tty": options["tty"] or None,
+        "pauseGrace": options["pause_grace"],
         "retries": options["retries"],
     }
     return _given(fields)

@@ -10,11 +10,13 @@ from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.fields_v1 import (
     AbsolutePath,
     Duration,
+    Grace,
     Limit,
     Name,
     Spec,
     Subdomain,
     at_least_a_minute,
+    at_least_the_usual,
     form_of,
     positive,
     unique,
@@ -72,6 +74,12 @@ class Scheduling(Spec):
         validate_default=True,
         description="A run whose workers do not all run by then is stopped, so that other jobs get its GPUs. It is "
         "tried again after 1, 5 and then every 30 minutes. At least 1m.",
+    )
+    pause_grace: Annotated[Grace, AfterValidator(at_least_the_usual)] = Field(
+        "5m",
+        validate_default=True,
+        description="The longest time that projects and jobs may ask for between the signal that stops a worker and "
+        "its end: as long, its GPUs may be kept from the next job. At least 30s.",
     )
     consolidation: bool = Field(
         default=True, description="Preemptible jobs may be moved when that lets a job within its fair share start."

@@ -103,6 +103,20 @@ def at_least_a_minute(value: int) -> int:
     return value
 
 
+def of_whole_seconds(value: int) -> int:
+    """Some seconds, in milliseconds: what Kubernetes counts in."""
+    if value < 1000 or value % 1000:
+        raise WrongValue("GPU2018", found=f"{value}ms", rule="it must be a number of whole seconds, 1s or more")
+    return value
+
+
+def at_least_the_usual(value: int) -> int:
+    """What pods have anyway, or more."""
+    if value < 30_000:
+        raise WrongValue("GPU2018", found=f"{value // 1000}s", rule="it must be at least 30s")
+    return value
+
+
 def form_of(value: Any) -> str:
     """The tag of what may be a mapping or plain."""
     return "(mapping)" if isinstance(value, dict) else "(plain)"
@@ -152,6 +166,7 @@ MOST_POOLS = 1000
 ByPool = Annotated[dict[Name, Gpus], Field(max_length=MOST_POOLS)]
 Quota = Annotated[Annotated[Gpus, Tag("(plain)")] | Annotated[ByPool, Tag("(mapping)")], Discriminator(form_of)]
 Limit = Annotated[Duration, AfterValidator(positive)]
+Grace = Annotated[Duration, AfterValidator(of_whole_seconds)]
 Image = Annotated[str, Field(max_length=1024), matching(r"[!-~]+", "an image reference")]
 EnvName = Annotated[
     str, Field(max_length=253), matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")

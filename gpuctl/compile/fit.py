@@ -15,7 +15,7 @@ from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
-from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job
+from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, too_long_grace
 from gpuctl.compile.security import check_security
 from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
 from gpuctl.compile.spec_v1 import JobSpec, JobV1, NodePool
@@ -122,6 +122,7 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     yield from _too_large(document, spec)
     yield from check_environment(job)
     yield from check_security(resolved, job)
+    yield from too_long_grace(document, spec.pause_grace, resolved)
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
         for position, port in enumerate(spec.expose):
             if port.via == "ingress":

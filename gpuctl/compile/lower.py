@@ -63,6 +63,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
             min_runtime=_min_runtime(choices.min_runtime),
             starvation_guard_ms=choices.starvation_guard,
             start_timeout_ms=choices.start_timeout,
+            pause_grace_ms=choices.pause_grace,
             consolidation=choices.consolidation,
             quota_shrink=model.QuotaShrink(choices.quota_shrink),
             fairness_half_life_ms=choices.fairness.half_life,
@@ -221,6 +222,7 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         preemptible=is_preemptible(spec),
         max_duration_ms=_tightest(spec.max_duration, project_max_duration(spec, limits)),
         idle_timeout_ms=limits.interactive.idle_timeout if interactive else None,
+        pause_grace_ms=_pause_grace(spec, resolved),
         pools=tuple(PoolName(pool.name) for pool in resolved.pools),
         pools_in_order=resolved.in_order,
         suspend=spec.suspend,
@@ -228,6 +230,11 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         span=declaration.document.name,
     )
     return replace(job, digest=run_digest(job))
+
+
+def _pause_grace(spec: spec_v1.JobSpec, resolved: ResolvedJob) -> DurationMs:
+    """The job's own, else its project's, else Kubernetes' usual."""
+    return spec.pause_grace or resolved.project.model.spec.pause_grace or job_model.USUAL_GRACE_MS
 
 
 def is_preemptible(spec: spec_v1.JobSpec) -> bool:
@@ -268,6 +275,7 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             for each in spec.env_from
         ),
         pull_secrets=tuple(spec.image_pull_secrets),
+        pre_stop=tuple(spec.pre_stop),
         run_as=job_model.RunAs(
             user=spec.security.run_as_user,
             group=spec.security.run_as_group,

@@ -207,6 +207,17 @@ def _operator_and_value(toleration: Mapping[str, Any]) -> Iterator[WrongValue]:
         yield WrongValue("GPU2023", at=("value",), fix=fix, found=str(toleration["value"]), wanted=wanted)
 
 
+class Expose(Spec):
+    """A port that is reached from outside."""
+
+    port: int = Field(ge=1, le=65535, description="The port the container listens on.")
+    via: Literal["ingress", "service", "portForward"] = Field(
+        "service",
+        description="An Ingress at /<project>/<job>, a Service, or portForward: neither; the port is reached by "
+        "gpuctl port-forward alone.",
+    )
+
+
 class Toleration(Spec):
     """A taint that keeps no job away, as Kubernetes writes it."""
 

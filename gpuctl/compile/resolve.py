@@ -278,6 +278,7 @@ def _project(project: Declaration[ProjectV1], names: Names) -> Iterator[Diagnost
     affinity = spec.node_affinity
     yield from names.pools(document, ("spec", "nodeAffinity", "training"), affinity.training or ())
     yield from names.pools(document, ("spec", "nodeAffinity", "interactive"), affinity.interactive or ())
+    yield from too_long_grace(document, spec.pause_grace, names.out)
     if names.out.cluster is None:
         return
     namespace = names.out.cluster.model.spec.namespace_prefix + name
@@ -285,6 +286,15 @@ def _project(project: Declaration[ProjectV1], names: Names) -> Iterator[Diagnost
         yield document.diagnostic("GPU3022", document.span(_NAME), {"namespace": namespace, "length": len(namespace)})
     if namespace in _SYSTEM_NAMESPACES:
         yield document.diagnostic("GPU3027", document.span(_NAME), {"namespace": namespace})
+
+
+def too_long_grace(document: Document, wanted: int | None, resolved: Resolved) -> Iterator[Diagnostic]:
+    """A `pauseGrace` above the cluster's: a project could keep GPUs from others by stopping slowly."""
+    if wanted is None or resolved.cluster is None:
+        return
+    most = resolved.cluster.model.spec.scheduling.pause_grace
+    if wanted > most:
+        yield document.diagnostic("GPU3075", document.span(("spec", "pauseGrace")), {"found": wanted, "limit": most})
 
 
 def affinity_pools(affinity: Affinity, job_type: str) -> Sequence[str] | None:

@@ -22,6 +22,7 @@ from gpuctl.compile.fields_v1 import (
     Cpu,
     EnvName,
     Gpus,
+    Grace,
     Image,
     LabelKey,
     LabelValue,
@@ -45,6 +46,7 @@ from gpuctl.compile.fields_v1 import (
 from gpuctl.compile.pod_v1 import (
     EnvEntry,
     EnvSource,
+    Expose,
     HostAlias,
     PodAnnotations,
     PodLabels,
@@ -257,6 +259,9 @@ class ProjectSpec(Spec):
     node_affinity: Affinity = Field({}, validate_default=True, description="The node pools the project may use.")
     interactive: InteractiveLimits = Field({}, validate_default=True, description="Limits of its interactive jobs.")
     training: TrainingLimits = Field({}, validate_default=True, description="Limits of its training jobs.")
+    pause_grace: Grace | None = Field(
+        None, description="The pauseGrace of its jobs that state none. Default: 30s. At most the Cluster's."
+    )
     owners: Annotated[list[Owner], unique()] = Field(
         [], max_length=1000, description="Who reviews changes, as CODEOWNERS names them."
     )
@@ -266,17 +271,6 @@ class ProjectSpec(Spec):
         "gpuctl.dev/adopt=PROJECT on the namespace, and it must have no pods.",
     )
     access: list[Access] = Field([], max_length=1000, description="Who may use the namespace.")
-
-
-class Expose(Spec):
-    """A port that is reached from outside."""
-
-    port: int = Field(ge=1, le=65535, description="The port the container listens on.")
-    via: Literal["ingress", "service", "portForward"] = Field(
-        "service",
-        description="An Ingress at /<project>/<job>, a Service, or portForward: neither; the port is reached by "
-        "gpuctl port-forward alone.",
-    )
 
 
 def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
@@ -351,6 +345,15 @@ class JobSpec(Spec):
     )
     dns_policy: Literal["ClusterFirst", "Default"] | None = Field(
         None, description="Which name server is asked: ClusterFirst the cluster's, Default the node's."
+    )
+    pause_grace: Grace | None = Field(
+        None,
+        description="How long a worker has from SIGTERM to its end, when it is paused or moved, to save its work: 2m. "
+        "Default: the project's. At most the Cluster's scheduling.pauseGrace. The variable GPUCTL_PAUSE_GRACE_SECONDS "
+        "has it.",
+    )
+    pre_stop: list[CommandText] = Field(
+        [], max_length=1000, description="A command that is run in the container before SIGTERM, within pauseGrace."
     )
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")

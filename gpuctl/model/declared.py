@@ -227,6 +227,7 @@ class SchedulingPolicy:
     starvation_guard_ms: DurationMs = 600_000
     consolidation: bool = True
     start_timeout_ms: DurationMs = 900_000
+    pause_grace_ms: DurationMs = 300_000
     quota_shrink: QuotaShrink = QuotaShrink.RECLAIM
     fairness_half_life_ms: DurationMs | None = None
     overcommit_quota: bool = False

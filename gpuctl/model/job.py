@@ -106,6 +106,10 @@ class ExposeVia(StrEnum):
     PORT_FORWARD = "portForward"
 
 
+USUAL_GRACE_MS: DurationMs = 30_000
+"""What Kubernetes gives a pod from the signal that stops it to its end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expose:
     """One port of the job's container."""
@@ -143,7 +147,8 @@ class HostAlias:
 class Container:
     """What runs: everything of a job that the engine does not look at.
 
-    `labels` and `annotations` are of its pods. `tty`: it has a terminal, and its input stays open.
+    `labels` and `annotations` are of its pods. `pre_stop`: a command that is run in it before it is stopped. `tty`: it
+    has a terminal, and its input stays open.
     """
 
     image: str
@@ -162,6 +167,7 @@ class Container:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     tty: bool = False
+    pre_stop: tuple[str, ...] = ()
     host_aliases: tuple[HostAlias, ...] = ()
     dns_policy: str | None = None
 
@@ -173,7 +179,8 @@ class Job:
     Amounts are per worker. `gpu_milli` is a multiple of 1000, or a fraction below 1000, or 0 for a CPU job; when
     `gpu_mem_bytes` is set the request is by memory and `gpu_milli` is its largest charge over `pools`. `pools` are the
     pools it may use; with `pools_in_order` the job or its project lists them, and the first with a place is taken.
-    `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project.
+    `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project. `pause_grace_ms`: how long a worker has
+    from the signal that stops it to its end.
     `min_workers` equals `workers` unless the job is elastic.
     """
 
@@ -190,6 +197,7 @@ class Job:
     priority: int = 0
     preemptible: bool = True
     max_duration_ms: DurationMs | None = None
+    pause_grace_ms: DurationMs = USUAL_GRACE_MS
     idle_timeout_ms: DurationMs | None = None
     pools: tuple[PoolName, ...] = ()
     pools_in_order: bool = False

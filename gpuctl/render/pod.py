@@ -20,6 +20,7 @@ from gpuctl.k8s.tolerations import tolerations
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import PodSecurity
 from gpuctl.model.job import (
+    USUAL_GRACE_MS,
     ClaimVolume,
     ConfigMapVolume,
     EmptyDirVolume,
@@ -73,6 +74,8 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         spec["imagePullSecrets"] = [{"name": name} for name in runs.pull_secrets]
     if runs.host_aliases:
         spec["hostAliases"] = [{"ip": each.ip, "hostnames": list(each.hostnames)} for each in runs.host_aliases]
+    if owner.job.pause_grace_ms != USUAL_GRACE_MS:
+        spec["terminationGracePeriodSeconds"] = owner.job.pause_grace_ms // 1000
     if runs.dns_policy is not None:
         spec["dnsPolicy"] = runs.dns_policy
     if place is not None:
@@ -116,7 +119,7 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         container["args"] = list(runs.args)
     if runs.working_dir is not None:
         container["workingDir"] = runs.working_dir
-    env = _env((*gang_env(owner), *device_env(owner.job, terms)), runs.env)
+    env = _env((*gang_env(owner), *device_env(owner.job, terms), *_grace_env(owner.job)), runs.env)
     if env:
         container["env"] = env
     if runs.env_from:
@@ -132,6 +135,8 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
     security = _container_security(owner)
     if security:
         container["securityContext"] = security
+    if runs.pre_stop:
+        container["lifecycle"] = {"preStop": {"exec": {"command": list(runs.pre_stop)}}}
     if runs.tty:
         container |= {"stdin": True, "tty": True}
     return container
@@ -172,6 +177,12 @@ def _env(own: Iterable[Spec], declared: Mapping[str, EnvValue]) -> list[Spec]:
     """Gpuctl's variables first, so that `$(NAME)` in a declared one may use them; a declared one of that name wins."""
     mine = [variable for variable in own if variable["name"] not in declared]
     return [*mine, *(_variable(name, value) for name, value in sorted(declared.items()))]
+
+
+def _grace_env(job: Job) -> Iterator[Spec]:
+    """How long the job's processes have to save their work, where that is declared."""
+    if job.pause_grace_ms != USUAL_GRACE_MS:
+        yield {"name": names.GRACE_VARIABLE, "value": str(job.pause_grace_ms // 1000)}
 
 
 def _variable(name: str, value: EnvValue) -> Spec:

@@ -54,6 +54,7 @@ SUBMIT = "submit lab -p team-a -i x:1"
         ("--capability CHOWN", "image: x:1|security:|  capabilities:|    add: [CHOWN]"),
         ("--image-pull-secret hub --stdin", "image: x:1|imagePullSecrets: [hub]|tty: true"),
         ("--working-dir /w --retries 2", "image: x:1|workingDir: /w|retries: 2"),
+        ("--termination-grace-period 2m", "image: x:1|pauseGrace: 2m"),
         (
             "--priority -1 --max-duration 8h --no-preemptible",
             "image: x:1|priority: -1|preemptible: false|maxDuration: 8h",

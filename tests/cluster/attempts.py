@@ -224,6 +224,6 @@ HARMLESS = frozenset({
     "spec.volumes.readOnly", "spec.retries", "spec.suspend", "spec.runIndex", "spec.args",
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
-    "spec.hostAliases", "spec.tty", "spec.dnsPolicy",
+    "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop",
 })  # fmt: skip
 """Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""

@@ -49,10 +49,11 @@ REVIEW = {"apiVersion": "authorization.k8s.io/v1"}
 POD = frozenset({
     "affinity", "automountServiceAccountToken", "containers", "priorityClassName", "restartPolicy", "subdomain",
     "tolerations", "volumes", "imagePullSecrets", "hostAliases", "dnsPolicy",
+    "terminationGracePeriodSeconds",
 })  # fmt: skip
 CONTAINER = frozenset({
     "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts",
-    "terminationMessagePolicy", "workingDir", "stdin", "tty",
+    "terminationMessagePolicy", "workingDir", "stdin", "tty", "lifecycle",
 })  # fmt: skip
 OTHERS = {
     "PersistentVolumeClaim": frozenset({"accessModes", "resources", "storageClassName"}),

@@ -48,4 +48,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "security.exceptions.",
         fix="remove it; or have an administrator of the cluster declare the project baseline in security.exceptions",
     ),
+    CodeEntry(
+        code="GPU3075",
+        title="more time to stop than the cluster allows",
+        message="pauseGrace {found:duration} is more than the Cluster's scheduling.pauseGrace, {limit:duration}",
+        why="While a worker stops, its GPUs are kept from the job that they are meant for. So the cluster says how "
+        "long that may take.",
+        fix="ask for less; or have an administrator of the cluster raise scheduling.pauseGrace",
+    ),
 )

@@ -112,13 +112,14 @@ def test_a_department_without_a_quota_has_what_its_members_have() -> None:
 
 
 CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "suspend: true", "retries: 3",
-                   "nodePools: [dgx]", "preemptible: false", "expose: [{port: 80}]", "resources: {cpu: 0}"]  # fmt: skip
+                   "nodePools: [dgx]", "preemptible: false", "pauseGrace: 2m",
+                   "expose: [{port: 80}]", "resources: {cpu: 0}"]  # fmt: skip
 IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}", "args: [x]", "command: [x]",
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",
                 "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]", "workers: 2\nminWorkers: 1",
                 "gpus: 0\ngpuMemory: 8Gi", "imagePullSecrets: [registry]",
                 "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}", "labels: {a: b}",
-                "annotations: {a: b}", "tty: true", "dnsPolicy: Default",
+                "annotations: {a: b}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from sample import admit, declared, job, pending, pool, run_body
 
 from gpuctl.compile.digest import NEEDS_NO_NEW_RUN, run_digest
 from gpuctl.diag.span import SourceSpan
+from gpuctl.k8s import names
 from gpuctl.model.decision import Decision
 from gpuctl.model.ids import JobId, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import (
@@ -19,6 +20,7 @@ from gpuctl.model.job import (
     EnvSource,
     Expose,
     ExposeVia,
+    HostAlias,
     HostPathVolume,
     Job,
     JobType,
@@ -31,15 +33,18 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
     "Job": {
         "type": JobType.INTERACTIVE, "gpu_milli": 2000, "gpu_mem_bytes": 8 * 1024**3, "workers": 2, "min_workers": 0,
         "cpu_milli": 500, "mem_bytes": 2**30, "priority": 7, "preemptible": False, "max_duration_ms": 60_000,
-        "idle_timeout_ms": 60_000, "pools": (PoolName("other"),), "pools_in_order": True, "suspend": True,
-        "run_index": 2,
+        "idle_timeout_ms": 60_000, "pause_grace_ms": 60_000, "pools": (PoolName("other"),), "pools_in_order": True,
+        "suspend": True, "run_index": 2,
     },
     "Container": {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",
         "env": {"A": SecretKey(secret="hub", key="token")}, "expose": (Expose(port=80, via=ExposeVia.SERVICE),),
         "large_shm": True, "volumes": (ClaimVolume(claim="c", mount_path="/c"),), "retries": 2,
         "env_from": (EnvSource(secret="s", config_map=None, prefix="S_"),), "pull_secrets": ("registry",),
-        "run_as": RunAs(user=1000, group=1000, further_groups=(5,), fs_group=6, read_only_root=True),
+        "run_as": RunAs(user=1000, group=1000, further_groups=(5,), fs_group=6, read_only_root=True, added=("CHOWN",),
+                        dropped=("ALL",), seccomp="RuntimeDefault"),
+        "labels": {"team": "a"}, "annotations": {"note": "a"}, "tty": True, "pre_stop": ("save",),
+        "host_aliases": (HostAlias(ip="10.0.0.7", hostnames=("data",)),), "dns_policy": "Default",
     },
 }  # fmt: skip
 """Of each field another value than `BASE` has."""
@@ -50,8 +55,9 @@ NOT_DECLARED_AS_SUCH: Mapping[str, Mapping[str, Any]] = {
     },
     "Container": {},
 }  # fmt: skip
-PLACED = {"pools"}
-"""Reaches pods that are started from now on: where they may go. A run that goes on stays where it is."""
+FROM_NOW_ON = {"pools", "pause_grace_ms"}
+"""Reaches pods that are started from now on: where they may go, and how long they may take to stop. Pods that are there
+stay as they are."""
 NOT_IN_A_POD = {"type", "min_workers", "run_index"}
 """The engine reads these, and a run with another of them is another one."""
 
@@ -69,7 +75,9 @@ def pods_of(one: Job) -> list[Any]:
     node = f"{one.pools[0]}-1"
     decisions: list[Decision] = [pending(one), admit(one, *[(node, (0, 1)[: one.gpu_milli // 1000])] * one.workers)]
     specs = [run_body(cluster, decision)["spec"] for decision in decisions]
-    return [{**spec["template"], "metadata": {**spec["template"]["metadata"], "labels": None}} for spec in specs]
+    for spec in specs:
+        del spec["template"]["metadata"]["labels"][names.RUN_LABEL]
+    return [spec["template"] for spec in specs]
 
 
 def test_every_field_is_looked_at_here() -> None:
@@ -87,7 +95,7 @@ def test_a_field_is_in_the_digest_unless_it_is_named(of: str, name: str) -> None
 @pytest.mark.parametrize(("of", "name"), ALL)
 def test_what_reaches_the_pods_is_another_run(of: str, name: str) -> None:
     if pods_of(changed(of, name)) != pods_of(BASE):
-        assert run_digest(changed(of, name)) != run_digest(BASE) or name in PLACED
+        assert run_digest(changed(of, name)) != run_digest(BASE) or name in FROM_NOW_ON
 
 
 @pytest.mark.parametrize(("of", "name"), ALL)
