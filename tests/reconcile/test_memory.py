@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+
+import pytest
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -156,6 +158,15 @@ class Process:
         job = job_of(body)
         if job is not None and not body["spec"]["suspend"]:
             self.cluster.finish(job, 0)
+
+
+@pytest.fixture(autouse=True)
+def _what_was_there_is_left_alone() -> Iterator[None]:
+    """The garbage collector looks tens of times, at what a test makes and not at all test modules: 6 s, not 11 s."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def test_a_long_row_of_cycles_holds_no_more_reports_than_a_short_one() -> None:

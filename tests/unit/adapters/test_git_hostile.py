@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from gitbombs import CLUSTER, Forge
 
 from gpuctl.adapters.git import GitSource
@@ -16,6 +16,7 @@ from gpuctl.adapters.gitcommit import begin_commit
 from gpuctl.adapters.githistory import removal_of
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.cli.main import gpuctl as main
 from gpuctl.model.ids import NO_REVISION, JobId, ProjectName
 
 HOOKS = """
@@ -203,13 +204,22 @@ def evil(request: pytest.FixtureRequest, tmp_path: Path) -> Evil:
     return made
 
 
-def gpuctl(
-    *args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpuctl", *args], check=False, capture_output=True, text=True, cwd=cwd, timeout=60,
-        env={**os.environ, **(env or {})},
-    )  # fmt: skip
+class Gpuctl:
+    """A command of a person, in this process: what it starts is what it would start by itself."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Result:
+        with self._monkeypatch.context() as patch:
+            if cwd is not None:
+                patch.chdir(cwd)
+            return CliRunner().invoke(main, list(args), prog_name="gpuctl", env=env)
+
+
+@pytest.fixture
+def gpuctl(monkeypatch: pytest.MonkeyPatch) -> Gpuctl:
+    return Gpuctl(monkeypatch)
 
 
 def test_reading_it_runs_nothing(evil: Evil) -> None:
@@ -226,10 +236,10 @@ def test_reading_it_runs_nothing(evil: Evil) -> None:
     assert evil.ran() == ""
 
 
-def test_plan_runs_nothing(evil: Evil) -> None:
+def test_plan_runs_nothing(evil: Evil, gpuctl: Gpuctl) -> None:
     """From inside it, as a person would who looks at somebody's pull request."""
     done = gpuctl("plan", "clusters/one", "--base", "main", cwd=evil.forge.folder)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "GPU9001" not in done.stderr
     assert evil.ran() == ""
 
@@ -237,14 +247,14 @@ def test_plan_runs_nothing(evil: Evil) -> None:
 @pytest.mark.parametrize(
     "options", [["--base", "main", "--head", "side"], ["--base", "main"], ["--rollback", "HEAD~1"]]
 )
-def test_merging_runs_nothing(evil: Evil, options: list[str]) -> None:
+def test_merging_runs_nothing(evil: Evil, options: list[str], gpuctl: Gpuctl) -> None:
     """Both branches change the file that a driver of the repository's own would merge."""
     (evil.git / "HEAD").write_text("ref: refs/heads/side\n")
     (evil.git / "info").mkdir(exist_ok=True)
     (evil.git / "info" / "attributes").write_text("* merge=x filter=x\n")
     (evil.forge.folder / CLUSTER).write_bytes(b"kind: Department\n")
     done = gpuctl("plan", "clusters/one", *options, cwd=evil.forge.folder)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "GPU9001" not in done.stderr
     assert evil.ran() == ""
 
@@ -276,19 +286,19 @@ def test_following_it_runs_nothing(evil: Evil, tmp_path: Path, form: str) -> Non
     assert evil.ran() == ""
 
 
-def test_being_inside_it_decides_nothing_of_another_repository(tmp_path: Path) -> None:
+def test_being_inside_it_decides_nothing_of_another_repository(tmp_path: Path, gpuctl: Gpuctl) -> None:
     """A person's shell is in the hostile one; the address is that of another: no helper, proxy or address of the
     first is used."""
     evil = Evil(tmp_path)
     evil.settings(SETTINGS)
     there = ["--path", "clusters/one", "--embedded", "--once", "--workdir", "work"]
     done = gpuctl("reconcile", "--repo", "https://127.0.0.1:9/x.git", *there, cwd=evil.forge.folder)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "GPU8001" in done.stderr
     assert evil.ran() == ""
 
 
-def test_a_repository_inside_the_files_of_another_is_not_believed(tmp_path: Path) -> None:
+def test_a_repository_inside_the_files_of_another_is_not_believed(tmp_path: Path, gpuctl: Gpuctl) -> None:
     """A bare repository among the files of a commit is there in each clone of it, with its settings."""
     evil = Evil(tmp_path)
     inner = evil.forge.folder / "clusters/inner"
@@ -304,7 +314,7 @@ def test_a_repository_inside_the_files_of_another_is_not_believed(tmp_path: Path
 @pytest.mark.parametrize(
     "name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"]
 )
-def test_variables_that_a_hook_of_git_sets_lead_nowhere_else(tmp_path: Path, name: str) -> None:
+def test_variables_that_a_hook_of_git_sets_lead_nowhere_else(tmp_path: Path, name: str, gpuctl: Gpuctl) -> None:
     evil, good = Evil(tmp_path), Forge.create(tmp_path / "good")
     evil.settings(SETTINGS)
     good.commit({})
@@ -314,22 +324,22 @@ def test_variables_that_a_hook_of_git_sets_lead_nowhere_else(tmp_path: Path, nam
     assert evil.ran() == ""
 
 
-def test_settings_that_never_end_are_given_up(tmp_path: Path) -> None:
+def test_settings_that_never_end_are_given_up(tmp_path: Path, gpuctl: Gpuctl) -> None:
     evil = Evil(tmp_path)
     evil.settings("[include]\n    path = /dev/zero\n")
     done = gpuctl("plan", str(evil.forge.folder / "clusters/one"), "--base", "main")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert done.stderr.startswith("error GPU8")
 
 
-def test_a_repository_whose_files_are_elsewhere(tmp_path: Path) -> None:
+def test_a_repository_whose_files_are_elsewhere(tmp_path: Path, gpuctl: Gpuctl) -> None:
     evil = Evil(tmp_path)
     evil.settings(f"[core]\n    worktree = {tmp_path}\n")
     done = gpuctl("plan", str(evil.forge.folder / "clusters/one"), "--base", "main")
     assert "GPU9001" not in done.stderr
 
 
-def test_a_repository_of_another_user_is_not_read(tmp_path: Path) -> None:
+def test_a_repository_of_another_user_is_not_read(tmp_path: Path, gpuctl: Gpuctl) -> None:
     """As Git has it; and it is told, not called no repository."""
     if os.geteuid():
         pytest.skip("only root can give files away")
