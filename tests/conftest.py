@@ -45,7 +45,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if group := _group(item):
             item.add_marker(pytest.mark.xdist_group(group))
             item.add_marker("server")
+        elif _shares_what_its_module_makes(item) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(here).as_posix()))
     items.sort(key=lambda item: _group(item) or "~")  # first those that wait for a server, while others take CPU
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Groups are kept together, or nothing is run: scattered over processes, each would start its control planes."""
+    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+    if session.config.getoption("loadgroup", default=False) and not all("@" in item.nodeid for item in grouped):
+        raise pytest.UsageError("pytest-xdist keeps no groups together with this pytest: install requirements-dev.txt")
 
 
 def _group(item: pytest.Item) -> str:
@@ -57,6 +66,14 @@ def _group(item: pytest.Item) -> str:
     if "new_control_plane" in asked:
         return item.path.stem
     return "real_lab" if item.get_closest_marker("server") else ""  # it asks for its lab by what it is given
+
+
+def _shares_what_its_module_makes(item: pytest.Item) -> bool:
+    """Whether it asks for a fixture that its module makes once: in one process, where each would make it for itself."""
+    if not isinstance(item, pytest.Function):
+        return False
+    used = [fixture for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found]
+    return any(each.scope == "module" and item.nodeid.startswith(f"{each.baseid}::") for each in used)
 
 
 @pytest.hookimpl(trylast=True)  # after the module's own fixtures

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from theatre import STEP_MS, ZERO_MS, Outcome, objects_made, play, story
 
-pytestmark = pytest.mark.xdist_group("crash")  # one story for all of them
 RESTARTED_AFTER_MS = 20_000
 TOLD = story()
 

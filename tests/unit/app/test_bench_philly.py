@@ -15,7 +15,6 @@ from gpuctl.simulate.modes import ModeName
 from gpuctl.simulate.replay import PauseCost
 from gpuctl.simulate.replay_report import Figures
 
-pytestmark = pytest.mark.xdist_group("philly")  # one replay for all of them
 TWO_DAYS = Path(__file__).parents[2] / "traces" / "philly-2017-11-02.csv"
 JOBS = 1160
 STOP_MS = 30_000
