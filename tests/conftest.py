@@ -50,13 +50,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _group(item) or "~")  # first those that wait for a server, while others take CPU
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Groups are kept together, or nothing is run: scattered over processes, each would start its control planes."""
-    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
-    if session.config.getoption("loadgroup", default=False) and not all("@" in item.nodeid for item in grouped):
-        raise pytest.UsageError("pytest-xdist keeps no groups together with this pytest: install requirements-dev.txt")
-
-
 def _group(item: pytest.Item) -> str:
     """The control plane that a test runs on. Its tests run one after the other in one process, which starts it once."""
     asked = item.fixturenames if isinstance(item, pytest.Function) else []

@@ -218,7 +218,9 @@ def test_what_is_known_of_the_cluster_is_told(run: Run, repository: WorkingCopy,
     assert ground["unlikeBase"] == {"cluster": True, "projects": ["team-d"]}
     text = run(*command).stdout
     assert re.search(r"\(16 GPUs on 2 nodes, as the cluster was 14\d\dd[\dhms]* ago\)", text)
-    assert re.search(rf"\nThe cluster is as observed at {year - 4}-[\d:TZ-]+, 14\d\dd[\dhms]* ago; its files outside", text)
+    assert re.search(
+        rf"\nThe cluster is as observed at {year - 4}-[\d:TZ-]+, 14\d\dd[\dhms]* ago; its files outside", text
+    )
     assert "It has not yet what main declares for the cluster itself and team-d.\n" in text
     assert "for the cluster itself and team-d.</sub>" in run(*command, "-o", "markdown").stdout
 

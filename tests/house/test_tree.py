@@ -144,3 +144,10 @@ def test_an_extra_that_a_locked_package_asks_for_is_in_its_pin(lock: str) -> Non
             name = asked.name.lower().replace("_", "-").replace(".", "-")
             if asked.extras and name in pins and (asked.marker is None or asked.marker.evaluate({"extra": ""})):
                 assert asked.extras <= set(pins[name].split(",")), f"{package} asks for {asked}"
+
+
+@pytest.mark.xdist_group("kept together")
+def test_groups_are_kept_together(request: pytest.FixtureRequest) -> None:
+    """By pytest-xdist with `--dist loadgroup`, which marks them so. Else each process starts all control planes."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@kept together"), "install requirements-dev.txt: pytest is too new"
