@@ -16,7 +16,10 @@ import yaml
 from codehosts import REPOSITORY, TOKEN, GitHubHost, GitLabHost, served
 from commands import AT_MS, ROOT
 
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.k8s.kinds import OBSERVED
 
 JOB = "clusters/tr4858/projects/team-d/jobs/d-2-gg.yaml"
 NEW = """\
@@ -92,6 +95,44 @@ def test_the_action_comments_on_the_pull_request(change: Path, tmp_path: Path) -
     assert host.labels == ["gpuctl/pauses", "gpuctl/refused"]
     assert "d-2-gg" in (tmp_path / "summary.md").read_text()
     assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_plan_on_a_cluster_has_the_line_that_lifts_a_refusal(
+    change: Path, tmp_path: Path, repository: WorkingCopy, embedded: Path
+) -> None:
+    cluster = EmbeddedCluster.copy_of(str(embedded), SystemClock())
+    items = [body for kind in OBSERVED for body in cluster.list(kind).items]
+    cluster.close()
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps({"items": items}))
+    for path in sorted((change / "clusters/tr4858/projects/team-b").rglob("*.yaml")):
+        repository.remove(path.relative_to(change).as_posix())
+    repository.commit("team b leaves", AT_MS)
+    assert step("plan", change, tmp_path, {}).returncode == 3
+    assert "Gpuctl-Confirm: " not in (tmp_path / "summary.md").read_text()
+    assert step("plan", change, tmp_path, {"state": str(state)}).returncode == 3
+    assert "Gpuctl-Confirm: " in (tmp_path / "summary.md").read_text()
+    done = gitlab(change, tmp_path, GPUCTL_STATE=str(state))
+    assert (done.returncode, "Gpuctl-Confirm: " in done.stdout) == (3, True)
+    assert step("plan", change, tmp_path, {"context": "nowhere"}).returncode == 1
+
+
+def test_the_template_plans_the_merge_with_the_target_branch_as_it_is_now(change: Path, tmp_path: Path) -> None:
+    """As GitLab checks it out: the newest commit of the source branch, with a remote that has moved on."""
+    upstream = tmp_path / "upstream"
+    execute(["git", "clone", "-q", "--bare", str(change), str(upstream)], check=True)
+    execute(["git", "update-ref", "refs/heads/main", "main~1"], cwd=upstream, check=True)
+    execute(["git", "remote", "add", "origin", str(upstream)], cwd=change, check=True)
+    target = {"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
+    assert "has gained" not in gitlab(change, tmp_path, **target).stdout
+    other = tmp_path / "other"
+    execute(["git", "clone", "-q", str(upstream), str(other)], check=True)
+    WorkingCopy(other).write("README.md", b"words")
+    WorkingCopy(other).commit("words", AT_MS)
+    execute(["git", "push", "-q", "origin", "HEAD:main"], cwd=other, check=True)
+    done = gitlab(change, tmp_path, **target)
+    assert "origin/main has gained 1 commit since" in done.stdout
+    assert "d-2-gg  2 GPUs  starts" in done.stdout
 
 
 def test_the_template_comments_on_the_merge_request(change: Path, tmp_path: Path) -> None:
