@@ -25,7 +25,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
-from gpuctl.engine.admit.outcome import Outcome, Pause, Shift
+from gpuctl.engine.admit.outcome import Outcome, Pause
 from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.jobs.job_class import PendingJob
@@ -76,8 +76,7 @@ class Rounds:
     """The merged outcome of the rounds of one cycle. `reserved`: gained places that no start uses yet."""
 
     __slots__ = (
-        "_first", "_gains", "_losses", "_moves", "_now_ms", "_runs", "_steps", "_stopping", "_without_run", "count",
-        "reserved",
+        "_first", "_gains", "_losses", "_now_ms", "_runs", "_steps", "_stopping", "_without_run", "count", "reserved",
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, now_ms: Instant) -> None:
@@ -85,7 +84,6 @@ class Rounds:
         self._now_ms = now_ms
         self._gains: dict[JobId, Gain] = {}
         self._losses: dict[JobId, Pause] = {}
-        self._moves: dict[JobId, Shift] = {}
         self._runs: dict[JobId, Run] = {}
         self._stopping: dict[JobId, Decision] = {}
         self._without_run: dict[JobId, Gain] = {}
@@ -105,16 +103,13 @@ class Rounds:
         paused for: its own project does not, as that run is settled. Nor if it makes room for a run that returns to its
         place.
         """
-        if is_elastic(outcome) or not outcome.shifts.keys().isdisjoint(self._losses.keys()):
+        again = outcome.pauses.keys() & self._losses.keys()
+        if is_elastic(outcome) or any(outcome.pauses[job].goes_on or self._losses[job].goes_on for job in again):
             return False
-        if not self._moves.keys().isdisjoint(outcome.pauses.keys() | outcome.shifts.keys()):
-            return False
-        lost = outcome.pauses.keys() & self._gains.keys()
-        made_way: tuple[Pause | Shift, ...] = (*self._losses.values(), *self._moves.values())
-        if any(each.beneficiary in lost for each in made_way):
+        lost = {job for job in outcome.pauses.keys() & self._gains.keys() if not outcome.pauses[job].goes_on}
+        if any(each.beneficiary in lost for each in self._losses.values()):
             return False
         beneficiaries = {pause.beneficiary for pause in outcome.pauses.values()}
-        beneficiaries.update(shift.beneficiary for shift in outcome.shifts.values())
         return not any(job in beneficiaries and self._returns(job, assignment) for job, assignment in _places(outcome))
 
     def take(self, outcome: Outcome, carried: CarriedState) -> bool:
@@ -124,13 +119,7 @@ class Rounds:
         self._steps += outcome.trace
         for job, pause in outcome.pauses.items():
             self._take_pause(job, pause)
-        for job, shift in outcome.shifts.items():
-            if job in self._gains:
-                self._gains[job] = replace(self._gains[job], assignment=shift.move.assignment, is_later=True)
-            else:
-                self._moves[job] = shift
-                self._runs[job] = shift.move.allocation.run
-        changes = bool(outcome.pauses or outcome.shifts)
+        changes = bool(outcome.pauses)
         self._without_run.clear()
         for job, assignment in _places(outcome):
             pending, _ = carried.pending_jobs.find(job)
@@ -158,17 +147,18 @@ class Rounds:
                 self._runs[allocation.run.job] = allocation.run
 
     def _take_pause(self, job: JobId, pause: Pause) -> None:
-        if self._gains.pop(job, None) is None:  # else it only had its place in a supposed state
+        if job not in self._gains:
             self._losses[job] = pause
             self._runs[job] = pause.allocation.run
+        elif pause.goes_on is None:  # It only had its place in a supposed state.
+            del self._gains[job]
+        else:
+            self._gains[job] = replace(self._gains[job], assignment=pause.goes_on, is_later=True)
 
     def _returns(self, job: JobId, assignment: Assignment) -> bool:
         """Whether an assignment is the very place that the job lost in an earlier round."""
         loss = self._losses.get(job)
         return loss is not None and _devices(loss.allocation.run.placement) == _devices(assignment.placement)
-
-    def _victims_of(self, job: JobId) -> list[JobId]:
-        return [victim for victim, loss in self._losses.items() if loss.beneficiary == job]
 
     def state(self) -> ClusterState:
         """The supposed cluster. Cost: a copy, and O(log runs) for each changed run if the runs are sorted."""
@@ -187,13 +177,13 @@ class Rounds:
             return transition.resized(first, stopping.placement)
         if stopping is not None:
             return replace(first, phase=RunPhase.STOPPING, reserved=None, reason=stopping.reason)
-        gain, loss, shift = self._gains.get(job), self._losses.get(job), self._moves.get(job)
+        gain, loss = self._gains.get(job), self._losses.get(job)
         if gain is not None and gain.pending.run is not None:
             return _running(gain.pending.run, gain.assignment, self._now_ms)
-        if shift is not None:
-            return replace(first, placement=shift.move.assignment.placement)
         if loss is None:
             return first
+        if loss.goes_on is not None:
+            return replace(first, placement=loss.goes_on.placement)
         record = paused_record(first, self._now_ms, loss.beneficiary)
         return transition.stopped(transition.paused(first, record, None))
 
@@ -210,9 +200,8 @@ class Rounds:
         return tuple([step for (job, is_loss), step in last.items() if self._stands(job, is_loss=is_loss)])
 
     def _stands(self, job: JobId | None, *, is_loss: bool) -> bool:
-        if is_loss:
-            return job in self._losses or job in self._moves
-        return job not in self._losses or job in self._gains
+        loss = None if job is None else self._losses.get(job)
+        return loss is not None if is_loss else loss is None or loss.goes_on is not None or job in self._gains
 
     def still_pending(self, pending_queues: PendingQueues) -> PendingQueues:
         """The pending queues of the last round without the jobs that run until now."""
@@ -231,19 +220,15 @@ class Rounds:
         """The decisions about all jobs that lose or gain a place, by the snapshot of the last round."""
         yield from self._stopping.items()
         for victim, pause in self._losses.items():
-            gain = self._gains.get(victim)
-            kind = Preempt if pause.beneficiary.project == victim.project else Reclaim
-            record = paused_record(pause.allocation.run, self._now_ms, pause.beneficiary)
-            place = None if gain is None else gain.assignment.placement
-            yield victim, kind(
-                job=victim, reason=pause.reason, record=record, beneficiary=pause.beneficiary, reserved=place
-            )  # fmt: skip
-        for mover, shift in self._moves.items():
-            record = paused_record(shift.move.allocation.run, self._now_ms, shift.beneficiary)
-            place = shift.move.assignment.placement
-            yield mover, Move(
-                job=mover, reason=shift.reason, record=record, beneficiary=shift.beneficiary, reserved=place
-            )  # fmt: skip
+            reason, beneficiary, goes_on = pause.reason, pause.beneficiary, pause.goes_on
+            record = paused_record(pause.allocation.run, self._now_ms, beneficiary)
+            if goes_on is not None:
+                place = goes_on.placement
+                yield victim, Move(job=victim, reason=reason, record=record, beneficiary=beneficiary, reserved=place)
+                continue
+            gain, kind = self._gains.get(victim), Preempt if beneficiary.project == victim.project else Reclaim
+            again = None if gain is None else gain.assignment.placement
+            yield victim, kind(job=victim, reason=reason, record=record, beneficiary=beneficiary, reserved=again)
         busy, gains_on = self._busy_nodes(snapshot), self._gains_by_node()
         for job, gain in chain(self._gains.items(), self._without_run.items()):
             if job in self._losses:
@@ -276,8 +261,8 @@ class Rounds:
     def _busy_nodes(self, snapshot: Snapshot) -> set[NodeName]:
         """The nodes that a run leaves or moves to."""
         leaving = (allocation.placement for allocation in snapshot.leaving_runs)
-        lost = (self._runs[job].placement or NOWHERE for job in chain(self._losses, self._moves))
-        new = (shift.move.assignment.placement for shift in self._moves.values())
+        lost = (self._runs[job].placement or NOWHERE for job in self._losses)
+        new = (pause.goes_on.placement for pause in self._losses.values() if pause.goes_on is not None)
         return set(_nodes(*leaving, *lost, *new))
 
     def _reason_to_wait(
@@ -286,8 +271,7 @@ class Rounds:
         if self.count == 1:
             return gain.reason
         job, nodes = gain.pending.job.id, _nodes(gain.assignment.placement)
-        moved = (mover for mover, shift in self._moves.items() if shift.beneficiary == job)
-        victims = [*self._victims_of(job), *moved]
+        victims = [victim for victim, loss in self._losses.items() if loss.beneficiary == job]
         if victims:
             return reasons.waits_for_paused(victims)
         if not gain.is_later:
@@ -302,7 +286,6 @@ def is_elastic(outcome: Outcome) -> bool:
     if outcome.given_up or outcome.regained:
         return True
     paused = [pause.allocation.job for pause in outcome.pauses.values()]
-    paused += [shift.move.allocation.job for shift in outcome.shifts.values()]
     return any(job is not None and job.is_elastic for job in paused) or any(
         assignment.option.least for _, assignment in _places(outcome)
     )

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.attempts import attempt_all
 from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
-from gpuctl.engine.admit.outcome import Outcome, Shift, gain_step, loss
+from gpuctl.engine.admit.outcome import Outcome, Pause, gain_step, loss
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.admit.reservations import in_the_way, is_free, may_pause_all, reserved_for
 from gpuctl.engine.admit.scale_up import ScaleUp
@@ -386,7 +386,7 @@ class Admission:
         self.outcome.pause(found.victims, found.rule, pending.job.id)
         for move in found.moves:
             allocation, reason = move.allocation, reasons.moved_for(pending.job.id)
-            self.outcome.shifts[allocation.run.job] = Shift(move, reason, pending.job.id)
+            self.outcome.pauses[allocation.run.job] = Pause(allocation, reason, pending.job.id, move.assignment)
             numbers = loss(self._snapshot.accounts, allocation, move.eviction.total_milli, pending.job.id)
             self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
         evicted = [*found.victims, *movers_of(move.eviction for move in found.moves)]

@@ -9,7 +9,6 @@ from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.consolidation import Migration
 from gpuctl.engine.victims.rules import VictimRule
 from gpuctl.model.decision import Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import DomainName
@@ -19,20 +18,12 @@ from gpuctl.model.units import GpuMilli
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A run that is paused, or gives up a surplus worker, for a beneficiary."""
+    """A run that is paused, or gives up a surplus worker, for a beneficiary. `goes_on`: where, if it is moved."""
 
     allocation: Allocation
     reason: Reason
     beneficiary: JobId
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """A run that is migrated for a beneficiary."""
-
-    move: Migration
-    reason: Reason
-    beneficiary: JobId
+    goes_on: Assignment | None = None
 
 
 @dataclass(slots=True)
@@ -53,7 +44,7 @@ class Outcome:
     """Result of the attempts of one round.
 
     `started`: run now. `reserved`: has a place that is not free yet. `kept`: has a head reservation. `pending_queues`:
-    the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, `shifts`, and `given_up`,
+    the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, moves too, and `given_up`,
     the surplus workers that elastic runs give up. `regained`: places for missing workers of elastic runs.
     `cut_off`: jobs whose last attempt failed with a search for victims that was cut off.
     `all_unschedulable`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
@@ -66,7 +57,6 @@ class Outcome:
     pauses: dict[JobId, Pause] = field(default_factory=dict)
     given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
     regained: dict[JobId, Regained] = field(default_factory=dict)
-    shifts: dict[JobId, Shift] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
     cut_off: set[JobId] = field(default_factory=set)
     all_unschedulable: bool = True

@@ -103,7 +103,7 @@ class ScaleUp:
         """
         run, outcome = self.runs[job], self.outcome
         missing = self._missing(run)
-        if not missing or job in outcome.pauses or job in outcome.given_up or job in outcome.shifts:
+        if not missing or job in outcome.pauses or job in outcome.given_up:
             return False
         # Idle GPUs beyond the share are not held for a run that can't take them now.
         is_quiet = within_share or self._is_quiet(run)
@@ -202,7 +202,7 @@ class ScaleUp:
         grown: list[JobId] = []
         hindered: dict[JobId, Hindrance] = {}
         for name in (*outcome.regained, *(self.runs.keys() - outcome.regained.keys())):
-            if name in outcome.pauses or name in outcome.given_up or name in outcome.shifts:
+            if name in outcome.pauses or name in outcome.given_up:
                 continue
             run, gained = self.runs[name], outcome.regained.get(name)
             if gained is not None and gained.coming:
@@ -259,8 +259,8 @@ def _in_reach(run: UnderScaled, rule: VictimRule) -> list[Allocation]:
 def _taken_nodes(outcome: Outcome) -> set[NodeName]:
     """The nodes on which a run starts, has a reservation, or leaves by this cycle's decision."""
     placements = [assignment.placement for assignment, _ in (*outcome.started.values(), *outcome.reserved.values())]
-    placements += [shift.move.assignment.placement for shift in outcome.shifts.values()]
     gone = (*outcome.pauses.values(), *(pause for pauses in outcome.given_up.values() for pause in pauses))
+    placements += [pause.goes_on.placement for pause in gone if pause.goes_on is not None]
     placements += [pause.allocation.placement for pause in gone]
     return {worker.node for placement in placements for worker in placement.workers}
 

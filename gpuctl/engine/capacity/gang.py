@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeAlias
 
-from gpuctl.engine.capacity.fit import Request, slots
+from gpuctl.engine.capacity.fit import Request, request_on, slots
 from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree, WorkerRequest
+from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.placement import has_room, place_worker
 from gpuctl.engine.capacity.topology import Site, closest
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
@@ -76,6 +78,16 @@ class PoolOption:
     def sizes(self) -> range:
         """The numbers of workers it may have, the most first."""
         return range(self.request.workers, (self.least or self.request.workers) - 1, -1)
+
+
+def options_of(job: Job, capacity: Capacity) -> Iterator[PoolOption]:
+    """The pools that a job may use and that can serve it, with all its workers, in its order."""
+    for position, name in enumerate(job.pools):
+        pool = capacity.pools.get(name)
+        request = request_on(job, pool) if pool is not None and name in capacity.domain_of else None
+        if pool is not None and request is not None:
+            least, order = job.min_workers if job.is_elastic else 0, position if job.pools_in_order else 0
+            yield PoolOption(pool, request, least, order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 from itertools import chain
 
 from gpuctl.engine import reasons
-from gpuctl.engine.capacity.fit import Request, request_on
+from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import FreeCapacity
-from gpuctl.engine.capacity.gang import PoolOption, has_place, slots_by_node
+from gpuctl.engine.capacity.gang import PoolOption, has_place, options_of, slots_by_node
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness
@@ -76,7 +76,7 @@ class StaticFit:
     def _options(self, job: Job) -> tuple[PoolOption, ...] | Reason:
         if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
-        fitting = tuple(filter(None, map(self._as_fits, self._asked(job))))
+        fitting = tuple(filter(None, map(self._as_fits, options_of(job, self._capacity))))
         if not fitting:
             return self._why_none(job)
         legal = tuple(found for option in fitting if (found := self._as_allowed(job, option)) is not None)
@@ -100,7 +100,7 @@ class StaticFit:
 
     def _why_none(self, job: Job) -> Reason:
         """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
-        asked = [option for option in self._asked(job) if option.request.gpu_milli]
+        asked = [option for option in options_of(job, self._capacity) if option.request.gpu_milli]
         spaces = [space for option in asked for space in self._capacity.usable.get(option.pool.name, ())]
         if spaces and not any(space.served for space in spaces):
             return reasons.not_served(job, asked[0].pool)
@@ -125,14 +125,6 @@ class StaticFit:
             if milli > quota:
                 return reasons.fixed_over_quota(job, owner, quota)
         return None
-
-    def _asked(self, job: Job) -> Iterable[PoolOption]:
-        for position, name in enumerate(job.pools):
-            pool = self._capacity.pools.get(name)
-            request = request_on(job, pool) if pool and name in self._capacity.domain_of else None
-            if pool and request:
-                least, order = job.min_workers if job.is_elastic else 0, position if job.pools_in_order else 0
-                yield PoolOption(pool, request, least, order)
 
     def _fits(self, option: PoolOption) -> bool:
         key = (option.pool.name, option.request)

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from gpuctl.engine.capacity.fit import request_on
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
@@ -276,18 +275,9 @@ def _workers(move: Eviction) -> int:
 
 def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
     """Pools of its domain where a run may go on with the workers it has, for no more GPUs than now, in its order."""
-    job, domain, workers = move.allocations[0].job, move.allocations[0].domain, _workers(move)
-    for position, name in enumerate(job.pools if job else ()):
-        pool = snapshot.capacity.pools.get(name)
-        if job is None or pool is None or snapshot.capacity.domain_of.get(name) != domain:
-            continue
-        request = request_on(job, pool)
-        if request is None:
-            continue
-        whole = PoolOption(
-            pool, request, job.min_workers if job.is_elastic else 0, position if job.pools_in_order else 0
-        )
-        option = whole.sized(workers)
+    job, domain, domain_of = move.allocations[0].job, move.allocations[0].domain, snapshot.capacity.domain_of
+    for whole in options_of(job, snapshot.capacity) if job is not None else ():
+        option = whole.sized(_workers(move)) if domain_of[whole.pool.name] == domain else None
         if option is not None and option.request.total_milli <= move.total_milli:
             yield option
 
