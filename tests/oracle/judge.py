@@ -392,16 +392,23 @@ def _paid(after: TinyCluster, job: JobId, taken: Way) -> Price:
 
 def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
     """Whether nothing else would be paused once the way was gone: no job that waits then, and no elastic run that lacks
-    workers, has anything to take.
+    workers, has anything to take. Jobs that have a place on idle GPUs take it first, one after another.
     """
     found = way.seats
     assert found is not None
     after = carried_out(before, way, found)
-    view = View(tree, after.state(), after.now_ms)
-    of_jobs = (ways(view, job) for job in view.waiting if view.most_workers(job))
-    of_runs = (growth(view, held) for held in view.held)
-    best = map(cheapest, chain(of_jobs, of_runs))
-    return all(each is None or each.is_idle for each in best)
+    while True:
+        view = View(tree, after.state(), after.now_ms)
+        waiting = sorted(view.waiting, key=lambda job: (-job.priority, job.id))
+        of_jobs = (ways(view, job) for job in waiting if view.most_workers(job))
+        of_runs = (growth(view, held) for held in view.held)
+        best = [each for each in map(cheapest, chain(of_jobs, of_runs)) if each is not None]
+        if not all(each.is_idle for each in best):
+            return False
+        start = next((each for each in best if each.reach is None), None)
+        if start is None or start.seats is None:
+            return True
+        after = carried_out(after, start, start.seats)
 
 
 def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
@@ -415,7 +422,12 @@ def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
             after.runs[run.job] = replace(run, placement=Placement(workers=kept))
         else:
             after.runs[run.job] = replace(
-                run, phase=RunPhase.QUEUED, placement=None, queued_at_ms=before.now_ms, started_at_ms=None
+                run,
+                phase=RunPhase.QUEUED,
+                placement=None,
+                queued_at_ms=before.now_ms,
+                started_at_ms=None,
+                paused_for=job.id,
             )
     for held, workers in ((None, found.workers), *found.moved):
         placement = Placement(workers=tuple(WorkerPlacement(node=NodeName(n), gpus=g) for n, g in workers))

@@ -25,11 +25,11 @@ class Known:
 _PRICE = {
     "dear: what follows": Known(
         why="4.5: the price counts what a victim's restart would displace.",
-        worlds=(1000652, 1003858),
+        worlds=(1000652, 11004824),
     ),
     "dear: another set": Known(
         why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
-        worlds=(1002693, 1005703),
+        worlds=(11000229, 11004758),
     ),
     "dear: a pool that is listed later": Known(
         why="4.6: pools in the order that is listed, even if fewer GPUs would be lost in a later one.",

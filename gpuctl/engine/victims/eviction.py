@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.reclaim import VictimTotals
-from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with, with_leaving
+from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
+from gpuctl.engine.victims.rules import Cost, VictimRule, with_leaving
 from gpuctl.engine.victims.what_if_node import WhatIfNodes
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import GpuMilli, Instant

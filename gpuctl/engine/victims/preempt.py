@@ -39,28 +39,6 @@ def preemptible_by(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuM
     return snapshot.candidates(preempt_key(snapshot, job, domain, milli), find)
 
 
-def displaced_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
-    """GPUs of the run that would make way for this one again, were it paused: the smallest of those that are enough.
-
-    Example: of a project's runs one has priority 1, one priority 0. To pause the first ends in two pauses, for it then
-    takes the place of the second.
-    """
-    job, domain = run.job, run.domain
-    if job is None or domain is None:
-        return 0
-
-    lower = preemptible_by(snapshot, job, domain, 0)
-    if not lower:
-        return 0
-
-    def smallest() -> Iterator[list[Allocation]]:
-        enough = [other for other in lower if other.total_milli >= run.total_milli and other.run.job != job.id]
-        yield sorted(enough, key=lambda other: other.total_milli)[:1]
-
-    key = "displaced", preempt_key(snapshot, job, domain, 0), run.total_milli
-    return sum(other.total_milli for other in snapshot.candidates(key, smallest))
-
-
 def preempt_key(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[object, ...]:
     """Jobs with equal keys may have the same runs of their project paused."""
     displaces = _displaces_training(snapshot, job, domain, milli)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.shares.accounts import Accounts, is_project, project_owner
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.declared import DomainName
@@ -102,3 +103,19 @@ def over_allocated(snapshot: Snapshot, domain: DomainName, strategy: ReclaimStra
         return strategy is ReclaimStrategy.GUARANTEE or snapshot.smallest(domain, project) <= most
 
     return snapshot.projects((strategy, domain), is_over)
+
+
+def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
+    """The totals with some victims more. An elastic run that stops is one victim; else each extra worker is one."""
+    lost: dict[ProjectName, tuple[GpuMilli, GpuMilli]] = {}
+    for allocation in allocations:
+        milli, (total, largest) = allocation.total_milli, lost.get(allocation.project, (0, 0))
+        together = () if allocation.is_extra else allocation.leaves_with
+        victim_milli = milli + gpu_milli_of(each for each in together if each in allocations)
+        lost[allocation.project] = total + milli, max(largest, victim_milli)
+    after = dict(totals)
+    for project, (milli, victim_milli) in lost.items():
+        for owner in snapshot.accounts.tree.chain(project):
+            total, largest = after.get(owner, (0, 0))
+            after[owner] = (total + milli, max(largest, victim_milli))
+    return after

@@ -9,15 +9,16 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine import reasons
-from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.capacity.gang import has_place, options_of
+from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.preempt import displaced_milli, preempt_key, preemptible_by
+from gpuctl.engine.victims.preempt import preempt_key, preemptible_by
 from gpuctl.engine.victims.reclaim import (
     Beneficiary,
     ReclaimStrategy,
@@ -26,11 +27,12 @@ from gpuctl.engine.victims.reclaim import (
     over_allocated,
     price_of_loss,
     surplus_milli,
+    totals_with,
 )
 from gpuctl.engine.victims.smallest_cover import SmallestCover
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.declared import DomainName, Way
+from gpuctl.model.ids import NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 
@@ -242,7 +244,39 @@ class VictimRule:
 
     def lost_milli(self, chosen: Iterable[Allocation]) -> GpuMilli:
         """GPUs of a set, and of the runs that would make way for its victims when they start again."""
-        return sum(run.total_milli + displaced_milli(self.snapshot, run) for run in chosen)
+        return sum(run.total_milli + self._taken_back_milli(run) for run in chosen)
+
+    def _taken_back_milli(self, victim: Allocation) -> GpuMilli:
+        """GPUs that a victim would take from others once it waits: of the smallest run that is enough for it.
+
+        None, if so much is idle that it has a place beside the beneficiary. Example: of a project's runs one has
+        priority 1, one priority 0. To pause the first ends in two pauses, for it then takes the place of the second.
+        """
+        job, domain = victim.job, victim.domain
+        if job is None or domain is None:
+            return 0
+        # Its project loses it and gets it back; the beneficiary's gains what that asks for besides.
+        gained_milli = self.milli if victim.project == self.job.id.project else 0
+        snapshot, milli = self.snapshot, victim.total_milli
+        nodes = _nodes_to_regain(snapshot, victim)
+        if nodes is not None and not nodes:
+            return 0
+
+        def smallest() -> Iterator[list[Allocation]]:
+            rule = VictimRule(snapshot, job, domain, gained_milli, _strategies(snapshot, job, domain, gained_milli, {}))
+            enough = (run for run in rule.candidates() if run.total_milli >= milli)
+            near = (h for h in enough if nodes is None or h.project == job.id.project or nodes.intersection(h.nodes()))
+            yield sorted(near, key=lambda run: run.total_milli)[:1]
+
+        key = "taken back", preempt_key(snapshot, job, domain, gained_milli), milli, gained_milli, nodes
+        found = snapshot.candidates(key, smallest)
+        return gpu_milli_of(found) if found and not self._goes_on(victim) else 0
+
+    def _goes_on(self, victim: Allocation) -> bool:
+        """Whether enough is idle in one of its pools for a victim beside the beneficiary."""
+        free, capacity, workers = self.snapshot.future_idle, self.snapshot.capacity, len(victim.placement.workers)
+        options = options_of(victim.job, capacity) if victim.job is not None and not victim.is_extra else ()
+        return any(free.all_free_milli(o.pool.name) >= self.milli and has_place(free, o.of(workers)) for o in options)
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
         """A set with the smallest others that make it allowed, wherever they run; None when none do."""
@@ -347,6 +381,17 @@ def _mates_milli(snapshot: Snapshot, domain: DomainName, owner: str, project: Pr
     return sum(surplus_milli(snapshot.accounts, domain, fairness, project_owner(name)) for name in mates)
 
 
+def _nodes_to_regain(snapshot: Snapshot, victim: Allocation) -> frozenset[NodeName] | None:
+    """Where a surplus worker can come back: its run's nodes, none if GPUs are claimed by name; None for a whole run.
+
+    Own runs may have to make way for it wherever they are, because of a limit.
+    """
+    nodes, pools = snapshot.capacity.nodes, snapshot.capacity.pools
+    spaces = (nodes.get(worker.node) for worker in (victim.run.placement or NOWHERE).workers)
+    counted = frozenset(s.name for s in spaces if s is not None and s.pool and pools[s.pool].way is Way.COUNT)
+    return counted if victim.is_extra else None
+
+
 def stopped_count(chosen: Iterable[Allocation]) -> int:
     """How many runs of a set stop: one that only loses extra workers goes on."""
     return sum(not allocation.is_extra for allocation in chosen)
@@ -366,19 +411,3 @@ def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple
     for allocation in tuple(found):
         found.update(dict.fromkeys(other for other in allocation.leaves_with if snapshot.stays(other)))
     return tuple(found)
-
-
-def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
-    """The totals with some victims more. An elastic run that stops is one victim; else each extra worker is one."""
-    lost: dict[ProjectName, tuple[GpuMilli, GpuMilli]] = {}
-    for allocation in allocations:
-        milli, (total, largest) = allocation.total_milli, lost.get(allocation.project, (0, 0))
-        together = () if allocation.is_extra else allocation.leaves_with
-        victim_milli = milli + gpu_milli_of(each for each in together if each in allocations)
-        lost[allocation.project] = total + milli, max(largest, victim_milli)
-    after = dict(totals)
-    for project, (milli, victim_milli) in lost.items():
-        for owner in snapshot.accounts.tree.chain(project):
-            total, largest = after.get(owner, (0, 0))
-            after[owner] = (total + milli, max(largest, victim_milli))
-    return after

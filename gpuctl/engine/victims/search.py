@@ -18,8 +18,8 @@ from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Accepts, Eviction, EvictionSearch, Found, Steps, paused, pauses, victims_of
-from gpuctl.engine.victims.reclaim import VictimTotals
-from gpuctl.engine.victims.rules import Cost, VictimRule, totals_with
+from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
+from gpuctl.engine.victims.rules import Cost, VictimRule
 from gpuctl.engine.victims.what_if_node import WhatIfNodes, in_one_rack
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
