@@ -78,9 +78,8 @@ class PrometheusMeters:
             buckets=_WAIT_SECONDS,
             registry=self.registry,
         )
-        self._pauses = self._counter(
-            "gpuctl_pauses", "Runs that were paused; gpuctl explain CODE says why", "project", "code"
-        )
+        self._failures = self._counter("gpuctl_failed_runs", "Failed runs; gpuctl explain JOB", "project", "reason")
+        self._pauses = self._counter("gpuctl_pauses", "Runs paused; gpuctl explain CODE says why", "project", "code")
         self._drift = self._counter(
             "gpuctl_drift_repaired", "Objects put back as Git has them; the log names who wrote them"
         )
@@ -132,6 +131,8 @@ class PrometheusMeters:
         for labels, count in measured.writes.items():
             self._writes.labels(*labels).inc(count)
         self._starts.inc(measured.starts)
+        for (project, reason), count in measured.failures.items():
+            self._failures.labels(project, reason).inc(count)
         for (project, code), count in measured.pauses.items():
             self._pauses.labels(project, code).inc(count)
         for project, of_type, wait_ms in measured.waits:

@@ -17,7 +17,8 @@ from gpuctl.model.change import Action, Change, Outcome, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, FairShare, Pending, Resize
 from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
-from gpuctl.model.state import Body
+from gpuctl.model.pod_problem import OWN_EXIT
+from gpuctl.model.state import Body, RunPhase
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.plan import Stage
 from gpuctl.views.jobs import HOLDING, held_milli
@@ -49,7 +50,8 @@ class Measurements:
 
     `decisions` counts jobs by the decision's kind and reason code. `queued` and `running` are jobs that wait, by their
     first pool, and runs that hold GPUs, by the pool of their first node. `problems` counts runs whose pods do not run
-    by project and reason, `pauses` those written by project and reason code; `waits` has the wait of each run that was
+    by project and reason, `failures` those that were seen to fail likewise, `pauses` those written by project and
+    reason code; `waits` has the wait of each run that was
     let go. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
     objects that were put back to what had been wanted before.
     """
@@ -61,6 +63,7 @@ class Measurements:
     running: Mapping[Sort, Amount] = field(default_factory=dict)
     writes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     problems: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
+    failures: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
     starts: int = 0
     waits: tuple[tuple[ProjectName, str, DurationMs], ...] = ()
     pauses: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
@@ -167,13 +170,29 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
         shares=report.schedule.shares,
         queued=_queued(report),
         writes=Counter(filter(None, map(_request, report.result.outcomes))),
-        problems=Counter((run.job.project, known_reason(run.problem)) for run in report.state.runs if run.problem),
+        problems=Counter(
+            (run.job.project, known_reason(run.problem))
+            for run in report.state.runs
+            if run.problem and not run.phase.final
+        ),
+        failures=Counter(_failures(report, previous)),
         running=_running(report),
         starts=sum(change.stage == Stage.ADMIT for change in done),
         waits=tuple(_waits(report, decided)),
         pauses=Counter((each.job.project, each.reason.code) for each in decided if not isinstance(each, _GOES_ON)),
         drift=0 if previous is None else sum(_drifted(done, report, previous)),
     )
+
+
+def _failures(report: CycleReport, previous: CycleReport | None) -> Iterator[tuple[ProjectName, str]]:
+    """Runs that have failed since the last cycle. One that had failed before this process began is not among them."""
+    failed = [run for run in report.state.runs if run.phase is RunPhase.FAILED]
+    if not failed or previous is None:
+        return
+    went_on = {(run.job, run.digest) for run in previous.state.runs if not run.phase.final}
+    for run in failed:
+        if (run.job, run.digest) in went_on:
+            yield run.job.project, OWN_EXIT if run.problem is None else known_reason(run.problem)
 
 
 def _queued(report: CycleReport) -> Mapping[Sort, Amount]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from gpuctl.diag.wording import all_of
 from gpuctl.model.ids import ProjectName
 
 if TYPE_CHECKING:
-    from gpuctl.app.control import Part
+    from gpuctl.app.control import ControlObject, Part
 
 
 def _cluster(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,7 +53,7 @@ def freeze(kind: str, name: str | None, reason: str, kubeconfig: str | None, con
     part = _named(kind, name)
     if not reason.strip() or len(reason) > LONGEST_REASON:
         raise Failure("GPU9002", f"--reason has 1 to {LONGEST_REASON} characters", hint="gpuctl freeze --help")
-    with wiring.control(kubeconfig, context) as control:
+    with _control(kubeconfig, context) as control:
         declared = projects(control)
         if part.project is not None and declared is not None and part.project not in declared:
             raise _undeclared(part, declared)
@@ -71,11 +72,10 @@ def freeze(kind: str, name: str | None, reason: str, kubeconfig: str | None, con
 @_cluster
 def unfreeze(kind: str, name: str | None, kubeconfig: str | None, context: str | None) -> None:
     """End what `gpuctl freeze` began."""
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.control import unfreeze  # noqa: PLC0415
 
     part = _named(kind, name)
-    with wiring.control(kubeconfig, context) as control:
+    with _control(kubeconfig, context) as control:
         ended = unfreeze(control, part)
     if ended is None:
         raise Failure("GPU9003", f"{part} is not frozen", hint="gpuctl status shows what is")
@@ -92,9 +92,24 @@ def sync(kubeconfig: str | None, context: str | None) -> None:
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.control import sync  # noqa: PLC0415
 
-    with wiring.control(kubeconfig, context) as control:
+    with _control(kubeconfig, context) as control:
         sync(control, wiring.now_ms())
     say("asked; gpuctl status --wait --commit REV waits for a commit", err=True)
+
+
+@contextmanager
+def _control(kubeconfig: str | None, context: str | None) -> Iterator[ControlObject]:
+    """The object that says what a person wants of gpuctl. Its namespace is missing where gpuctl is not installed."""
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import NotFound  # noqa: PLC0415
+
+    try:
+        with wiring.control(kubeconfig, context) as control:
+            yield control
+    except NotFound as fault:
+        said = "gpuctl is not installed in this cluster: it has no namespace gpuctl-system"
+        hint = "--context names another cluster; gpuctl install prints what runs it"
+        raise Failure("GPU9003", said, hint=hint) from fault
 
 
 def _undeclared(part: Part, declared: tuple[ProjectName, ...]) -> Failure:

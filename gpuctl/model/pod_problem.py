@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 FAILED_CREATE = "FailedCreate"
 """The server refuses the pods of a run, so that there is none."""
+OWN_EXIT = "Error"
+"""A container ended by itself with another code than 0."""
+ENDED_BY_OTHERS = frozenset({"OOMKilled", "UnexpectedAdmissionError", "Evicted"})
+"""What ends pods that did not end by themselves: memory, a device plugin's refusal, the kubelet short of something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

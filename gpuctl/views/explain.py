@@ -29,7 +29,11 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         yield f"Fix: {remedy_of(view.run.problem)}"
     if view.run.paused_for is not None:
         yield f"It was paused for {view.run.paused_for}."
-    reason = view.run.reason
+    if view.state is JobState.FAILED:
+        yield "It has ended, and a higher spec.runIndex runs it again."
+    if view.state in {JobState.FAILED, JobState.SUCCEEDED}:
+        return
+    reason = view.reason
     if reason is None:
         yield "No decision is recorded on it yet."
         return

@@ -11,6 +11,7 @@ from gpuctl.k8s.annotations import decode_charge
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
+from gpuctl.model.pod_problem import ENDED_BY_OTHERS
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
 
@@ -86,9 +87,18 @@ class JobView:
 
     @property
     def status(self) -> str:
-        """Its state; while it should run and a pod of it can't, the reason instead, as `kubectl get pods` shows it."""
+        """Its state; the reason instead, as `kubectl get pods` shows it, while it should run and a pod of it can't, or
+        once it has failed by something else than its own exit."""
         problem = self.run.problem
-        return problem.reason if problem is not None and self.state in _TO_RUN else self.state.value
+        if problem is None:
+            return self.state.value
+        is_told = self.state in _TO_RUN or (self.state is JobState.FAILED and problem.reason in ENDED_BY_OTHERS)
+        return problem.reason if is_told else self.state.value
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the engine decided so last; None once it has ended by itself, which is no decision."""
+        return None if self.state in {JobState.FAILED, JobState.SUCCEEDED} else self.run.reason
 
     @property
     def type_name(self) -> str:

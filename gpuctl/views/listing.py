@@ -52,7 +52,7 @@ def _wide_cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
     workers = view.placement.workers if view.placement else ()
     devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
     paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
-    reason = reason_text(view.run.reason) if view.run.reason else "-"
+    reason = reason_text(view.reason) if view.reason else "-"
     since = age(now_ms - view.since_ms)
     more = (devices or "-", str(view.run.starts), paused_for, reason)
     return (*_cells(view, now_ms), "false", ",".join(view.urls), since, *more)
@@ -85,7 +85,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "finishedAt": _timestamp(run.finished_at_ms),
         "ranMs": run.ran_ms,
         "starts": run.starts,
-        "reason": {"code": run.reason.code, "message": reason_text(run.reason)} if run.reason else None,
+        "reason": {"code": view.reason.code, "message": reason_text(view.reason)} if view.reason else None,
         "problem": problem_form(run.problem),
         "pausedFor": str(run.paused_for) if run.paused_for else None,
         "urls": list(view.urls),
@@ -105,7 +105,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("TYPE", view.type_name),
         ("STATUS", view.status),
         *([("PROBLEM", problem_text(run.problem))] if run.problem else []),
-        ("REASON", reason_text(run.reason) if run.reason else "-"),
+        ("REASON", reason_text(view.reason) if view.reason else "-"),
         ("NAMESPACE", view.ref.namespace),
         ("OBJECT", f"{view.ref.kind} {view.ref.name}"),
         ("IMAGE", view.image),

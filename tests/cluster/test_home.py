@@ -51,6 +51,11 @@ def test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on(
     for path, text in FILES.items():
         copy.write(path, text.encode())
     copy.commit("a cluster", 1_800_000_000_000)
+    for line in (["freeze", "cluster", "--reason", "an incident"], ["unfreeze", "cluster"], ["sync"]):
+        command = [sys.executable, "-m", "gpuctl", *line, "--kubeconfig", str(plane.kubeconfig)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error GPU9003: gpuctl is not installed in this cluster: it has no namespace ")
     refused = reconciled(tmp_path, looker(plane, tmp_path))
     assert refused.returncode == 2
     assert refused.stderr.startswith("error GPU7085: there is no namespace gpuctl-system")

@@ -20,6 +20,7 @@ from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe.incidents import ASK_AFTER_MS
+from gpuctl.views.explain import explain_job
 
 STUCK = JobId.parse("a/stuck")
 REASONS = ("ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError", "CrashLoopBackOff")
@@ -141,6 +142,11 @@ def test_pods_that_end(town: Town, reason: str) -> None:
     (run,) = [run for run in town.state().runs if run.job.name == "stuck"]
     assert run.problem is not None
     assert run.problem.reason == reason
+    (view,) = [view for view in live(town.cluster).find(STUCK) if view.ref.namespace == town.namespace]
+    assert (view.status, view.state.value, view.reason) == (reason, "Failed", None)
+    told = "\n".join(explain_job(view, SystemClock().now_ms()))
+    assert f"Its pods: {reason} " in told
+    assert told.endswith("a higher spec.runIndex runs it again.")
 
 
 def test_pods_that_the_server_refuses(town: Town, clock: Ahead) -> None:

@@ -103,6 +103,22 @@ def test_pods_that_the_server_refuses_are_told_though_there_is_none() -> None:
     assert [note.reason for note in lab.notes if note.type == "Warning"] == ["FailedCreate"]
 
 
+def test_a_run_that_has_failed_is_counted_once_and_stands_wrong_no_longer() -> None:
+    """The gauge is what an alert fires on: a job that failed weeks ago stays declared, and must not keep it firing."""
+    lab = Lab(declared())
+    lab.pass_time(60_000)
+    before = lab.cycle()
+    lab.cluster.finish(STUCK, 3)
+    counted = []
+    for _ in range(4):
+        after = lab.pass_time(2_000)
+        counted.append(measure(after, before, 1))
+        before = after
+    assert [run.phase.value for run in before.state.runs if run.job == STUCK] == ["Failed"]
+    assert sum(sum(each.failures.values()) for each in counted) == 1
+    assert counted[-1].problems == {}
+
+
 def test_a_run_that_waits_after_a_failed_start_says_by_what_in_full() -> None:
     lab = Lab(declared())
     lab.cluster.set_stuck(STUCK, "ImagePullBackOff")

@@ -36,6 +36,7 @@ MEASURED = Measurements(
     running={Sort(TEAM, "interactive", POOL): Amount(1, 500)},
     waits=((TEAM, "training", 30_000),),
     problems={(TEAM, "ErrImageNeverPull"): 1},
+    failures={(TEAM, "OOMKilled"): 1},
     writes={("create", "ok"): 4, ("update", "GPU7004"): 1},
     starts=2,
     pauses={(TEAM, "GPU5041"): 1},
@@ -79,7 +80,7 @@ def scene() -> Iterator[Scene]:
 
 def is_counted(name: str) -> bool:
     """Whether a series only grows: it does no harm where nothing adds to it."""
-    return name.startswith(("gpuctl_wait_seconds_", "gpuctl_pauses_total"))
+    return name.startswith(("gpuctl_wait_seconds_", "gpuctl_pauses_total", "gpuctl_failed_runs_total"))
 
 
 def test_a_cycle_is_told(scene: Scene) -> None:

@@ -45,6 +45,12 @@ def test_the_status_is_the_reason_while_the_job_should_run(phase: RunPhase, stat
     assert job_form(view)["state"] == view.state.value
 
 
+@pytest.mark.parametrize(("reason", "status"), [("OOMKilled", "OOMKilled"), ("Error", "Failed")])
+def test_the_status_of_a_failed_job_is_what_ended_it_but_for_its_own_exit(reason: str, status: str) -> None:
+    view = view_of(RunPhase.FAILED, PodProblem(reason=reason, exit_code=137))
+    assert (view.status, job_form(view)["state"], job_form(view)["reason"]) == (status, "Failed", None)
+
+
 def test_get_and_json_tell_all_of_it() -> None:
     view = view_of(RunPhase.STARTING, SECRET)
     assert "PROBLEM:" in job_text(view, 0)
