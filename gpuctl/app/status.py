@@ -286,19 +286,25 @@ def read_status(cluster: Cluster, now_ms: Instant) -> Published:
     except ValueError as error:
         told_why = {"name": f"{REF.namespace}/{REF.name}", "why": str(error)}
         raise WorldFault("GPU7081", message("GPU7081", told_why)) from error
-    renewed_ms = _renewed_ms(cluster)
-    if renewed_ms is not None and now_ms - renewed_ms > LEADERLESS_MS:
+    lease = _lease(cluster)
+    renewed_ms = _renewed_ms(lease)
+    is_released = lease is not None and not text(lease, "spec", "holderIdentity")
+    if is_released or (renewed_ms is not None and now_ms - renewed_ms > LEADERLESS_MS):
         why_not = ["no replica leads", *status.why_not]
         status = status.model_copy(update={"ready": False, "why_not": why_not})
     return Published(status=status, renewed_ms=renewed_ms)
 
 
-def _renewed_ms(cluster: Cluster) -> Instant | None:
+def _lease(cluster: Cluster) -> Body | None:
+    """The Lease by which a replica leads; None where there is none, or it may not be read."""
     try:
         found = cluster.list(kinds.LEASE).items
     except (NotFound, Forbidden):
         return None
-    lease = _one(found, ObjectRef(*kinds.LEASE, names.SYSTEM_NAMESPACE, names.LEASE_NAME))
+    return _one(found, ObjectRef(*kinds.LEASE, names.SYSTEM_NAMESPACE, names.LEASE_NAME))
+
+
+def _renewed_ms(lease: Body | None) -> Instant | None:
     try:
         return parse_timestamp(text(mapping(lease or {}, "spec"), "renewTime"))
     except ValueError:

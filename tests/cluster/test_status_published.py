@@ -84,6 +84,8 @@ def test_it_is_not_ready_where_no_replica_leads(site: Site, reader: str) -> None
     process = site.start()
     assert status(reader, "--wait", "--timeout", "30s").returncode == 0, site.logs()
     process.end()
+    released = status(reader)
+    assert (released.returncode, released.stdout.splitlines()[1]) == (1, "  no replica leads")
     lease = site.plane.call("GET", LEASE)
     site.plane.call("PUT", LEASE, {**lease, "spec": {**lease["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"}})
     result = status(reader)
