@@ -13,8 +13,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_job(word: str, known: Iterable[JobId]) -> str:
-    """The same for a job by its name, or by `PROJECT/NAME`."""
-    return _question(word, {str(job) if "/" in word else job.name: str(job) for job in sorted(known, reverse=True)})
+    """The same for a job by its name, or by `PROJECT/NAME`: in a project that has jobs, by the name alone."""
+    jobs = sorted(known, reverse=True)
+    project, slash, name = word.partition("/")
+    own = [job for job in jobs if job.project == project]
+    if slash and own:
+        return _question(name, {job.name: str(job) for job in own})
+    return _question(word, {str(job) if slash else job.name: str(job) for job in jobs})
 
 
 def _question(word: str, told: Mapping[str, str]) -> str:

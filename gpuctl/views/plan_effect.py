@@ -86,7 +86,7 @@ def state_text(ground: Ground, at_ms: Instant, base: str) -> str:
         return f"{said}."
     if not ground.unlike_base:
         return f"{said}. It has all that {base} declares."
-    return f"{said}. It has not yet what {base} declares for {all_of(map(_owner, ground.unlike_base))}."
+    return f"{said}. It differs from what {base} declares for {all_of(map(_owner, ground.unlike_base))}."
 
 
 def _owner(name: ProjectName) -> str:

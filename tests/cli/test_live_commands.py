@@ -54,6 +54,8 @@ def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
     near = run("list", "-p", "team-aa", "--embedded", embedded).stderr
     assert near.endswith("; did you mean team-a?\n")
     assert run("get", "a-1-gg", "--embedded", embedded).stderr.endswith("did you mean team-a/a-1-g?\n")
+    assert "did you mean" not in run("get", "nothing", "-p", "team-a", "--embedded", embedded).stderr
+    assert run("get", "a-1-g", "-p", "tema-a", "--embedded", embedded).stderr.endswith("did you mean team-a/a-1-g?\n")
     assert json.loads(run("list", "-p", "nobody", "-o", "json", "--embedded", embedded).stdout) == {"jobs": []}
 
 

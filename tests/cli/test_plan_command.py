@@ -221,7 +221,7 @@ def test_what_is_known_of_the_cluster_is_told(run: Run, repository: WorkingCopy,
     assert re.search(
         rf"\nThe cluster is as observed at {year - 4}-[\d:TZ-]+, 14\d\dd[\dhms]* ago; its files outside", text
     )
-    assert "It has not yet what main declares for the cluster itself and team-d.\n" in text
+    assert "It differs from what main declares for the cluster itself and team-d.\n" in text
     assert "for the cluster itself and team-d.</sub>" in run(*command, "-o", "markdown").stdout
 
 

@@ -14,6 +14,7 @@ from gpuctl.scaffold.foreign.workloads import project_of_workload, workload_of
 
 Items = Sequence[tuple[str, Mapping[str, Any]]]
 _QUIET = {"Namespace", "Node", "Pod", "PodGroup"}
+_NO_KIND = "that name no kind"
 
 
 def of_runai(items: Items, place: Place) -> Found:
@@ -34,12 +35,12 @@ def of_runai(items: Items, place: Place) -> Found:
             else:
                 jobs.append(made)
         elif sort not in {"Department", "Project", ""}:
-            others[sort] += 1
+            others[sort if sort == _NO_KIND else f"of kind {sort}"] += 1
     above = declared(owners, place)
     known = {thing.target.name for thing in above if thing.target.kind == "Project"}
     named = dict.fromkeys(job.target.project for job in jobs if job.target.project not in known)
     bare = [Thing(target=Target(kind="Project", name=name), spec={}) for name in named]
-    left += [Left(what=f"{count} of kind {kind}", why="gpuctl has nothing that says it")
+    left += [Left(what=f"{count} {kind}", why="gpuctl has nothing that says it")
              for kind, count in sorted(others.items())]  # fmt: skip
     return Found(things=(*above, *bare, *jobs), left=tuple(left))
 
@@ -63,4 +64,4 @@ def _sort(held_in: str, item: Mapping[str, Any], parents: set[str]) -> str:
         return by_list[held_in]
     if any(key in item for key in ("resources", "deservedGpus", "nodePoolsResources")):
         return "Project"
-    return "Workload" if "spec" in item or "image" in item or "projectName" in item else "object without a kind"
+    return "Workload" if "spec" in item or "image" in item or "projectName" in item else _NO_KIND
