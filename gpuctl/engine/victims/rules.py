@@ -29,7 +29,6 @@ from gpuctl.engine.victims.reclaim import (
     surplus_milli,
     totals_with,
 )
-from gpuctl.engine.victims.smallest_cover import SmallestCover
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName, Way
 from gpuctl.model.ids import NodeName, ProjectName
@@ -66,7 +65,7 @@ the department above, and so on; last from projects that share none. None: from 
 class VictimRule:
     """The sets of runs that may make way for one job, which asks for `milli` of a domain, by given strategies."""
 
-    __slots__ = ("_allocations", "_covers", "_levels", "chain", "domain", "job", "milli", "snapshot", "strategies")
+    __slots__ = ("_allocations", "_levels", "chain", "domain", "job", "milli", "snapshot", "strategies")
 
     def __init__(
         self, snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli, strategies: Strategies
@@ -79,7 +78,6 @@ class VictimRule:
         self.chain = snapshot.accounts.tree.chain(job.id.project)
         self._allocations: tuple[Allocation, ...] | None = None
         self._levels: dict[str, int] = {}
-        self._covers: dict[str, SmallestCover] = {}
 
     def among(self, allocations: Iterable[Allocation]) -> VictimRule:
         """The same rule for some of its candidates only, in their order."""
@@ -266,7 +264,7 @@ class VictimRule:
             rule = VictimRule(snapshot, job, domain, gained_milli, _strategies(snapshot, job, domain, gained_milli, {}))
             enough = (run for run in rule.candidates() if run.total_milli >= milli)
             near = (h for h in enough if nodes is None or h.project == job.id.project or nodes.intersection(h.nodes()))
-            yield sorted(near, key=lambda run: run.total_milli)[:1]
+            yield sorted(near, key=_milli)[:1]
 
         key = "taken back", preempt_key(snapshot, job, domain, gained_milli), milli, gained_milli, nodes
         found = snapshot.candidates(key, smallest)
@@ -279,24 +277,25 @@ class VictimRule:
         return any(free.all_free_milli(o.pool.name) >= self.milli and has_place(free, o.of(workers)) for o in options)
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
-        """A set with the smallest others that make it allowed, wherever they run; None when none do."""
-        chosen = with_leaving(self.snapshot, chosen)
-        for _ in self.chain:
-            missing = self.missing(totals_with({}, chosen, self.snapshot))
-            if missing is None:
-                break
-            owner, milli = missing
-            more = self._cover(owner).beside(chosen, milli)
-            if more is None:
-                return None
-            chosen = with_leaving(self.snapshot, chosen + more)
-        return chosen if self.cost(chosen) is not None else None
+        """A set with others that make it allowed, wherever they run; None when none do.
 
-    def _cover(self, owner: str) -> SmallestCover:
-        if owner not in self._covers:
-            chain = self.snapshot.accounts.tree.chain
-            self._covers[owner] = SmallestCover(h for h in self.candidates() if owner in chain(h.project))
-        return self._covers[owner]
+        One after another, the largest that is not too much, else the smallest: of many runs that is mostly the least in
+        all, and where candidates are few, all sets are tried besides (`cheapest_of_few`).
+        """
+        chosen, chain = with_leaving(self.snapshot, chosen), self.snapshot.accounts.tree.chain
+        while (missing := self.missing(totals_with({}, chosen, self.snapshot))) is not None:
+            owner, milli = missing
+            left = [
+                run
+                for run in self.candidates()
+                if run.total_milli > 0 and run not in chosen and owner in chain(run.project)
+            ]
+            if not left:
+                return None
+            fitting = [run for run in left if run.total_milli <= milli]
+            more = max(fitting, key=_milli) if fitting else min(left, key=_milli)
+            chosen = with_leaving(self.snapshot, (*chosen, more))
+        return chosen if self.cost(chosen) is not None else None
 
     # Reasons
 
@@ -390,6 +389,10 @@ def _nodes_to_regain(snapshot: Snapshot, victim: Allocation) -> frozenset[NodeNa
     spaces = (nodes.get(worker.node) for worker in (victim.run.placement or NOWHERE).workers)
     counted = frozenset(s.name for s in spaces if s is not None and s.pool and pools[s.pool].way is Way.COUNT)
     return counted if victim.is_extra else None
+
+
+def _milli(run: Allocation) -> GpuMilli:
+    return run.total_milli
 
 
 def stopped_count(chosen: Iterable[Allocation]) -> int:
