@@ -27,6 +27,12 @@ settings.load_profile("gpuctl")
 SHARED = ("control_plane", "plane_with_gpuctl", "real_lab")
 """The control planes that tests of several modules share; any other is its module's own."""
 
+LONGEST_FIRST = (
+    "plane_with_gpuctl", "test_bench_cluster", "test_install_page", "test_tenants", "control_plane", "real_lab",
+    "test_install", "test_install_upgrade", "test_admission_rules",
+)  # fmt: skip
+"""Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
+
 RUNNING = pytest.StashKey[dict[str, ControlPlane]]()
 
 QUICK = (
@@ -47,7 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         elif _shares_what_its_module_makes(item) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(item.path.relative_to(here).as_posix()))
-    items.sort(key=lambda item: _group(item) or "~")  # first those that wait for a server, while others take CPU
+    items.sort(key=lambda item: _place(_group(item)))
+
+
+def _place(group: str) -> tuple[int, str]:
+    """First those that wait for a server, while others take CPU."""
+    return (LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST), group or "~")
 
 
 def _group(item: pytest.Item) -> str:
@@ -81,6 +92,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUNNING] = {}
+    config.option.loadscopereorder = False  # pytest-xdist would begin with the groups of the most tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
