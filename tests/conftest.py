@@ -33,6 +33,8 @@ LONGEST_FIRST = (
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 
+_LONGEST_ID = 1000
+
 RUNNING = pytest.StashKey[dict[str, ControlPlane]]()
 
 QUICK = (
@@ -93,6 +95,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUNNING] = {}
     config.option.loadscopereorder = False  # pytest-xdist would begin with the groups of the most tests
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A text that is too long to be read has its length in an id: ids go to each process, and into the environment of
+    the commands that a test runs, which is bounded."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > _LONGEST_ID else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

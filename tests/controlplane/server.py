@@ -6,6 +6,7 @@ Real servers; only the nodes are KWOK's: their pods run by the stages in stages.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import ssl
@@ -26,6 +27,8 @@ COMPONENT = "component-token"
 """Tokens of two members of system:masters. The control plane's own parts use the second: the audit leaves them out."""
 
 _CONFLICT = 409
+_GOGC = "400"
+"""How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more."""
 _WITHIN_S = 60.0
 _GRACE_S = 5.0
 _GONE_S = 60.0
@@ -256,7 +259,9 @@ class ControlPlane:
         path = command(self.binaries, name)
         assert path is not None, f"{name} is not in {self.binaries}"
         with (self.folder / f"{name}.log").open("wb") as log:
-            self._processes[name] = subprocess.Popen([path, *arguments], stdout=log, stderr=log, cwd=self.folder)
+            self._processes[name] = subprocess.Popen(
+                [path, *arguments], stdout=log, stderr=log, cwd=self.folder, env={**os.environ, "GOGC": _GOGC}
+            )
 
     def _await(self, name: str, holds: Any) -> None:
         until = time.monotonic() + _WITHIN_S
