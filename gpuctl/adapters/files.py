@@ -18,6 +18,7 @@ from gpuctl.app.ports import SourceUnavailable
 from gpuctl.diag.wording import message
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, exceeded
 
+MOST_SECRET_BYTES = 16 * 1024
 YAML_SUFFIXES = (".yaml", ".yml")
 
 
@@ -53,6 +54,14 @@ def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
             if each not in seen and not Path(each).is_symlink():
                 seen.add(each)
                 yield each, file
+
+
+def secret_in(path: Path) -> str:
+    """The text of a file as it is now, without the space around it; "" for none, or more than MOST_SECRET_BYTES."""
+    with suppress(OSError, ValueError):
+        content = read_regular(path, MOST_SECRET_BYTES)
+        return "" if len(content) > MOST_SECRET_BYTES else content.decode().strip()
+    return ""
 
 
 def read_regular(path: Path | str, most_bytes: int) -> bytes:

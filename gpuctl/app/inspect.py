@@ -128,10 +128,11 @@ def with_events(current: Live, sessions: Sessions, now_ms: Instant) -> Live:
 
 def live_of(bodies: Iterable[Body]) -> Live:
     """What some objects of a cluster say of it."""
-    return _observed(RawObjects(objects={ref_of(body): body for body in bodies}))
+    return observed(RawObjects(objects={ref_of(body): body for body in bodies}))
 
 
-def _observed(raw: RawObjects, cache: ObserveCache | None = None) -> Live:
+def observed(raw: RawObjects, cache: ObserveCache | None = None) -> Live:
+    """What the objects of a cluster say of it. `cache`: of earlier calls."""
     state, published = observe(raw, cache=cache), raw.objects.get(OVERVIEW_REF)
     overview = None if published is None else decode_overview(published)
     if overview is not None:
@@ -171,7 +172,7 @@ class Mirror:
         self._cache.refresh()
         raw = self._cache.objects()
         if self._last is None or self._last[0] is not raw:
-            self._last = raw, replace(_observed(raw, self._observed), unread=self._unread)
+            self._last = raw, replace(observed(raw, self._observed), unread=self._unread)
         return self._last[1]
 
     def _readable(self) -> list[Kind]:

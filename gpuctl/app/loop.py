@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuctl.app.cycle import at_rest, until_calm
+from gpuctl.app.outside import Outside
 from gpuctl.app.ports import Clock, Stop
-from gpuctl.app.reconciler import Outside, Reconciler
+from gpuctl.app.reconciler import Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
 from gpuctl.model.units import DurationMs

@@ -6,34 +6,22 @@ Each step reports the problems that stand afterwards, in the journal and in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
 from gpuctl.app.control import last_sync
 from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
-from gpuctl.app.following import AtOnce, Followed, Follower
-from gpuctl.app.history import UNKEPT, HistoryKeeper, facts_of, unkept
+from gpuctl.app.following import Followed, Follower
+from gpuctl.app.history import facts_of, unkept
 from gpuctl.app.holding import Held, is_frozen
-from gpuctl.app.incidents import NO_INCIDENTS, Incidents
-from gpuctl.app.metrics import Meters, Unmeasured, measure
-from gpuctl.app.notes import Unrecorded, notes_of
-from gpuctl.app.notices import UNNOTIFIED, Notifier
+from gpuctl.app.metrics import measure
+from gpuctl.app.notes import notes_of
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.outside import Outside
 from gpuctl.app.overview import OverviewBoard
-from gpuctl.app.ports import (
-    Background,
-    Clock,
-    Cluster,
-    Leadership,
-    Machines,
-    Recorder,
-    Reference,
-    Source,
-    Stop,
-    WorldFault,
-)
+from gpuctl.app.ports import Stop, WorldFault
 from gpuctl.app.predictions import Checked, Predictions, causes_of, entry_of, note_on_ledger
 from gpuctl.app.report import (
     Entry,
@@ -49,13 +37,14 @@ from gpuctl.app.report import (
     of_unreadable,
 )
 from gpuctl.app.revisions import Desired
-from gpuctl.app.status import UNPUBLISHED, Publisher, StatusBoard
-from gpuctl.app.timekeeping import LAST_RETRY_MS, NO_REFERENCE, CheckedClock, retry_ms
+from gpuctl.app.status import StatusBoard
+from gpuctl.app.timekeeping import LAST_RETRY_MS, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
+from gpuctl.app.viewing import Sight
 from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION
-from gpuctl.model.state import Body, ClusterState
+from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import CONTROL, Records, read_ledgers
 
@@ -69,56 +58,6 @@ _PATIENCE_MS: Mapping[ChangeUrgency, DurationMs] = {
     ChangeUrgency.NOW: 0,
 }
 """How long a cycle may wait for more changes of that urgency."""
-
-
-class Alone:
-    """The leadership of a process that shares its cluster with no other."""
-
-    def held(self) -> bool:
-        """Always true."""
-        return True
-
-    def holder(self) -> str:
-        """Unknown, and not needed."""
-        return ""
-
-    def term(self) -> int:
-        """0, the only term."""
-        return 0
-
-    def fault(self) -> None:
-        """None: nothing can go wrong."""
-
-
-ALONE = Alone()
-UNMEASURED = Unmeasured()
-UNRECORDED = Unrecorded()
-AT_ONCE = AtOnce()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one.
-
-    `identity`: the name of this process among the replicas; empty if it is the only one.
-    `publish` writes what all teams may read, from another thread; None: all of the cluster is open to all of them.
-    """
-
-    source: Source
-    cluster: Cluster
-    machines: Machines
-    clock: Clock
-    leadership: Leadership = ALONE
-    meters: Meters = UNMEASURED
-    recorder: Recorder = UNRECORDED
-    background: Background = AT_ONCE
-    reference: Reference = NO_REFERENCE
-    publisher: Publisher = UNPUBLISHED
-    incidents: Incidents = NO_INCIDENTS
-    notifier: Notifier = UNNOTIFIED
-    identity: str = ""
-    publish: Callable[[Body], object] | None = None
-    history: HistoryKeeper = UNKEPT
 
 
 class Reconciler:
@@ -137,7 +76,7 @@ class Reconciler:
         self._time = CheckedClock(outside.clock, outside.reference)
         self._follower = Follower(outside.source, outside.background)
         self._term: int | None = None
-        self._began_ms = self._now()
+        self._began_ms = self._read_ms = self._now()
         self._blind, self._look_due = 0, self._now()
         self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity, outside.notifier)
         self._overview = OverviewBoard(outside.publish, outside.background, outside.clock)
@@ -195,8 +134,15 @@ class Reconciler:
             self.troubles.aside("synced", self._outside.meters.synced)
 
     def tell_status(self) -> None:
-        """Have the status told if it may have changed."""
+        """Have the status told if it may have changed, and the cluster shown if it is looked at."""
         self.troubles.aside("status", self._tell_status)
+        self.troubles.aside("shown", self._show)
+
+    def _show(self) -> None:
+        if self._object_cache.synced and self._outside.viewer.is_wanted():
+            leader = None if self._outside.leadership.held() else self._outside.leadership.holder()
+            objects = self._object_cache.objects()
+            self._outside.viewer.offer(Sight(at_ms=self._read_ms, objects=objects, leader=leader))
 
     def _tell_status(self) -> None:
         leadership = self._outside.leadership
@@ -270,6 +216,7 @@ class Reconciler:
             changes = self._object_cache.refresh()
         except WorldFault:
             return ChangeUrgency.NOW
+        self._read_ms = self._now()
         if not changes:
             return ChangeUrgency.SOON if self._outside.incidents.has_news() else ChangeUrgency.NONE
         declared = self._desired.declared
@@ -279,6 +226,7 @@ class Reconciler:
 
     def _look(self) -> list[Entry]:
         self._object_cache.refresh()
+        self._read_ms = self._now()
         return []
 
     def _ask(self, came: list[Followed]) -> list[Entry]:
@@ -375,6 +323,7 @@ class Reconciler:
         last: CycleReport | None = None
         for report in cycles(declared, context, self._confirmations, done):
             last = report
+            self._read_ms = report.at_ms
             self.beat()
             self._fights.note(report)
             self.troubles.aside("told", partial(self._tell, report))

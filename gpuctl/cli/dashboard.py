@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-from typing import IO, TYPE_CHECKING
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,12 +17,27 @@ if TYPE_CHECKING:
     from gpuctl.wiring import Shown
 
 
+class NetworkType(click.ParamType[IPv4Network | IPv6Network]):
+    """An IP address, or a network as ADDRESS/BITS."""
+
+    name = "cidr"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> IPv4Network | IPv6Network:
+        """Read it."""
+        try:
+            return ip_network(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 @command(
     "dashboard",
     examples=(
         "gpuctl dashboard --context prod",
         "gpuctl dashboard --embedded cluster.db",
-        "gpuctl dashboard --address 0.0.0.0:8090 --host gpus.example.com --user-header X-Forwarded-User",
+        "gpuctl dashboard --address :8090 --host gpus.example.com --user-header X-Forwarded-User --proxy-from 10.0.0.7",
     ),
 )
 @click.option("--address", default="127.0.0.1:8090", show_default=True, help="Listen at HOST:PORT.")
@@ -32,25 +47,44 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Refuse requests without this header, which an authenticating proxy in front sets.",
 )
+@click.option(
+    "--proxy-from",
+    "proxies",
+    multiple=True,
+    type=NetworkType(),
+    help="With --user-header: the proxy's address, or the network it is in. Others are refused. Repeatable.",
+)
+@click.option(
+    "--proxy-secret",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="With --user-header: refuse requests without this text, 16 characters at least, in X-Proxy-Secret.",
+)
 @click.option("--state", type=click.File(), help="Show saved objects: what `kubectl get -o json` printed.")
 @cluster_options
-def dashboard(
-    address: str, hosts: tuple[str, ...], user_header: str | None, state: IO[str] | None, where: Where
-) -> None:
+def dashboard(address: str, state: IO[str] | None, where: Where, **options: Any) -> None:
     """Serve pages for a browser that show a cluster.
 
     Overview, projects, jobs, nodes, queue, and allocation over time. The pages are read-only and follow the cluster by
     themselves. Without an authenticating proxy they are served to this machine alone.
+
+    A proxy is known by its address, by a secret that it sends, or by both: else any client could name a user.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
-    if user_header is None and not _is_loopback(address):
+    user_header, proxies, proxy_secret = (options[name] for name in ("user_header", "proxies", "proxy_secret"))
+    is_known = user_header is not None and (proxies or proxy_secret)
+    if not is_known and not is_loopback(address):
         raise Failure(
             "GPU9002",
             f"--address {address} could be reached from other machines, by anybody",
-            hint="name a loopback address, or --user-header NAME behind an authenticating proxy",
+            hint="name a loopback address, or behind an authenticating proxy --user-header with --proxy-from or "
+            "--proxy-secret",
         )
-    with wiring.dashboard(_shown(where, state), address, hosts, user_header) as served:
+    if user_header is None and (proxies or proxy_secret):
+        raise Failure("GPU9002", "--proxy-from and --proxy-secret are for --user-header", hint="--user-header NAME")
+    allowed = wiring.Allowed(hosts=options["hosts"], user_header=user_header, proxies=proxies, secret_file=proxy_secret)
+    with wiring.dashboard(_shown(where, state), address, allowed) as served:
         say(f"Serving http://{address.rpartition(':')[0] or 'localhost'}:{served.port}/ (Ctrl-C ends it)")
         served.serve()
 
@@ -66,7 +100,8 @@ def _shown(where: Where, state: IO[str] | None) -> Shown:
     return Shown(embedded=embedded, kubeconfig=where.kubeconfig, context=where.context)
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT is reached from this machine alone."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         return host == "localhost" or ip_address(host).is_loopback

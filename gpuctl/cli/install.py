@@ -98,6 +98,16 @@ from gpuctl.model.state import Body
     metavar="NAMESPACE",
     help="Receive webhooks of GitHub and GitLab from there: the namespace of your ingress controller.",
 )
+@click.option(
+    "--dashboard", is_flag=True, help="Serve the dashboard to an authenticating proxy, as Service gpuctl-dashboard."
+)
+@click.option(
+    "--proxy-namespace",
+    metavar="NAME",
+    default="ingress-nginx",
+    show_default=True,
+    help="The only namespace that may reach the dashboard: that of the proxy; an empty one: all may.",
+)
 @signature_options
 @click.option("--kubeconfig", metavar="FILE", help="As --context, in this kubeconfig.")
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from gpuctl.cli.amounts import DurationType, write_options
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
+from gpuctl.cli.dashboard import is_loopback
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.signatures import check_signers, signature_options
 from gpuctl.diag.wording import all_of
@@ -44,6 +46,19 @@ LEAST_INTERVAL_MS = 200
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--history", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the past there: gpuctl history.")
 @click.option("--history-address", metavar="HOST:PORT", help="Answer questions about it there: a loopback address.")
+@click.option("--dashboard-address", metavar="HOST:PORT", help="Serve the dashboard there.")
+@click.option(
+    "--dashboard-secret",
+    metavar="FILE",
+    help="Serve it to an authenticating proxy, which sends this text in X-Proxy-Secret; else to this machine alone.",
+)
+@click.option(
+    "--dashboard-user-header",
+    metavar="NAME",
+    default="X-Forwarded-User",
+    show_default=True,
+    help="Where that proxy names the user.",
+)
 @click.option("--notify", metavar="DIR", help="Notify the receivers that files of this folder name: slack-url, ...")
 @click.option("--push-address", metavar="HOST:PORT", help="Receive webhooks of GitHub and GitLab there, at /push.")
 @click.option("--push-secret", metavar="FILE", help="The secret of these webhooks, 16 characters at least.")
@@ -65,17 +80,7 @@ def reconcile(interval: int, **options: Any) -> None:
         raise Failure("GPU9002", "--interval is at least 200ms", hint="gpuctl reconcile --help")
     check_signers(options)
     collect_seldom()
-    named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
-    if "--embedded" in named and len(named) > 1:
-        raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")
-    if "--embedded" in named and (options["write_qps"] or options["write_burst"]):
-        raise Failure(
-            "GPU9002",
-            "the embedded cluster has no API server, so there are no writes to bound",
-            hint="leave out --write-*",
-        )
-    if options["history_address"] is not None and options["history"] is None:
-        raise Failure("GPU9002", "--history-address serves what --history keeps", hint="--history FILE")
+    _check(options)
     follow = wiring.Follow(
         url=options["repo"],
         path=options["path"],
@@ -94,10 +99,6 @@ def reconcile(interval: int, **options: Any) -> None:
         write_qps=options["write_qps"],
         write_burst=options["write_burst"],
     )
-    if (options["push_address"] is None) != (options["push_secret"] is None):
-        raise Failure("GPU9002", "--push-address and --push-secret belong together", hint="gpuctl reconcile --help")
-    if options["push_address"] is not None and options["embedded"] is not None:
-        raise Failure("GPU9002", "pushes are passed on by an API server", hint="leave out --push-address")
     served = wiring.Served(
         metrics_address=options["metrics_address"],
         history=options["history"],
@@ -105,9 +106,40 @@ def reconcile(interval: int, **options: Any) -> None:
         notify=options["notify"],
         push_address=options["push_address"],
         push_secret=options["push_secret"],
+        dashboard_address=options["dashboard_address"],
+        dashboard_secret=options["dashboard_secret"],
+        dashboard_user_header=options["dashboard_user_header"],
     )
     journal = Journal(_write, LogForm(options["log_format"]))
     raise click.exceptions.Exit(wiring.reconcile(follow, target, served, journal))
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Refuse options that contradict one another."""
+    named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
+    if "--embedded" in named and len(named) > 1:
+        raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")
+    if "--embedded" in named and (options["write_qps"] or options["write_burst"]):
+        raise Failure(
+            "GPU9002",
+            "the embedded cluster has no API server, so there are no writes to bound",
+            hint="leave out --write-*",
+        )
+    if options["history_address"] is not None and options["history"] is None:
+        raise Failure("GPU9002", "--history-address serves what --history keeps", hint="--history FILE")
+    if (options["push_address"] is None) != (options["push_secret"] is None):
+        raise Failure("GPU9002", "--push-address and --push-secret belong together", hint="gpuctl reconcile --help")
+    if options["push_address"] is not None and options["embedded"] is not None:
+        raise Failure("GPU9002", "pushes are passed on by an API server", hint="leave out --push-address")
+    address, secret = options["dashboard_address"], options["dashboard_secret"]
+    if address is None and secret is not None:
+        raise Failure("GPU9002", "--dashboard-secret is for --dashboard-address", hint="gpuctl reconcile --help")
+    if address is not None and secret is None and not is_loopback(address):
+        raise Failure(
+            "GPU9002",
+            f"--dashboard-address {address} could be reached from other machines, by anybody",
+            hint="name a loopback address, or --dashboard-secret FILE behind an authenticating proxy",
+        )
 
 
 def _write(line: str) -> None:

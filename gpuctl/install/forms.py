@@ -35,6 +35,7 @@ FORMS: Mapping[str, Form] = {
     "namespace_prefix": Form(r"^([a-z0-9][a-z0-9-]{0,30})?$", "must be the beginning of a DNS label"),
     "roles": Form(r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$", "must name a ClusterRole"),
     "monitoring_namespace": Form(r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$", "must name a namespace"),
+    "proxy_namespace": Form(r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$", "must name a namespace"),
     "push_from": Form(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "must name a namespace"),
     "controllers": Form(r"^[A-Za-z0-9][A-Za-z0-9_.:@/-]*$", "must name a user"),
     "image": Form(r"^[a-z0-9][A-Za-z0-9_.:/@-]*$", "is not an image"),

@@ -13,14 +13,14 @@ from gpuctl.model.state import Body
 NAME = "gpuctl"
 """Of the account, its roles, the Deployment and what belongs to it."""
 GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
-NOTIFY_SECRET, PUSH_SECRET = "gpuctl-notify", "gpuctl-push"
-"""Of the Secrets with the receivers of notifications, and with the secret of webhooks."""
+NOTIFY_SECRET, PUSH_SECRET, DASHBOARD_SECRET = "gpuctl-notify", "gpuctl-push", "gpuctl-dashboard"
+"""Of the Secrets with the receivers of notifications, with the secret of webhooks, and with that of the proxy."""
 SIGNERS = "gpuctl-signers"
 """Of the ConfigMap with the keys of those who may sign commits."""
 METRICS_PORT = 8080
 HISTORY_PORT = 8081
 """On the pod's own loopback address: nothing on the network of pods reaches it."""
-PUSH_PORT = 8082
+PUSH_PORT, DASHBOARD_PORT = 8082, 8083
 ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
 """The user that requests of the controller are made as."""
 
@@ -49,6 +49,7 @@ class Installation:
     behind the Service; None: where most installers have them. Metrics are for `monitoring_namespace`; empty: for all.
     `notify`: whether receivers in a Secret are notified. `push_from`: the namespace from which webhooks for pushes
     come, such as the ingress controller's; None: they are not received.
+    `dashboard`: whether pages are served to an authenticating proxy in `proxy_namespace`; empty: in any.
     `controllers`: what users Kubernetes' controllers are, beside those that `guard.MAKERS` has.
     """
 
@@ -72,6 +73,8 @@ class Installation:
     controllers: tuple[str, ...] = ()
     notify: bool = False
     push_from: str | None = None
+    dashboard: bool = False
+    proxy_namespace: str = "ingress-nginx"
 
     @property
     def signer_files(self) -> Mapping[str, str]:

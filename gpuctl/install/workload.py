@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.install.installation import (
+    DASHBOARD_PORT,
+    DASHBOARD_SECRET,
     GIT_SECRET,
     HISTORY_PORT,
     LABELS,
@@ -30,7 +32,7 @@ _HOME = names.SYSTEM_NAMESPACE
 _USER = 65532
 """The user of the image."""
 _WORK, _PAST, _GIT, _SIGNERS = "/var/lib/gpuctl", "/var/lib/gpuctl-history", "/etc/gpuctl/git", "/etc/gpuctl/signers"
-_NOTIFY, _PUSH = "/etc/gpuctl/notify", "/etc/gpuctl/push"
+_NOTIFY, _PUSH, _DASHBOARD = "/etc/gpuctl/notify", "/etc/gpuctl/push", "/etc/gpuctl/dashboard"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
 _SSH = (
     f"ssh -F none -i {_GIT}/{_KEY} -o IdentitiesOnly=yes -o UserKnownHostsFile={_GIT}/{_HOSTS} "
@@ -41,6 +43,7 @@ _NODE_DNS = "169.254.20.10/32"
 """Where nodes that keep names themselves answer."""
 _SERVICE_PORT, SERVER_PORT = 443, 6443
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
+_NETWORK_POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 _KEPT = {"helm.sh/resource-policy": "keep"}
 """The ledgers are in the namespace: without them, jobs that have ended would run again."""
 _TERMINATION_S = 30
@@ -70,13 +73,16 @@ def controller(wanted: Installation) -> Iterator[Body]:
     yield _service("metrics", METRICS_PORT)
     if wanted.push_from is not None:
         yield _service("push", PUSH_PORT)
+    if wanted.dashboard:
+        yield _service("dashboard", DASHBOARD_PORT)
+        yield made(_NETWORK_POLICY, f"{NAME}-dashboard", {"spec": _dashboard_network(wanted)}, namespace=_HOME)
     yield made(
         ("policy/v1", "PodDisruptionBudget"),
         NAME,
         {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}}},
         namespace=_HOME,
     )
-    yield made(("networking.k8s.io/v1", "NetworkPolicy"), NAME, {"spec": _network(wanted)}, namespace=_HOME)
+    yield made(_NETWORK_POLICY, NAME, {"spec": _network(wanted)}, namespace=_HOME)
 
 
 def _namespace() -> Body:
@@ -116,6 +122,13 @@ def _more_secrets(wanted: Installation) -> Iterator[Body]:
             f"Service {NAME}-push. {fill_in('secret', secret=PUSH_SECRET)}"
         )
         yield made(kinds.SECRET, PUSH_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
+    if wanted.dashboard:
+        note = (
+            "Needs secret, 16 characters at least: what the authenticating proxy sends in the header X-Proxy-Secret to "
+            f"Service {NAME}-dashboard, beside the user in X-Forwarded-User. "
+            f"{fill_in('secret', secret=DASHBOARD_SECRET)}"
+        )
+        yield made(kinds.SECRET, DASHBOARD_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
 
 
 def fill_in(*keys: str, secret: str = GIT_SECRET) -> str:
@@ -190,6 +203,7 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
             *([{"name": "signers", "configMap": {"name": SIGNERS}}] if wanted.signer_files else ()),
             *([_optional("notify", NOTIFY_SECRET)] if wanted.notify else ()),
             *([_optional("push", PUSH_SECRET)] if wanted.push_from is not None else ()),
+            *([_optional("dashboard", DASHBOARD_SECRET)] if wanted.dashboard else ()),
         ],
     }
 
@@ -211,6 +225,7 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT},
             *([{"name": "push", "containerPort": PUSH_PORT}] if wanted.push_from is not None else ()),
+            *([{"name": "dashboard", "containerPort": DASHBOARD_PORT}] if wanted.dashboard else ()),
         ],
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "metrics"},
@@ -236,6 +251,7 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
             *([{"name": "signers", "mountPath": _SIGNERS, "readOnly": True}] if wanted.signer_files else ()),
             *([{"name": "notify", "mountPath": _NOTIFY, "readOnly": True}] if wanted.notify else ()),
             *([{"name": "push", "mountPath": _PUSH, "readOnly": True}] if wanted.push_from is not None else ()),
+            *([{"name": "dashboard", "mountPath": _DASHBOARD, "readOnly": True}] if wanted.dashboard else ()),
         ],
     }
 
@@ -256,6 +272,8 @@ def arguments(wanted: Installation) -> Iterator[str]:
         yield from ("--notify", _NOTIFY)
     if wanted.push_from is not None:
         yield from ("--push-address", f"0.0.0.0:{PUSH_PORT}", "--push-secret", f"{_PUSH}/secret")
+    if wanted.dashboard:
+        yield from ("--dashboard-address", f"0.0.0.0:{DASHBOARD_PORT}", "--dashboard-secret", f"{_DASHBOARD}/secret")
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
     yield from ("--history", f"{_PAST}/history.db", "--history-address", f"127.0.0.1:{HISTORY_PORT}")
 
@@ -287,6 +305,15 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
             {"ports": [{"port": port, "protocol": "TCP"} for port in servers]},
             {"ports": [{"port": wanted.git_port, "protocol": "TCP"}]},
         ],
+    }
+
+
+def _dashboard_network(wanted: Installation) -> Mapping[str, Any]:
+    """Lets in requests for pages, beside what the controller's own policy lets in."""
+    return {
+        "podSelector": {"matchLabels": LABELS},
+        "policyTypes": ["Ingress"],
+        "ingress": [_let_in(DASHBOARD_PORT, wanted.proxy_namespace)],
     }
 
 

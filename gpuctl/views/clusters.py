@@ -32,6 +32,7 @@ class ClusterView:
     """A cluster at an instant. `jobs` are newest start first, `nodes` and `projects` by name.
 
     `allocated_milli` is what gpuctl's jobs and other pods hold, `idle_milli` the part of it whose GPUs do nothing.
+    `note`: a sentence about what shows it.
     """
 
     at_ms: Instant
@@ -42,6 +43,7 @@ class ClusterView:
     allocated_milli: GpuMilli = 0
     idle_milli: GpuMilli = 0
     unread: tuple[str, ...] = ()
+    note: str = ""
     _by_id: Mapping[JobId, JobView] = field(default_factory=dict, compare=False)
 
     @property

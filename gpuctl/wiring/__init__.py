@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 _PARTS = {
     "controller": ("IN_MEMORY", "Follow", "Served", "Target", "reconcile"),
-    "pages": ("Shown", "dashboard"),
+    "pages": ("Allowed", "Shown", "dashboard"),
     "past": ("past_in_cluster", "past_in_file"),
     "access": (
         "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number", "forwarder", "host",

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.adapters.files import read_regular
+from gpuctl.adapters.files import read_regular, secret_in
 from gpuctl.adapters.git import GitSource
 from gpuctl.adapters.gitsignatures import Checked, Signers
 from gpuctl.adapters.history.keeper import HistoryFile
 from gpuctl.adapters.history.serving import HistoryServer
-from gpuctl.adapters.notify.folder import secret_in
 from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.adapters.pushes import PushReceiver
 from gpuctl.adapters.signals import StopOnSignal
@@ -28,6 +27,7 @@ from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.notices import UNNOTIFIED, Notifier
+from gpuctl.app.outside import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.ports import (
     Cluster,
     ClusterUnavailable,
@@ -37,11 +37,11 @@ from gpuctl.app.ports import (
     Reference,
     WorldFault,
 )
-from gpuctl.app.reconciler import ALONE, AT_ONCE, UNRECORDED, Outside
 from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.status import REF as STATUS
 from gpuctl.app.status import UNPUBLISHED, Direct, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.app.viewing import UNVIEWED, Viewer
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.model.state import Body
@@ -101,6 +101,8 @@ class Target:
 class Served:
     """What the controller serves, keeps and tells besides: measurements at an address, the past in a file, at another.
 
+    `dashboard_address`: where pages are served, to a proxy that sends the secret in file `dashboard_secret` and names
+    the user in `dashboard_user_header`; without a secret, to this machine alone.
     `notify`: the folder whose files say who is notified. `push_address`: where webhooks for pushes are received, by the
     secret in the file `push_secret`. None: nothing of the kind.
     """
@@ -111,6 +113,9 @@ class Served:
     notify: str | None = None
     push_address: str | None = None
     push_secret: str | None = None
+    dashboard_address: str | None = None
+    dashboard_secret: str | None = None
+    dashboard_user_header: str = "X-Forwarded-User"
 
 
 def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) -> int:
@@ -148,6 +153,7 @@ def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) 
             identity=ports.identity,
             publish=ports.publish,
             history=history,
+            viewer=_viewer(served, target, journal, stack),
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -169,6 +175,26 @@ class _ClusterPorts:
     identity: str = ""
     publish: Callable[[Body], object] | None = None
     ask_for_git: Callable[[], None] | None = None
+
+
+def _viewer(served: Served, target: Target, journal: Journal, stack: ExitStack) -> Viewer:
+    """What shows the cluster in a browser; that its process has ended is logged."""
+    if served.dashboard_address is None:
+        return UNVIEWED
+    from gpuctl.adapters.dashboard.process import DashboardProcess, Site  # noqa: PLC0415 - slow to import
+
+    def ended(why: str) -> None:
+        facts = {"code": "GPU7098", "message": message("GPU7098", {"why": why})}
+        journal.tell(SystemClock().now_ms(), Entry(event="dashboard", level=Level.WARNING, fields=facts))
+
+    site = Site(
+        title=target.context or (target.embedded if target.embedded not in {None, IN_MEMORY} else None) or "controller",
+        address=served.dashboard_address,
+        user_header=None if served.dashboard_secret is None else served.dashboard_user_header,
+        secret_file=served.dashboard_secret,
+        history=served.history,
+    )
+    return stack.enter_context(closing(DashboardProcess(site, ended)))
 
 
 def _notifier(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuctl.adapters.clock import SystemClock
@@ -37,15 +39,25 @@ class Shown:
         return self.embedded or self.context or "current context"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """Who may ask for the pages. `hosts`: further names by which they may be asked for; the rest is as in `Access`."""
+
+    hosts: tuple[str, ...] = ()
+    user_header: str | None = None
+    proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    secret_file: str | None = None
+
+
 @contextmanager
-def dashboard(shown: Shown, address: str, hosts: Iterable[str], user_header: str | None) -> Iterator[Dashboard]:
-    """Read the cluster once, and prepare the server. `hosts`: further names by which it may be asked.
+def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboard]:
+    """Read the cluster once, and prepare the server.
 
     Raises WorldFault: the cluster can't be read, or the address can't be listened on.
     """
     from gpuctl.adapters.dashboard.feed import Feed  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.dashboard.guarding import LOOPBACK, Access  # noqa: PLC0415
-    from gpuctl.adapters.dashboard.server import Dashboard  # noqa: PLC0415
+    from gpuctl.adapters.dashboard.server import Dashboard, listening  # noqa: PLC0415
 
     clock = SystemClock()
     with ExitStack() as stack:
@@ -58,8 +70,13 @@ def dashboard(shown: Shown, address: str, hosts: Iterable[str], user_header: str
 
         feed = stack.enter_context(closing(Feed(view, _EVERY_MS)))
         feed.start()
-        access = Access(hosts=(*LOOPBACK, *hosts), user_header=user_header)
-        yield stack.enter_context(closing(Dashboard(feed, shown.title, address, access, clock.now_ms)))
+        access = Access(
+            hosts=(*LOOPBACK, *allowed.hosts),
+            user_header=allowed.user_header,
+            proxies=allowed.proxies,
+            secret_file=None if allowed.secret_file is None else Path(allowed.secret_file),
+        )
+        yield stack.enter_context(closing(Dashboard(feed, shown.title, listening(address), access, clock.now_ms)))
 
 
 def _reader(shown: Shown, stack: ExitStack) -> Callable[[], Live]:

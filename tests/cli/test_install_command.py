@@ -78,6 +78,31 @@ def test_the_network_policy_has_the_api_servers_port_and_the_namespace_that_read
     assert "from" not in policy("--monitoring-namespace", "")["ingress"][0]
 
 
+def test_the_dashboard_has_a_service_a_policy_and_a_secret_and_none_of_them_without_it(run: Run) -> None:
+    def items(*more: str) -> list[dict[str, Any]]:
+        return list(json.loads(run("install", *HTTPS, *more, "-o", "json").stdout)["items"])
+
+    named = [item for item in items("--dashboard", "--proxy-namespace", "sso") if _is_named(item, "gpuctl-dashboard")]
+    kinds = {item["kind"]: item for item in named}
+    assert set(kinds) == {"Service", "NetworkPolicy", "Secret"}
+    (rule,) = kinds["NetworkPolicy"]["spec"]["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "sso"}}}]
+    assert rule["ports"] == [{"port": 8083, "protocol": "TCP"}]
+    assert "data" not in kinds["Secret"]
+    (pod,) = (item["spec"]["template"]["spec"] for item in items("--dashboard") if item["kind"] == "Deployment")
+    (container,) = pod["containers"]
+    parsed = reconcile.make_context("reconcile", container["args"][1:]).params
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "dashboard")
+    assert (parsed["dashboard_address"], parsed["dashboard_secret"].rpartition("/")[0]) == (
+        "0.0.0.0:8083", mount["mountPath"],
+    )  # fmt: skip
+    assert not [item for item in items() if _is_named(item, "gpuctl-dashboard")]
+
+
+def _is_named(item: dict[str, Any], name: str) -> bool:
+    return bool(item["metadata"]["name"] == name)
+
+
 @pytest.mark.parametrize(
     ("jobs", "nodes", "limit_mib"), [(10_000, 1_000, 1216), (1, 1, 320), (500, 20, 320), (100_000, 5_000, 7296)]
 )
@@ -112,6 +137,7 @@ def test_the_memory_limit_is_that_of_the_declared_size_and_says_so(
         ((*HTTPS, "--replicas", "0"), "--replicas"),
         ((*HTTPS, "--api-port", "0"), "--api-port"),
         ((*HTTPS, "--monitoring-namespace", "a b"), "--monitoring-namespace"),
+        ((*HTTPS, "--proxy-namespace", "a b"), "--proxy-namespace"),
         ((*HTTPS, "--controller", "a'b"), "--controller"),
         ((*HTTPS, "--write-qps", "0"), "--write-qps"),
         ((*HTTPS, "--jobs", "0"), "--jobs"),

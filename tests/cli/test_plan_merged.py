@@ -21,7 +21,7 @@ from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.loop import LoopSettings
 from gpuctl.app.loop import run as reconcile
-from gpuctl.app.reconciler import Outside
+from gpuctl.app.outside import Outside
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.k8s.kinds import JOB, OBSERVED
 from gpuctl.k8s.names import JOB_LABEL

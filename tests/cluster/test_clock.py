@@ -20,7 +20,7 @@ from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.lease import LeaseLeadership
 from gpuctl.adapters.kubernetes.machines import StandingMachines
 from gpuctl.app.loop import LoopSettings, run
-from gpuctl.app.reconciler import Outside
+from gpuctl.app.outside import Outside
 from gpuctl.app.report import Journal, LogForm
 
 DAYS_MS = 30 * 86_400_000

@@ -23,9 +23,10 @@ from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.machines import StandingMachines
 from gpuctl.adapters.kubernetes.paths import collection, item
+from gpuctl.app.outside import Outside
 from gpuctl.app.play import MOVING
 from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
-from gpuctl.app.reconciler import Outside, Reconciler
+from gpuctl.app.reconciler import Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access
-from gpuctl.adapters.dashboard.server import Dashboard
+from gpuctl.adapters.dashboard.server import Dashboard, listening
+from gpuctl.model.state import RawObjects
 from gpuctl.views.clusters import ClusterView
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A cluster as it is shown, and its objects as a controller keeps them."""
+
+    view: ClusterView
+    objects: RawObjects
 
 
 class Site:
@@ -23,7 +33,9 @@ class Site:
         self.reads = 0
         self.feed = Feed(self._read, interval_ms)
         self.feed.start()
-        self.dashboard = Dashboard(self.feed, "test", "127.0.0.1:0", access or Access(), lambda: self.view.at_ms)
+        self.dashboard = Dashboard(
+            self.feed, "test", listening("127.0.0.1:0"), access or Access(), lambda: self.view.at_ms
+        )
         self.url = f"http://127.0.0.1:{self.dashboard.port}"
 
     def _read(self) -> ClusterView:

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from html import unescape
+from ipaddress import ip_network
+from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Site, serving
 
-from gpuctl.adapters.dashboard.guarding import Access
+from gpuctl.adapters.dashboard.guarding import ANY_HOST, Access
 from gpuctl.adapters.dashboard.listing import ROWS, Query, jobs_page
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.model.declared import WHOLE_CLUSTER
@@ -140,9 +142,7 @@ def test_nothing_can_be_changed_and_no_script_but_ours_runs(story: Mapping[str, 
             assert status == 200
             assert not re.search(r"<script(?! src=\"/static/)|<style| style=| on\w+=|javascript:", html)
             assert not re.search(r"(?:src|href)=\"(?!/|#|\?)", html)
-        with socket.create_connection(("127.0.0.1", site.dashboard.port)) as plain:
-            plain.sendall(b"HEAD /jobs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-            head = plain.makefile().read()
+        head = plainly(site, "HEAD /jobs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         assert "default-src 'none'; script-src 'self'" in head
 
 
@@ -159,6 +159,37 @@ def test_behind_a_proxy_each_request_needs_its_user(story: Mapping[str, ClusterV
         assert site.get("/", {"X-Forwarded-User": " "})[0] == 401
         assert site.get("/", {"X-Forwarded-User": "ana", "Host": "gpus.example.com"})[0] == 200
         assert site.get("/healthz")[0] == 200
+
+
+def test_only_a_proxy_that_is_known_may_name_a_user(story: Mapping[str, ClusterView], tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    secret = Access(hosts=ANY_HOST, user_header="X-Forwarded-User", secret_file=file)
+    said = {"X-Forwarded-User": "ana", "X-Proxy-Secret": "0123456789abcdef"}
+    with serving(story["4.8"], secret) as site:
+        assert site.get("/", said)[0] == 403  # there is no secret yet
+        file.write_text("short\n")
+        assert site.get("/", {**said, "X-Proxy-Secret": "short"})[0] == 403
+        file.write_text(said["X-Proxy-Secret"] + "\n")
+        assert [site.get(path, said)[0] for path in PATHS] == [200] * len(PATHS)
+        assert site.get("/", {**said, "Host": "gpus.example.com"})[0] == 200
+        for wrong in ("", "0123456789abcdeX", "\xe9" * 16):
+            assert site.get("/", {**said, "X-Proxy-Secret": wrong})[0] == 403
+        assert site.get("/", {"X-Forwarded-User": "ana"})[0] == 403
+        assert site.get("/", {"X-Proxy-Secret": said["X-Proxy-Secret"]})[0] == 401
+        twice = f"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-proxy-secret: {said['X-Proxy-Secret']}\r\n"
+        for more, answer in (("x-forwarded-user: ana\r\n", "200"), ("x-forwarded-user: ana\r\n" * 2, "401")):
+            assert plainly(site, f"{twice}{more}\r\n").split()[1] == answer
+    for network, status in (("10.0.0.0/8", 403), ("127.0.0.0/8", 200)):
+        access = Access(user_header="X-Forwarded-User", proxies=(ip_network(network),))
+        with serving(story["4.8"], access) as site:
+            assert site.get("/", {"X-Forwarded-User": "ana", "X-Forwarded-For": "10.0.0.7"})[0] == status
+            assert site.get("/healthz")[0] == 200
+
+
+def plainly(site: Site, request: str) -> str:
+    with socket.create_connection(("127.0.0.1", site.dashboard.port)) as plain:
+        plain.sendall(request.encode())
+        return plain.makefile().read()
 
 
 def test_what_the_cluster_says_cannot_become_markup(story: Mapping[str, ClusterView]) -> None:

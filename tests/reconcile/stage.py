@@ -14,11 +14,12 @@ from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.metrics import Meters
+from gpuctl.app.outside import ALONE, AT_ONCE, UNMEASURED, Outside
 from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Note, Recorder, Reference, Source
-from gpuctl.app.reconciler import ALONE, AT_ONCE, UNMEASURED, Outside
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.status import UNPUBLISHED, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.app.viewing import UNVIEWED, Viewer
 from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef, Revision
@@ -70,6 +71,7 @@ class Stage:
         self.meters: Meters = UNMEASURED
         self.recorder: Recorder = self
         self.publisher: Publisher = UNPUBLISHED
+        self.viewer: Viewer = UNVIEWED
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
         self.notes: list[Note] = []
@@ -130,6 +132,7 @@ class Stage:
             background=self.background,
             reference=self.reference,
             publisher=self.publisher,
+            viewer=self.viewer,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)

@@ -14,8 +14,8 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import WINDOW_MS
 from gpuctl.app.loop import LoopSettings, run
+from gpuctl.app.outside import Outside
 from gpuctl.app.ports import Note, R, T
-from gpuctl.app.reconciler import Outside
 from gpuctl.app.report import Journal
 from gpuctl.k8s import kinds
 from gpuctl.k8s.workloads import job_of

@@ -22,8 +22,8 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import GitSource
 from gpuctl.adapters.gitrun import Limits
 from gpuctl.app.loop import LoopSettings, run
+from gpuctl.app.outside import Outside
 from gpuctl.app.ports import SourceUnavailable
-from gpuctl.app.reconciler import Outside
 from gpuctl.app.report import Journal
 from gpuctl.model.ids import JobId, ProjectName, Revision
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stage import BASE, ZERO_MS, Stage, job
 
 from gpuctl.adapters.git import GitSource
+from gpuctl.app.inspect import live_of
+from gpuctl.app.outside import Outside
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
-from gpuctl.app.reconciler import Outside, Reconciler
+from gpuctl.app.reconciler import Reconciler
 from gpuctl.app.report import Journal
+from gpuctl.app.viewing import Sight
 
 
 @dataclass
@@ -35,6 +38,20 @@ class Turns:
 
     def pass_on(self) -> None:
         self.leads, self.number = not self.leads, self.number + 1
+
+
+@dataclass
+class Onlooker:
+    """Notes what is shown, by whom, while it is wanted."""
+
+    wanted: bool = False
+    shown: list[Sight] = field(default_factory=list)
+
+    def is_wanted(self) -> bool:
+        return self.wanted
+
+    def offer(self, sight: Sight) -> None:
+        self.shown.append(sight)
 
 
 def begin(tmp_path: Path) -> tuple[Stage, Turns]:
@@ -73,6 +90,24 @@ def test_what_stood_wrong_is_the_new_leaders_to_tell(tmp_path: Path) -> None:
     stage.play(80)
     assert stage.codes("invalid") == ["GPU8009", "GPU1001"] * 2
     assert [line["was"] for line in stage.lines if line["event"] == "resolved"] == ["standby"]
+
+
+def test_the_cluster_is_shown_while_it_is_looked_at_by_the_leader_and_in_standby(tmp_path: Path) -> None:
+    stage, turns = begin(tmp_path)
+    stage.viewer = looks = Onlooker()
+    unseen: list[int] = []
+    stage.at(20, lambda: unseen.append(len(looks.shown)))
+    stage.at(20, lambda: setattr(looks, "wanted", True))
+    stage.at(30, turns.pass_on)
+    stage.play(40)
+    assert unseen == [0]
+    leads, stands_by = ([sight for sight in looks.shown if sight.leader == leader] for leader in (None, "other"))
+    assert len(leads) + len(stands_by) == len(looks.shown)
+    for each, second in ((leads, 28), (stands_by, 38)):
+        assert each[-1].at_ms >= ZERO_MS + second * 1000
+        assert {job.id.name: job.status for job in live_of(each[-1].objects.objects.values()).jobs} == {
+            "j1": "Running", "j2": "Running",
+        }  # fmt: skip
 
 
 def test_it_says_why_it_can_not_lead(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import yaml
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.outside import Outside
 from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
-from gpuctl.app.reconciler import Outside, Reconciler
+from gpuctl.app.reconciler import Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.k8s import names
 from gpuctl.k8s.kinds import Kind

@@ -35,6 +35,7 @@ _SAMPLES: Mapping[str, Sequence[Any]] = {
     "namespace_prefix": ("team-", ""),
     "controllers": (("aks-service", "gke:x"), ()),
     "monitoring_namespace": ("prometheus", ""),
+    "proxy_namespace": ("oauth2", ""),
     "roles": (("view", "edit", "a:b"),),
 }
 

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from pathlib import Path
+from typing import TypeAlias
 
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpuctl.adapters.files import secret_in
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """The names of this machine that a browser may use; a name of another machine that leads here is refused."""
+ANY_HOST = ("*",)
+"""For requests that have a secret, which no page of another site can have a browser send."""
+SECRET_HEADER = b"x-proxy-secret"
+SHORTEST_SECRET = 16
+
+Network: TypeAlias = IPv4Network | IPv6Network
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -29,19 +42,23 @@ class Access:
     """From where pages may be asked for.
 
     `hosts` are the names in the address; `user_header`, if given, must be set by the proxy in front, which has
-    authenticated the user.
+    authenticated the user. A proxy is known by its address in one of `proxies`, and by the secret in `secret_file`,
+    which it sends in SECRET_HEADER; with neither, whatever reaches the port is taken for it.
     """
 
     hosts: tuple[str, ...] = LOOPBACK
     user_header: str | None = None
+    proxies: tuple[Network, ...] = ()
+    secret_file: Path | None = None
 
 
 class Guard:
     """Sets the headers that bound what a page may do; lets only reading requests of known users through."""
 
-    def __init__(self, app: ASGIApp, user_header: str | None) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
-        self._user_header = user_header.lower().encode() if user_header else None
+        self._access = access
+        self._user_header = access.user_header.lower().encode() if access.user_header else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -61,7 +78,32 @@ class Guard:
     def _refused(self, scope: Scope) -> Response | None:
         if scope["method"] not in {"GET", "HEAD"}:
             return PlainTextResponse("The dashboard can't change anything.\n", 405, headers={"allow": "GET, HEAD"})
-        users = [value for name, value in scope["headers"] if name == self._user_header and value.strip()]
-        if self._user_header is None or users or scope["path"] == "/healthz":
+        if self._user_header is None or scope["path"] == "/healthz":
             return None
-        return PlainTextResponse("Sign in at the proxy in front of this dashboard.\n", 401)
+        if not self._is_proxy(scope):
+            return PlainTextResponse("Ask the proxy in front of this dashboard.\n", 403)
+        users = _values(scope, self._user_header)
+        if len(users) != 1 or not users[0].strip():  # with two, one may be what the client sent
+            return PlainTextResponse("Sign in at the proxy in front of this dashboard.\n", 401)
+        return None
+
+    def _is_proxy(self, scope: Scope) -> bool:
+        """Whether the request comes from a proxy that is trusted. Secrets are compared in constant time."""
+        proxies, file = self._access.proxies, self._access.secret_file
+        if proxies and not any(_address(scope) in network for network in proxies):
+            return False
+        if file is None:
+            return True
+        secret, given = secret_in(file).encode(), _values(scope, SECRET_HEADER)
+        is_sent = len(given) == 1 and compare_digest(sha256(secret).digest(), sha256(given[0]).digest())
+        return is_sent and len(secret) >= SHORTEST_SECRET
+
+
+def _values(scope: Scope, header: bytes) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == header]
+
+
+def _address(scope: Scope) -> object:
+    """Where the connection comes from; an IPv4 address also where the socket has it as an IPv6 one."""
+    found = ip_address(scope["client"][0])
+    return getattr(found, "ipv4_mapped", None) or found

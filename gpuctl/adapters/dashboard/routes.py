@@ -62,7 +62,7 @@ class Routes:
             lifespan=self._lifespan,
             exception_handlers={HTTPException: self.failed, 500: self.failed},
             middleware=[
-                Middleware(Guard, user_header=access.user_header),
+                Middleware(Guard, access=access),
                 Middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False),
             ],
         )

@@ -24,14 +24,11 @@ _MOST_HEADER_BYTES = 16_384
 
 
 class Dashboard:
-    """Serves the pages at an address. `port`: the one it listens on, also where port 0 left the choice to the system.
+    """Serves the pages at a socket of `listening`. `port`: the one it listens on."""
 
-    Raises WorldFault GPU7036 for what is no address, or one that can't be listened on.
-    """
-
-    def __init__(self, feed: Feed, title: str, address: str, access: Access, now: Now) -> None:
+    def __init__(self, feed: Feed, title: str, listens: socket.socket, access: Access, now: Now) -> None:
         self._feed = feed
-        self._socket = _listen(address)
+        self._socket = listens
         self.port: int = self._socket.getsockname()[1]
         app = Routes(feed, Pages(title), now).application(access)
         config = uvicorn.Config(
@@ -42,6 +39,7 @@ class Dashboard:
             h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
             timeout_graceful_shutdown=1,
             server_header=False,
+            proxy_headers=False,  # the address of a client is that of its connection
         )
         self._server = uvicorn.Server(config)
 
@@ -59,7 +57,11 @@ class Dashboard:
         self._socket.close()
 
 
-def _listen(address: str) -> socket.socket:
+def listening(address: str) -> socket.socket:
+    """A socket at HOST:PORT; port 0 leaves the choice to the system.
+
+    Raises WorldFault GPU7036 for what is no address, or one that can't be listened on.
+    """
     wanted = host_and_port(address)
     if wanted is None:
         raise _unservable(address, "not HOST:PORT")

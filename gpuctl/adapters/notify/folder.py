@@ -5,21 +5,10 @@ So an address or a token is in no argument, no environment and no log, and a cha
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuctl.adapters.files import read_regular
-
-MOST_BYTES = 16 * 1024
-
-
-def secret_in(path: Path) -> str:
-    """The text of a file as it is now, without the space around it; "" for none, or more than MOST_BYTES."""
-    with suppress(OSError, ValueError):
-        content = read_regular(path, MOST_BYTES)
-        return "" if len(content) > MOST_BYTES else content.decode().strip()
-    return ""
+from gpuctl.adapters.files import secret_in
 
 
 @dataclass(frozen=True, slots=True)

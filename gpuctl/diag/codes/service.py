@@ -105,6 +105,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Name a loopback address whose port is free: --history-address 127.0.0.1:8081.",
     ),
     CodeEntry(
+        code="GPU7098",
+        title="the dashboard's process ended",
+        message="the dashboard's process has ended ({why}); it is begun again",
+        why="`gpuctl reconcile --dashboard-address` serves pages in a process of its own, so that no request slows "
+        "scheduling down. It ended by itself, for want of memory, or by a signal. Scheduling goes on as always.",
+        fix="Where it stands again and again, give the controller more memory: `gpuctl install --jobs N --nodes N`.",
+    ),
+    CodeEntry(
         code="GPU8023",
         title="the history can't be kept",
         message="nothing of this time can be kept in the history: {why}",

@@ -1,0 +1,122 @@
+"""The process that serves a controller's dashboard: `python -m gpuctl.adapters.dashboard.fed SITE`, as JSON.
+
+It reads on its standard input what has changed in the cluster, and writes a byte to its standard output each time that
+it would like to know. When its input ends, so does it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock, Thread
+from typing import IO, Any
+
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.dashboard.feed import Feed
+from gpuctl.adapters.dashboard.guarding import ANY_HOST, LOOPBACK, Access
+from gpuctl.adapters.dashboard.server import Dashboard
+from gpuctl.app.inspect import observed
+from gpuctl.app.ports import Clock
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body, RawObjects
+from gpuctl.model.units import DurationMs, Instant
+from gpuctl.observe import ObserveCache
+from gpuctl.views.clusters import ClusterView, cluster_view
+from gpuctl.views.tables import age
+
+_EVERY_MS: DurationMs = 1_000
+_OLD_MS: DurationMs = 60_000
+"""What is older than this is said to be: while pages are looked at, the controller reads the cluster each second."""
+
+
+class FedView:
+    """The cluster as the controller has handed it over. `take` is called in one thread, `view` in another."""
+
+    def __init__(self, clock: Clock, ask: Callable[[], None]) -> None:
+        self._clock = clock
+        self._ask = ask
+        self._lock = Lock()
+        self._objects: dict[ObjectRef, Body] = {}
+        self._has_changed = True
+        self._came: tuple[RawObjects, Instant, str | None] | None = None
+        self._cache = ObserveCache()
+        self._last: tuple[RawObjects, ClusterView] | None = None
+
+    def take(self, line: bytes) -> None:
+        """Take a line of the controller's."""
+        said: dict[str, Any] = json.loads(line)
+        for body in said.get("set", ()):
+            self._objects[ref_of(body)] = body
+            self._has_changed = True
+        if "at_ms" not in said:
+            return
+        for gone in said["gone"]:
+            self._has_changed = self._objects.pop(ObjectRef(*gone), None) is not None or self._has_changed
+        with self._lock:
+            is_same = self._came is not None and not self._has_changed
+            raw = self._came[0] if self._came and is_same else RawObjects(objects=dict(self._objects))
+            self._came = raw, said["at_ms"], said["leader"]
+        self._has_changed = False
+
+    def view(self) -> ClusterView:
+        """The cluster as it is known now; asks for more."""
+        self._ask()
+        with self._lock:
+            came = self._came
+        now_ms = self._clock.now_ms()
+        if came is None:
+            return ClusterView(at_ms=now_ms, note="The controller has not read the cluster yet.")
+        raw, at_ms, leader = came
+        if self._last is None or self._last[0] is not raw:
+            found = observed(raw, self._cache)
+            self._last = raw, cluster_view(found.state, found.jobs, at_ms, (), found.overview)
+        return replace(self._last[1], at_ms=at_ms, note=_note(now_ms - at_ms, leader))
+
+
+def _note(old_ms: DurationMs, leader: str | None) -> str:
+    said = []
+    if leader is not None:
+        said.append(f"This replica is in standby: {leader or 'another'} leads.")
+    if old_ms > _OLD_MS:
+        said.append(f"The controller could not read the cluster for {age(old_ms)}.")
+    return " ".join(said)
+
+
+def main(site: Mapping[str, Any], lines: IO[bytes], asks: IO[bytes]) -> None:
+    """Serve until the lines end, or a signal comes."""
+
+    def ask() -> None:
+        with suppress(OSError):  # the controller has ended, and so does this process
+            asks.write(b".")
+            asks.flush()
+
+    clock = SystemClock()
+    fed = FedView(clock, ask)
+    secret = site["secret_file"]
+    access = Access(
+        hosts=LOOPBACK if secret is None else ANY_HOST,
+        user_header=site["user_header"],
+        secret_file=None if secret is None else Path(secret),
+    )
+    with closing(Feed(fed.view, _EVERY_MS)) as feed:
+        feed.start()
+        dashboard = Dashboard(feed, site["title"], socket.socket(fileno=site["socket"]), access, clock.now_ms)
+        with closing(dashboard):
+            Thread(target=_read, args=(lines, fed, dashboard), name="lines", daemon=True).start()
+            dashboard.serve()
+
+
+def _read(lines: IO[bytes], fed: FedView, dashboard: Dashboard) -> None:
+    for line in lines:
+        fed.take(line)
+    dashboard.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)

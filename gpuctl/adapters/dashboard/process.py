@@ -1,0 +1,176 @@
+"""The dashboard of a controller, in a process of its own beside it.
+
+However many pages are asked for, and whatever is in the requests, the controller's own process does nothing but hand
+over the objects that have changed, and that only while pages are asked for. The other process has the listening socket,
+no connection to the API server, and none of the controller's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition, Thread
+from typing import IO
+
+import gpuctl
+from gpuctl.adapters.dashboard.server import listening
+from gpuctl.app.inspect import READ
+from gpuctl.app.viewing import Sight
+from gpuctl.k8s.objects import resource_version
+from gpuctl.model.ids import ObjectRef
+
+WANTED_S = 30.0
+"""Since the last time that the other process asked, objects are handed over for so long."""
+_BODIES = 200
+"""Objects of one line: encoding them holds up the loop for some milliseconds at most."""
+_FIRST_RETRY_S, _LAST_RETRY_S = 1.0, 60.0
+_GRACE_S = 2.0
+_MODULE = "gpuctl.adapters.dashboard.fed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What the process serves. `user_header` and `secret_file`: as `Access` has them; `history`: the file of it."""
+
+    title: str
+    address: str
+    user_header: str | None = None
+    secret_file: str | None = None
+    history: str | None = None
+
+
+class DashboardProcess:
+    """Implements the port Viewer. The process is begun again when it has ended; `ended` is told why. `close` it.
+
+    Raises WorldFault GPU7036 where the address can't be listened on.
+    """
+
+    def __init__(self, site: Site, ended: Callable[[str], None]) -> None:
+        self._site = site
+        self._ended = ended
+        self._socket = listening(site.address)
+        self.port: int = self._socket.getsockname()[1]
+        self._ring = Condition()
+        self._next: Sight | None = None
+        self._closed = False
+        self._asked_s = float("-inf")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = Thread(target=self._run, name="dashboard", daemon=True)
+        self._thread.start()
+
+    def is_wanted(self) -> bool:
+        """Whether the other process asked lately."""
+        return time.monotonic() - self._asked_s < WANTED_S
+
+    def offer(self, sight: Sight) -> None:
+        """Have it handed over, in place of one that waits."""
+        with self._ring:
+            self._next = sight
+            self._ring.notify_all()
+
+    def close(self) -> None:
+        """End the process."""
+        with self._ring:
+            self._closed = True
+            self._ring.notify_all()
+        with suppress(OSError):
+            if self._process is not None:
+                self._process.terminate()
+        self._thread.join(2 * _GRACE_S)
+        self._socket.close()
+
+    def _run(self) -> None:
+        wait_s = _FIRST_RETRY_S
+        while not self._closed:
+            began_s = time.monotonic()
+            try:
+                why = self._feed_one()
+            except OSError as error:
+                why = error.strerror or str(error)
+            if self._closed:
+                return
+            self._ended(why)
+            wait_s = _FIRST_RETRY_S if time.monotonic() - began_s > _LAST_RETRY_S else min(2 * wait_s, _LAST_RETRY_S)
+            with self._ring:
+                self._ring.wait_for(lambda: self._closed, wait_s)
+
+    def _feed_one(self) -> str:
+        """Begin a process and feed it until it ends. Returns why it ended."""
+        process = self._begin()
+        self._process = process
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None  # noqa: S101 - both are pipes
+        assert stdout is not None  # noqa: S101
+        Thread(target=self._hear, args=(stdout,), name="dashboard-asks", daemon=True).start()
+        try:
+            with suppress(BrokenPipeError):
+                self._feed(stdin, process)
+        finally:
+            with suppress(OSError):
+                stdin.close()
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        return f"exit status {process.returncode}"
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        number = self._socket.fileno()
+        site = {name: getattr(self._site, name) for name in ("title", "user_header", "secret_file", "history")}
+        home = str(Path(gpuctl.__file__).parents[1])
+        # -P: nothing is imported from the folder that the controller was started in.
+        return subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-P", "-m", _MODULE, json.dumps({"socket": number, **site})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(number,),
+            env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": home},
+        )
+
+    def _hear(self, stdout: IO[bytes]) -> None:
+        """Note when the process asks. What it says is not read; at its end the feeding ends too."""
+        with stdout:
+            while stdout.read(1):
+                self._asked_s = time.monotonic()
+        with self._ring:
+            self._ring.notify_all()
+
+    def _feed(self, stdin: IO[bytes], process: subprocess.Popen[bytes]) -> None:
+        sent: dict[ObjectRef, str] = {}
+        while True:
+            with self._ring:
+                self._ring.wait_for(lambda: self._next is not None or self._closed or process.poll() is not None, 1.0)
+                sight, self._next = self._next, None
+            if self._closed or process.poll() is not None:
+                return
+            if sight is not None:
+                for line in lines_of(sight, sent):
+                    stdin.write(line)
+                stdin.flush()
+
+
+def lines_of(sight: Sight, sent: dict[ObjectRef, str]) -> Iterator[bytes]:
+    """What has changed against what was `sent`, which is brought up to date. The last line says that this is all."""
+    there = {ref: body for ref, body in sight.objects.objects.items() if (ref.api_version, ref.kind) in READ}
+    gone = [ref for ref in sent if ref not in there]
+    for ref in gone:
+        del sent[ref]
+    new = [ref for ref, body in there.items() if not sent.get(ref) or sent[ref] != resource_version(body)]
+    for start in range(0, len(new), _BODIES):
+        refs = new[start : start + _BODIES]
+        yield _line({"set": [there[ref] for ref in refs]})
+        sent.update((ref, resource_version(there[ref])) for ref in refs)
+    yield _line({"gone": [[ref.api_version, ref.kind, ref.namespace, ref.name] for ref in gone], "at_ms": sight.at_ms,
+                 "leader": sight.leader})  # fmt: skip
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,47 @@
+"""What the loop hands to the dashboard beside it: the objects as they were last read, while pages are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuctl.model.state import RawObjects
+from gpuctl.model.units import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """The cluster's objects, and when they were last read.
+
+    `leader`: the replica that leads, empty where it is not known; None: this one leads.
+    """
+
+    at_ms: Instant
+    objects: RawObjects
+    leader: str | None = None
+
+
+class Viewer(Protocol):
+    """Shows the cluster to people. Nothing depends on it."""
+
+    def is_wanted(self) -> bool:
+        """Whether a page was asked for lately."""
+        ...
+
+    def offer(self, sight: Sight) -> None:
+        """Have this shown; a newer one takes the place of one that waits. Returns at once, never raises."""
+        ...
+
+
+class Unviewed:
+    """Implements the port Viewer where there is no dashboard."""
+
+    def is_wanted(self) -> bool:
+        """Never."""
+        return False
+
+    def offer(self, sight: Sight) -> None:
+        """Drop it."""
+
+
+UNVIEWED = Unviewed()
