@@ -22,6 +22,7 @@ from gpuctl.adapters.gitrepository import Repository, inside
 from gpuctl.adapters.gitrun import Answer, Git, Limits, last_line, never, unavailable
 from gpuctl.adapters.gitsignatures import Signatures, Signers
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.units import DurationMs, Instant
@@ -117,6 +118,10 @@ class GitSource:
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         """Trailers `Gpuctl-Confirm:` of the commits after `since`, or of the newest thousand."""
         return self._repository.confirmations(since, until)
+
+    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
+        """What the clone's log says of some commits."""
+        return self._repository.commits(revisions)
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
         """Check the signatures of what `head` adds to `since`, if this source was given signers."""
@@ -269,6 +274,15 @@ def allowed_url(url: str) -> tuple[str, bool]:
 def without_password(url: str) -> str:
     """The address as it may be shown."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def code_host_page(url: str) -> str:
+    """The address of the repository's pages, for an https URL; "" for any other. Without user, password and .git."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname:
+        return ""
+    host = parts.netloc.rpartition("@")[2]
+    return f"https://{host}{parts.path.rstrip('/').removesuffix('.git')}"
 
 
 class WorkingCopy:

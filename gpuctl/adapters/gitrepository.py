@@ -11,6 +11,8 @@ from pathlib import Path
 from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
 from gpuctl.adapters.gittree import Entry, Links, Listing, Meter, TooLarge, blob_sizes, file_contents, shown
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.k8s.bounds import MOST_AMOUNT, whole_number
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import (
     MAX_FILE_BYTES,
@@ -23,6 +25,9 @@ from gpuctl.model.source import (
 )
 
 _CONFIRMED = "%(trailers:key=Gpuctl-Confirm,valueonly)"
+_MOST_TOLD = 200
+"""Characters; Git itself cuts columns, and some characters have none."""
+_TOLD = "%H%x1f%<(200,trunc)%an%x1f%at%x1f%<(200,trunc)%s%x1e"
 _REMEMBERED_COMMITS = 1000
 _REMEMBERED_TREES = 8
 _REMEMBERED_BYTES = 2 * MAX_TREE_BYTES
@@ -145,6 +150,32 @@ class Repository:
         newest = [until, f"^{since}"] if since != NO_REVISION and self._has(since) else [until]
         answer = self._run("log", f"--max-count={_REMEMBERED_COMMITS}", f"--format={_CONFIRMED}", *newest)
         return frozenset(answer.text.split())
+
+    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
+        """What the log says of some commits, at most the first thousand; of one that is not here, nothing.
+
+        Texts are cut at 200 characters.
+        """
+        wanted = [revision for revision in revisions if _FULL_ID.fullmatch(revision)][:_REMEMBERED_COMMITS]
+        if not wanted:
+            return ()
+        told = self._run(
+            "log", "--no-walk=unsorted", "--ignore-missing", "--no-show-signature", f"--format={_TOLD}", *wanted, "--"
+        )
+        found = []
+        for record in told.output.decode("utf-8", "replace").split("\x1e"):
+            revision, *rest = record.strip("\n").split("\x1f")
+            if len(rest) == 3 and (seconds := whole_number(rest[1], MOST_AMOUNT // 1000)) is not None:
+                author, _, subject = rest
+                found.append(
+                    Commit(
+                        revision=Revision(revision),
+                        author=author[:_MOST_TOLD].rstrip(),
+                        subject=subject[:_MOST_TOLD].rstrip(),
+                        written_ms=1000 * seconds,
+                    )
+                )
+        return tuple(found)
 
     def _run(self, *args: str) -> Answer:
         return self._git.run(*self._at, *args)

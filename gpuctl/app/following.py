@@ -14,6 +14,7 @@ from typing import Generic
 
 from gpuctl.app.ports import Background, R, Source, SourceUnavailable, Underway
 from gpuctl.app.revisions import OWN, Desired, Revisions
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.observe import Records
@@ -35,7 +36,8 @@ class Followed:
     """The result of following the branch once. `desired` None: what was good before stays in force.
 
     `confirmations` are of all commits up to `head`, the newest one; `rewritten` are applied commits that `head` does
-    not contain. `standing`: what an earlier process enforced, where it differs and freeze windows may hold the commit.
+    not contain. `commits`: what the log says of those in force. `standing`: what an earlier process enforced, where it
+    differs and freeze windows may hold the commit.
     """
 
     desired: Desired | None = None
@@ -43,6 +45,7 @@ class Followed:
     confirmations: frozenset[str] | None = None
     head: Revision = NO_REVISION
     rewritten: tuple[Revision, ...] = ()
+    commits: tuple[Commit, ...] = ()
     problem: Problem | None = None
 
 
@@ -143,7 +146,23 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
     except SourceUnavailable as fault:
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
     standing = None if known.compiles else _standing(source, desired, records)
-    return Followed(desired=desired, standing=standing, confirmations=found.confirmations, head=head, rewritten=gone)
+    return Followed(
+        desired=desired,
+        standing=standing,
+        confirmations=found.confirmations,
+        head=head,
+        rewritten=gone,
+        commits=_commits(source, desired),
+    )
+
+
+def _commits(source: Source, desired: Desired) -> tuple[Commit, ...]:
+    """What the log says of the commits in force. Nothing depends on it."""
+    revisions = {} if desired.declared is None else desired.declared.project_revisions
+    try:
+        return source.commits(sorted({desired.revision, *revisions.values()} - {NO_REVISION}))
+    except SourceUnavailable:
+        return ()
 
 
 def _standing(source: Source, desired: Desired, records: Records) -> Desired | None:

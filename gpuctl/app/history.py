@@ -7,20 +7,21 @@ was handed over, so that a slow disk costs details of the past and nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from gpuctl.app.cycle import CycleReport
+from gpuctl.app.predictions import Checked, few, predicted, told
 from gpuctl.app.report import Entry, Level
 from gpuctl.diag.wording import message
 from gpuctl.model.decision import FairShare, JobState
 from gpuctl.model.declared import WHOLE_CLUSTER
-from gpuctl.model.history import ALL, Amounts, Mark, Moment, RunEvent
+from gpuctl.model.history import ALL, Amounts, Check, Mark, Moment, Note, RunEvent
 from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, RunKey
 from gpuctl.model.job import Job
-from gpuctl.model.state import FinishedRun, Ledger, Run, RunPhase
-from gpuctl.model.units import Instant
+from gpuctl.model.state import FinishedRun, Ledger, Node, Run, RunPhase
+from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.views.jobs import HOLDING, held_milli, job_state
 
 MOST_WAITS = 500
@@ -41,6 +42,7 @@ class Facts:
     shares: tuple[FairShare, ...] = ()
     queue: tuple[JobId, ...] = ()
     jobs: tuple[Job, ...] = ()
+    nodes: tuple[Node, ...] = ()
 
 
 class HistoryKeeper(Protocol):
@@ -48,6 +50,10 @@ class HistoryKeeper(Protocol):
 
     def offer(self, facts: Facts) -> None:
         """Have a cycle kept; a newer one takes the place of one that waits. Returns at once, never raises."""
+        ...
+
+    def note(self, notes: Sequence[Note]) -> None:
+        """Have what is known of commits kept. Returns at once, never raises."""
         ...
 
     def fault(self) -> str:
@@ -60,6 +66,9 @@ class Unkept:
 
     def offer(self, facts: Facts) -> None:
         """Drop it."""
+
+    def note(self, notes: Sequence[Note]) -> None:
+        """Drop them."""
 
     def fault(self) -> str:
         """None."""
@@ -78,6 +87,20 @@ def facts_of(report: CycleReport) -> Facts:
         shares=report.schedule.shares,
         queue=report.schedule.queue,
         jobs=report.declared.jobs,
+        nodes=report.state.nodes,
+    )
+
+
+def check_of(checked: Checked) -> Check:
+    """What is kept of the end of a prediction."""
+    return Check(
+        revision=checked.revision,
+        at_ms=checked.at_ms,
+        took_ms=checked.took_ms,
+        result=checked.result.value,
+        why=checked.why,
+        predicted=tuple(predicted(checked)),
+        differences=tuple(few(map(told, checked.differences))),
     )
 
 
@@ -165,10 +188,12 @@ def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
     wanted: Counter[ProjectName] = Counter()
     share: Counter[ProjectName] = Counter()
     quota: Counter[ProjectName] = Counter()
+    idle: Counter[ProjectName] = Counter()
     for run in facts.runs:
         if run.phase in HOLDING:
             held[run.job.project] += held_milli(run)
             running[run.job.project] += 1
+            idle[run.job.project] += held_milli(run) if run.idle_since_ms is not None else 0
     queued = set(facts.queue)
     for job in facts.jobs if queued else ():
         if job.id in queued:
@@ -179,8 +204,9 @@ def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
         if row.domain == WHOLE_CLUSTER or row.project not in whole:
             share[row.project] += row.share_milli
             quota[row.project] += row.quota_milli
+    gpus_milli = sum(WHOLE_GPU * (node.gpus - len(node.lost_gpus)) for node in facts.nodes)
     names = {ALL, *held, *wanted, *share, *quota, *running, *waiting}
-    for counts in (held, wanted, share, quota, running, waiting):
+    for counts in (held, wanted, share, quota, running, waiting, idle):
         counts[ALL] = counts.total()
     return {
         name: Amounts(
@@ -190,6 +216,8 @@ def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
             quota_milli=quota[name],
             running=running[name],
             waiting=waiting[name],
+            gpus_milli=gpus_milli if name == ALL else 0,
+            idle_milli=idle[name],
         )
         for name in names
     }

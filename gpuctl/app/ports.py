@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeVar
 
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.state import Body
@@ -108,6 +109,10 @@ class Source(Protocol):
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         """The values of `Gpuctl-Confirm:` trailers in the commits after `since` up to `until`."""
+        ...
+
+    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
+        """What the log says of some commits; of one that is not known, nothing. Raises SourceUnavailable."""
         ...
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:

@@ -131,7 +131,7 @@ class Predictions:
             return _checked(opened, found, now_ms)
         if now_ms - opened.began_ms >= LONGEST_UNREST_MS:
             self._open = None
-            jobs = _few([str(job) for job in waits_for])
+            jobs = few([str(job) for job in waits_for])
             what = f": {', '.join(jobs)}" if jobs else ""
             return _unchecked(opened, now_ms, f"not at rest within {LONGEST_UNREST_MS // 60_000}m{what}")
         return None
@@ -197,13 +197,25 @@ def entry_of(checked: Checked) -> Entry:
     if checked.result is Result.BUG:
         facts |= {"code": "GPU6012", "message": message("GPU6012", {"revision": checked.revision[:12]})}
     facts |= {"why": checked.why} if checked.why else {}
-    for fate in Fate:
-        jobs = [str(job) for job, each in sorted(checked.fates) if each is fate]
-        facts |= {f"predicted_{fate.value}": tuple(_few(jobs))} if jobs else {}
+    for fate, jobs in _by_fate(checked):
+        facts[f"predicted_{fate.value}"] = tuple(few(jobs))
     if checked.differences:
-        facts["differences"] = tuple(_few([told(each) for each in checked.differences]))
+        facts["differences"] = tuple(few([told(each) for each in checked.differences]))
     level = Level.ERROR if checked.result is Result.BUG else Level.INFO
     return Entry(event="prediction", level=level, fields={**facts, "took_ms": checked.took_ms})
+
+
+def predicted(checked: Checked) -> Iterator[str]:
+    """What was predicted, a line for each fate."""
+    for fate, jobs in _by_fate(checked):
+        yield f"{fate.value}: {', '.join(few(jobs))}"
+
+
+def _by_fate(checked: Checked) -> Iterator[tuple[Fate, list[str]]]:
+    for fate in Fate:
+        jobs = [str(job) for job, each in sorted(checked.fates) if each is fate]
+        if jobs:
+            yield fate, jobs
 
 
 def note_on_ledger(checked: Checked, declared: Declared, state: ClusterState) -> Note:
@@ -249,7 +261,8 @@ def _where(nodes: tuple[NodeName, ...] | None) -> str:
     return f" on {', '.join(sorted(set(nodes)))}" if nodes else ""
 
 
-def _few(words: Iterable[str]) -> list[str]:
+def few(words: Iterable[str]) -> list[str]:
+    """The first MOST_NAMED words, and how many more there are."""
     listed = list(words)
     more = len(listed) - MOST_NAMED
     return [*listed[:MOST_NAMED], f"and {more} more"] if more > 0 else listed

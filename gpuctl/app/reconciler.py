@@ -14,7 +14,7 @@ from gpuctl.app.control import last_sync
 from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import Followed, Follower
-from gpuctl.app.history import facts_of, unkept
+from gpuctl.app.history import check_of, facts_of, unkept
 from gpuctl.app.holding import Held, is_frozen
 from gpuctl.app.metrics import measure
 from gpuctl.app.notes import notes_of
@@ -43,6 +43,7 @@ from gpuctl.app.troubles import Troubles
 from gpuctl.app.viewing import Sight
 from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
+from gpuctl.model.history import TakenUp
 from gpuctl.model.ids import NO_REVISION
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import DurationMs, Instant
@@ -240,6 +241,7 @@ class Reconciler:
         problem = followed.problem
         if problem is not None and self._stop.requested():
             return []
+        self.troubles.aside("history", partial(self._outside.history.note, followed.commits))
         if followed.standing is not None and self._desired.declared is None:
             self._desired = followed.standing
         if followed.desired is not None:
@@ -273,6 +275,8 @@ class Reconciler:
             self._board.taking_up(desired.revision)
             facts = {"revision": desired.revision, "branch": self._outside.source.branch}
             self._journal.tell(self._now(), Entry(event="following", fields=facts))
+            taken = TakenUp(revision=desired.revision, at_ms=self._now())
+            self.troubles.aside("history", partial(self._outside.history.note, (taken,)))
             self.troubles.aside("revision", lambda: self._outside.meters.following(desired.revision, self._now()))
 
     def _of_long_following(self) -> Iterator[Entry]:
@@ -356,6 +360,7 @@ class Reconciler:
         """Report the end of a prediction in the journal, as an event and in the measurements."""
         self._journal.tell(checked.at_ms, entry_of(checked))
         self._board.predicted(checked)
+        self.troubles.aside("history", partial(self._outside.history.note, (check_of(checked),)))
         self._outside.meters.predicted(checked.result.value, causes_of(checked))
         self._outside.recorder.record([note_on_ledger(checked, declared, state)])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -60,6 +62,11 @@ class NetworkType(click.ParamType[IPv4Network | IPv6Network]):
     type=click.Path(exists=True, dir_okay=False),
     help="With --user-header: refuse requests without this text, 16 characters at least, in X-Proxy-Secret.",
 )
+@click.option(
+    "--history",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Show the past too: the file of `gpuctl reconcile --history FILE`.",
+)
 @click.option("--state", type=click.File(), help="Show saved objects: what `kubectl get -o json` printed.")
 @cluster_options
 def dashboard(address: str, state: IO[str] | None, where: Where, **options: Any) -> None:
@@ -84,7 +91,7 @@ def dashboard(address: str, state: IO[str] | None, where: Where, **options: Any)
     if user_header is None and (proxies or proxy_secret):
         raise Failure("GPU9002", "--proxy-from and --proxy-secret are for --user-header", hint="--user-header NAME")
     allowed = wiring.Allowed(hosts=options["hosts"], user_header=user_header, proxies=proxies, secret_file=proxy_secret)
-    with wiring.dashboard(_shown(where, state), address, allowed) as served:
+    with wiring.dashboard(replace(_shown(where, state), history=options["history"]), address, allowed) as served:
         say(f"Serving http://{address.rpartition(':')[0] or 'localhost'}:{served.port}/ (Ctrl-C ends it)")
         served.serve()
 

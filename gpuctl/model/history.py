@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ProjectName, Revision, RunDigest, RunKey
@@ -38,8 +38,59 @@ class RunEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What the repository's log says of a commit. Both texts are what others wrote."""
+
+    revision: Revision
+    author: str
+    subject: str
+    written_ms: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenUp:
+    """From then on a commit was enforced."""
+
+    revision: Revision
+    at_ms: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """How the prediction of a commit ended. `predicted` and `differences`: sentences; `why` it was not checked."""
+
+    revision: Revision
+    at_ms: Instant
+    took_ms: DurationMs
+    result: str
+    why: str = ""
+    predicted: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+Note: TypeAlias = Commit | TakenUp | Check
+"""What is kept of commits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A commit as far as it is known. `taken_ms` None: it was not taken up in the time that is kept."""
+
+    revision: Revision
+    author: str = ""
+    subject: str = ""
+    written_ms: Instant | None = None
+    taken_ms: Instant | None = None
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """What a project held, wanted and was entitled to at an instant. `waiting`: jobs that wait for a place."""
+    """What a project held, wanted and was entitled to at an instant. `waiting`: jobs that wait for a place.
+
+    `idle_milli`: the part of what is held that does nothing, as far as that is measured. `gpus_milli`: all healthy GPUs
+    there are, in the row of ALL.
+    """
 
     held_milli: GpuMilli = 0
     waiting_milli: GpuMilli = 0
@@ -47,6 +98,8 @@ class Amounts:
     quota_milli: GpuMilli = 0
     running: int = 0
     waiting: int = 0
+    gpus_milli: GpuMilli = 0
+    idle_milli: GpuMilli = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +144,46 @@ class Period(NamedTuple):
     quota_milli_s: int = 0
     running_ms: int = 0
     waiting_ms: int = 0
+    gpus_milli_s: int = 0
+    idle_milli_s: int = 0
+
+
+class Tally(NamedTuple):
+    """What happened to a project's runs in a time. Waits are of the runs that were let go in it."""
+
+    project: ProjectName
+    starts: int = 0
+    pauses: int = 0
+    median_wait_ms: DurationMs | None = None
+    long_wait_ms: DurationMs | None = None
+    longest_wait_ms: DurationMs | None = None
+
+
+class Step(NamedTuple):
+    """What happened in a step of time to the runs of all projects, or of one."""
+
+    at_ms: Instant
+    starts: int
+    waited_ms: DurationMs
+    pauses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trends:
+    """A time in steps of one length. `periods`: sums of each step, of the projects that held most, and of all.
+
+    `totals`: sums over all of the time, a row a project. `steps` are those in which something happened to the runs of
+    `project`; None: of any. `tallies` of runs that wait long: nine in ten waits are shorter than `long_wait_ms`.
+    """
+
+    since_ms: Instant
+    until_ms: Instant
+    step_ms: DurationMs
+    project: ProjectName | None = None
+    periods: tuple[Period, ...] = ()
+    totals: tuple[Period, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +198,8 @@ class Subject:
 class History:
     """A part of the past, oldest first. `left_out`: older events of the same time that found no room.
 
-    Events begin with the last one before `since_ms` of each run that was not over then.
+    Events begin with the last one before `since_ms` of each run that was not over then. `changes`: the commits that the
+    events name, and of a cluster's those that were taken up in that time.
     """
 
     subject: Subject
@@ -115,3 +209,4 @@ class History:
     events: tuple[RunEvent, ...] = ()
     periods: tuple[Period, ...] = ()
     left_out: int = 0
+    changes: tuple[Change, ...] = ()

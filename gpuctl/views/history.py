@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.diag.wording import reason_text
@@ -130,7 +130,8 @@ def _counted(use: ProjectUse, event: RunEvent) -> ProjectUse:
 
 def event_table(history: History) -> str:
     """What happened to a job, a line each."""
-    header = ("TIME", "STATE", "GPUS", "NODES", "COMMIT", "WHY")
+    header = ("TIME", "STATE", "GPUS", "NODES", "COMMIT", "AUTHOR", "WHY")
+    authors = _authors(history)
     return table(
         header,
         [
@@ -140,11 +141,16 @@ def event_table(history: History) -> str:
                 format_gpus(event.gpu_milli),
                 ",".join(event.nodes) or "-",
                 event.revision[:_COMMIT] or "-",
+                authors.get(event.revision) or "-",
                 why(event),
             )
             for event in history.events
         ],
     )
+
+
+def _authors(history: History) -> Mapping[str, str]:
+    return {change.revision: change.author for change in history.changes}
 
 
 def why(event: RunEvent) -> str:
@@ -155,7 +161,8 @@ def why(event: RunEvent) -> str:
 
 def holding_table(history: History) -> str:
     """What held GPUs, a line for each while."""
-    header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "NODES", "COMMIT", "WHY", "ENDED")
+    header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "NODES", "COMMIT", "AUTHOR", "WHY", "ENDED")
+    authors = _authors(history)
     return table(
         header,
         [
@@ -167,6 +174,7 @@ def holding_table(history: History) -> str:
                 hours(each.gpu_ms // HOUR_MS),
                 ",".join(each.start.nodes) or "-",
                 each.start.revision[:_COMMIT] or "-",
+                authors.get(each.start.revision) or "-",
                 why(each.start),
                 "-" if each.end is None else _ended(each.end),
             )
@@ -214,29 +222,44 @@ def as_csv(history: History) -> str:
     """
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerows([_harmless(cell) for cell in row] for row in _rows(history))
+    rows.writerows([harmless(cell) for cell in row] for row in _rows(history))
     return text.getvalue()
 
 
-def _harmless(cell: object) -> object:
+def harmless(cell: object) -> object:
+    """A cell of CSV that no spreadsheet takes for a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in {"=", "+", "-", "@", "\t", "\r"} else cell
 
 
 def _rows(history: History) -> Iterator[Sequence[object]]:
+    authors = _authors(history)
     if history.subject.job is not None:
-        yield ("time", "job", "run", "state", "gpu_milli", "nodes", "waited_ms", "commit", "paused_for", "why")
+        yield (
+            "time",
+            "job",
+            "run",
+            "state",
+            "gpu_milli",
+            "nodes",
+            "waited_ms",
+            "commit",
+            "paused_for",
+            "why",
+            "author",
+        )
         for event in history.events:
             yield (
                 format_timestamp(event.at_ms), str(event.job), event.digest, event.state.value, event.gpu_milli,
                 " ".join(event.nodes), event.waited_ms, event.revision, event.paused_for or "", why(event),
+                authors.get(event.revision, ""),
             )  # fmt: skip
     elif history.subject.project is not None:
-        yield ("from", "until", "job", "run", "gpu_milli", "gpu_ms", "nodes", "commit", "why", "ended")
+        yield ("from", "until", "job", "run", "gpu_milli", "gpu_ms", "nodes", "commit", "why", "ended", "author")
         for each in holdings(history):
             yield (
                 format_timestamp(each.from_ms), format_timestamp(each.until_ms), str(each.start.job), each.start.digest,
                 each.start.gpu_milli, each.gpu_ms, " ".join(each.start.nodes), each.start.revision, why(each.start),
-                "" if each.end is None else _ended(each.end),
+                "" if each.end is None else _ended(each.end), authors.get(each.start.revision, ""),
             )  # fmt: skip
     else:
         yield ("time", *Period._fields[1:])

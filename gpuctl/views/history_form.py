@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from gpuctl.diag.wording import reason_text
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.decision import JobState, Reason
-from gpuctl.model.history import Grain, History, Period, RunEvent, Subject
+from gpuctl.model.history import Change, Check, Grain, History, Period, RunEvent, Subject
 from gpuctl.model.ids import JobId, NodeName, ProjectName, Revision, RunDigest
 from gpuctl.views.status_form import StatusForm
 
@@ -58,6 +58,30 @@ class PeriodForm(StatusForm):
     quota_milli_s: int
     running_ms: int
     waiting_ms: int
+    gpus_milli_s: int = 0
+    idle_milli_s: int = 0
+
+
+class CheckForm(StatusForm):
+    """How the prediction of a commit ended."""
+
+    at: str
+    took_ms: int
+    result: str
+    why: str
+    predicted: list[str]
+    differences: list[str]
+
+
+class ChangeForm(StatusForm):
+    """A commit: what the log says of it, when it was taken up, and how its prediction ended."""
+
+    commit: str
+    author: str
+    subject: str
+    written: str | None
+    taken_up: str | None
+    check: CheckForm | None
 
 
 class HistoryV1(StatusForm):
@@ -73,6 +97,7 @@ class HistoryV1(StatusForm):
     events: list[EventForm]
     periods: list[PeriodForm]
     left_out: int
+    changes: list[ChangeForm] = Field(default_factory=list)
 
 
 def document(history: History) -> bytes:
@@ -93,6 +118,7 @@ def form_of(history: History) -> HistoryV1:
         events=[_event(event) for event in history.events],
         periods=list(map(_period, history.periods)),
         left_out=history.left_out,
+        changes=list(map(_change, history.changes)),
     )
 
 
@@ -114,6 +140,50 @@ def parsed(text: bytes) -> History:
         events=tuple(map(_event_of, form.events)),
         periods=tuple(Period(at_ms=parse_timestamp(row.at), **row.model_dump(exclude={"at"})) for row in form.periods),
         left_out=form.left_out,
+        changes=tuple(map(_change_of, form.changes)),
+    )
+
+
+def _change(change: Change) -> ChangeForm:
+    check = change.check
+    return ChangeForm(
+        commit=change.revision,
+        author=change.author,
+        subject=change.subject,
+        written=None if change.written_ms is None else format_timestamp(change.written_ms),
+        taken_up=None if change.taken_ms is None else format_timestamp(change.taken_ms),
+        check=None
+        if check is None
+        else CheckForm(
+            at=format_timestamp(check.at_ms),
+            took_ms=check.took_ms,
+            result=check.result,
+            why=check.why,
+            predicted=list(check.predicted),
+            differences=list(check.differences),
+        ),
+    )
+
+
+def _change_of(form: ChangeForm) -> Change:
+    check, revision = form.check, Revision(form.commit)
+    return Change(
+        revision=revision,
+        author=form.author,
+        subject=form.subject,
+        written_ms=None if form.written is None else parse_timestamp(form.written),
+        taken_ms=None if form.taken_up is None else parse_timestamp(form.taken_up),
+        check=None
+        if check is None
+        else Check(
+            revision=revision,
+            at_ms=parse_timestamp(check.at),
+            took_ms=check.took_ms,
+            result=check.result,
+            why=check.why,
+            predicted=tuple(check.predicted),
+            differences=tuple(check.differences),
+        ),
     )
 
 
@@ -128,6 +198,8 @@ def _period(row: Period) -> PeriodForm:
         quota_milli_s=row.quota_milli_s,
         running_ms=row.running_ms,
         waiting_ms=row.waiting_ms,
+        gpus_milli_s=row.gpus_milli_s,
+        idle_milli_s=row.idle_milli_s,
     )
 
 

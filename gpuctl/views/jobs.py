@@ -52,7 +52,8 @@ class PodView:
 class JobView:
     """A live job. `gpu_milli` is of all workers together; `nodes` are in worker order, each once.
 
-    `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`.
+    `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
+    FILE:LINE@COMMIT of its declaration.
     """
 
     id: JobId
@@ -68,6 +69,7 @@ class JobView:
     urls: tuple[str, ...] = ()
     pods: tuple[PodView, ...] = field(default_factory=tuple)
     created_at_ms: Instant | None = None
+    source: str = ""
 
     @property
     def created_ms(self) -> Instant:
@@ -169,6 +171,7 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
         run=run,
         preemptible=_preemptible(body),
         created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
+        source=str(objects.annotations_of(body).get(names.SOURCE_ANNOTATION, "")),
     )
 
 

@@ -24,12 +24,16 @@ _EVERY_MS: DurationMs = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """The cluster that the dashboard shows: an embedded one in a file, saved objects, else that of a kubeconfig."""
+    """The cluster that the dashboard shows: an embedded one in a file, saved objects, else that of a kubeconfig.
+
+    `history`: the file in which a controller keeps the past of it.
+    """
 
     embedded: str | None = None
     objects: tuple[Body, ...] | None = None
     kubeconfig: str | None = None
     context: str | None = None
+    history: Path | None = None
 
     @property
     def title(self) -> str:
@@ -57,6 +61,9 @@ def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboar
     """
     from gpuctl.adapters.dashboard.feed import Feed  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.dashboard.guarding import LOOPBACK, Access  # noqa: PLC0415
+    from gpuctl.adapters.dashboard.pages import Pages  # noqa: PLC0415
+    from gpuctl.adapters.dashboard.past import Past  # noqa: PLC0415
+    from gpuctl.adapters.dashboard.routes import Routes  # noqa: PLC0415
     from gpuctl.adapters.dashboard.server import Dashboard, listening  # noqa: PLC0415
 
     clock = SystemClock()
@@ -76,7 +83,9 @@ def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboar
             proxies=allowed.proxies,
             secret_file=None if allowed.secret_file is None else Path(allowed.secret_file),
         )
-        yield stack.enter_context(closing(Dashboard(feed, shown.title, listening(address), access, clock.now_ms)))
+        past = None if shown.history is None else Past(shown.history, clock)
+        routes = Routes(feed, Pages(shown.title), clock.now_ms, past)
+        yield stack.enter_context(closing(Dashboard(routes, listening(address), access)))
 
 
 def _reader(shown: Shown, stack: ExitStack) -> Callable[[], Live]:

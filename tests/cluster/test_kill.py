@@ -33,6 +33,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text
 from gpuctl.model.declared import NodePool
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, RunPhase
@@ -99,6 +100,10 @@ class Declarations:
 
     def follows(self, older: Revision, newer: Revision) -> bool:
         return older <= newer
+
+    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
+        del revisions
+        return ()
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
         """It has no signatures, and asks for none."""

@@ -7,7 +7,9 @@ from importlib import resources
 
 import pytest
 from serving import Scene
+from yesterday import past_of
 
+from gpuctl.adapters.dashboard.past import Past
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.demo import STORY, Demo, Ending, Stage
 from gpuctl.app.inspect import live
@@ -21,6 +23,12 @@ from gpuctl.wiring import EXAMPLE, example_cluster, sandbox
 def story(scenes: Mapping[str, Scene]) -> Mapping[str, ClusterView]:
     """What is shown at the end of each section of the report, by its number."""
     return {label: scene.view for label, scene in scenes.items()}
+
+
+@pytest.fixture(scope="session")
+def past(scenes: Mapping[str, Scene], tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, int]:
+    """The report's story, a section every ten minutes, up to the end of half an hour; and when that is."""
+    return past_of(scenes, tmp_path_factory.mktemp("past") / "h.db")
 
 
 @pytest.fixture(scope="session")
@@ -41,5 +49,5 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Scene]:
             view = cluster_view(current.state, current.jobs, venue.time.now_ms())
             cache = ObjectCache(venue.cluster)
             cache.refresh()
-            found[step.label] = Scene(view, cache.objects())
+            found[step.label] = Scene(view, cache.objects(), current.state.nodes)
     return found

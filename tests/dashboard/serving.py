@@ -11,8 +11,11 @@ from urllib.request import Request, urlopen
 
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access
+from gpuctl.adapters.dashboard.pages import Pages
+from gpuctl.adapters.dashboard.past import Past
+from gpuctl.adapters.dashboard.routes import Routes
 from gpuctl.adapters.dashboard.server import Dashboard, listening
-from gpuctl.model.state import RawObjects
+from gpuctl.model.state import Node, RawObjects
 from gpuctl.views.clusters import ClusterView
 
 
@@ -22,19 +25,24 @@ class Scene:
 
     view: ClusterView
     objects: RawObjects
+    nodes: tuple[Node, ...]
 
 
 class Site:
     """A dashboard that is served now. Setting `view` changes what its cluster is."""
 
-    def __init__(self, view: ClusterView, access: Access | None = None, interval_ms: int = 20) -> None:
+    def __init__(
+        self, view: ClusterView, access: Access | None = None, past: Past | None = None, repository: str = ""
+    ) -> None:
         self.view = view
         self.fault: Exception | None = None
         self.reads = 0
-        self.feed = Feed(self._read, interval_ms)
+        self.feed = Feed(self._read, 20)
         self.feed.start()
         self.dashboard = Dashboard(
-            self.feed, "test", listening("127.0.0.1:0"), access or Access(), lambda: self.view.at_ms
+            Routes(self.feed, Pages("test", repository), lambda: self.view.at_ms, past),
+            listening("127.0.0.1:0"),
+            access or Access(),
         )
         self.url = f"http://127.0.0.1:{self.dashboard.port}"
 
@@ -54,9 +62,11 @@ class Site:
 
 
 @contextmanager
-def serving(view: ClusterView, access: Access | None = None) -> Iterator[Site]:
+def serving(
+    view: ClusterView, access: Access | None = None, past: Past | None = None, repository: str = ""
+) -> Iterator[Site]:
     """Serve a view until the block ends."""
-    site = Site(view, access)
+    site = Site(view, access, past, repository)
     with closing(site.feed), closing(site.dashboard):
         thread = Thread(target=site.dashboard.serve)
         thread.start()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 from serving import Site, serving
 
+from gpuctl.adapters.dashboard.past import Past
 from gpuctl.views.clusters import ClusterView
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-PATHS = ("/", "/projects", "/jobs", "/jobs/team-c/c-4-gg", "/nodes", "/queue", "/analytics", "/nothing")
+PATHS = ("/", "/projects", "/jobs", "/jobs/team-c/c-4-gg", "/nodes", "/queue", "/analytics", "/changes", "/nothing")
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package chromium"),
@@ -114,9 +116,42 @@ def test_the_chart_has_a_line_for_each_project(visit: Visit) -> None:
     assert visit.wrong == []
 
 
+def test_the_past_is_drawn_and_narrowed_down_to_a_project_and_a_time(
+    browser: Browser, story: Mapping[str, ClusterView], past: tuple[Past, int]
+) -> None:
+    known, now_ms = past
+    with serving(replace(story["4.10"], at_ms=now_ms), past=known) as site:
+        page = browser.new_page()
+        visit = Visit(page, site)
+        visit.go("/analytics?span=1h")
+        charts = page.locator(".chart")
+        expect(charts.locator("canvas")).to_have_count(4)
+        expect(charts.first.locator(".u-series")).to_have_count(5)
+        page.locator("#project").select_option("team-d")
+        page.get_by_role("button", name="Show").press("Enter")
+        expect(page.get_by_role("heading", name="Allocated against fair share and quota: team-d")).to_be_visible()
+        assert "span=1h&project=team-d" in page.url
+        box = charts.first.locator(".u-over").bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] * 0.6, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.9, middle, steps=5)
+        page.mouse.up()
+        page.get_by_role("link", name="Changes").click()
+        expect(page.get_by_role("table", name="Commits")).to_contain_text("explained")
+        visit.go("/jobs/team-b/b-4-gg")
+        expect(page.get_by_role("table", name="What happened")).to_contain_text("Preempted")
+        assert visit.wrong == []
+        page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_are_accessible(browser: Browser, story: Mapping[str, ClusterView], scheme: str) -> None:
-    with serving(story["4.9"]) as site:
+def test_pages_are_accessible(
+    browser: Browser, story: Mapping[str, ClusterView], past: tuple[Past, int], scheme: str
+) -> None:
+    known, now_ms = past
+    with serving(replace(story["4.9"], at_ms=now_ms), past=known) as site:
         for width in (1280, 390):
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
             page = context.new_page()

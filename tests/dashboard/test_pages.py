@@ -110,7 +110,7 @@ def test_pages_follow_the_cluster(story: Mapping[str, ClusterView]) -> None:
             sleep(0.02)
         assert tiles(site.get("/")[1])["Pending jobs"] == "2"
         found = json.loads(site.get("/api/allocation")[1])
-        held = {project["name"]: project["gpus"] for project in found["projects"]}
+        held = {line["name"]: line["values"] for line in found["lines"]}
         assert (held["team-b"][0], held["team-b"][-1]) == (4, 2)
         csv = site.get("/api/allocation.csv")[1].splitlines()
         assert csv[0] == "time,project,gpu_milli"

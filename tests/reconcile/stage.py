@@ -171,7 +171,7 @@ class Counted:
         self.tree = source.tree
         self.follows = source.follows
         self.confirmations = source.confirmations
-        self.verify, self.branch = source.verify, source.branch
+        self.verify, self.branch, self.commits = source.verify, source.branch, source.commits
 
     def head(self) -> Revision:
         self._stage.fetches.append((self._stage.clock.now_ms() - ZERO_MS) // 1000)

@@ -133,6 +133,7 @@ class Frozen:
         self.follows = self._source.follows
         self.confirmations = self._source.confirmations
         self.verify, self.branch = self._source.verify, self._source.branch
+        self.commits = self._source.commits
 
     def freeze(self) -> None:
         self._old = True
@@ -159,7 +160,7 @@ class Failing:
             raise RecursionError("a bug")
         raise SourceUnavailable("GPU8001", "away")
 
-    head = tree = follows = confirmations = verify = _fail
+    head = tree = follows = confirmations = verify = commits = _fail
     branch = "main"
 
 

@@ -14,17 +14,29 @@ from click.testing import CliRunner
 
 from gpuctl.adapters.history.keeper import HistoryFile
 from gpuctl.adapters.history.levels import Levels
-from gpuctl.adapters.history.reading import read_history
+from gpuctl.adapters.history.reading import changes_in, read_history
 from gpuctl.adapters.history.serving import HistoryServer, path_of
 from gpuctl.adapters.history.store import EVENTS_KEPT_MS, Store
 from gpuctl.app.history import Facts
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.main import gpuctl
 from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
-from gpuctl.model.history import ALL, HOUR_MS, MINUTE_MS, Amounts, Grain, Moment, RunEvent, Subject
+from gpuctl.model.history import (
+    ALL,
+    HOUR_MS,
+    MINUTE_MS,
+    Amounts,
+    Check,
+    Commit,
+    Grain,
+    Moment,
+    RunEvent,
+    Subject,
+    TakenUp,
+)
 from gpuctl.model.ids import JobId, NodeName, ProjectName, Revision, RunDigest
 from gpuctl.model.state import Ledger, Run, RunPhase
-from gpuctl.views.history import as_csv, holdings, project_uses
+from gpuctl.views.history import as_csv, event_table, holdings, project_uses
 from gpuctl.views.history_form import document, parsed
 
 AT_MS = 1_596_000_000_000 - 1_596_000_000_000 % HOUR_MS
@@ -75,6 +87,52 @@ def test_a_pause_is_told_with_its_reason_its_beneficiary_and_its_commit(tmp_path
     assert (held.gpu_ms, held.start.nodes, held.end) == (2000 * 100_000, ("n1",), found.events[-1])
     use = project_uses(read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS))[0]
     assert (use.project, use.starts, use.pauses, use.usual_wait_ms) == (A, 1, 1, 59_000)
+
+
+def test_commits_are_kept_with_their_authors_and_how_their_predictions_ended(tmp_path: Path) -> None:
+    file, mine, other = tmp_path / "h.db", Revision("c" * 40), Revision("d" * 40)
+    ended = Check(
+        revision=mine, at_ms=AT_MS + 9_000, took_ms=5_000, result="explained", predicted=("started: a/j",),
+        differences=("a/j was not started: a node was lost",),
+    )  # fmt: skip
+    with closing(HistoryFile(file)) as keeper:
+        keeper.note([
+            Commit(revision=mine, author="Ann", subject="more <b>", written_ms=AT_MS - 5_000),
+            TakenUp(revision=mine, at_ms=AT_MS),
+        ])
+        keeper.offer(facts(AT_MS, run_of(RunPhase.RUNNING)))
+        keeper.settle()
+        keeper.note([ended, TakenUp(revision=other, at_ms=AT_MS + HOUR_MS // 2)])
+        keeper.offer(facts(AT_MS + 10_000, run_of(RunPhase.SUCCEEDED)))
+        keeper.settle()
+        assert not keeper.fault()
+    of_job = read_history(file, Subject(job=JOB), AT_MS, AT_MS + HOUR_MS)
+    (change,) = of_job.changes
+    assert (change.author, change.subject, change.written_ms) == ("Ann", "more <b>", AT_MS - 5_000)
+    assert (change.taken_ms, change.check) == (AT_MS, ended)
+    whole = read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS)
+    assert [each.revision for each in whole.changes] == [other, mine]
+    assert changes_in(file, AT_MS, AT_MS + HOUR_MS) == whole.changes
+    assert parsed(document(whole)) == whole
+    assert "Ann" in event_table(of_job)
+    with closing(HistoryFile(file)) as keeper:  # what no event names goes with the events of its time
+        keeper.offer(facts(AT_MS + EVENTS_KEPT_MS + HOUR_MS, run_of(RunPhase.RUNNING, JobId(A, "k"))))
+        keeper.settle()
+    assert [each.revision for each in changes_in(file, AT_MS, AT_MS + 2 * EVENTS_KEPT_MS)] == [mine]
+
+
+def test_a_file_of_the_format_before_is_gone_on_with(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    told(file, facts(AT_MS, run_of(RunPhase.RUNNING)), facts(AT_MS + 90_000, run_of(RunPhase.RUNNING)))
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(
+            "ALTER TABLE periods DROP COLUMN gpus; ALTER TABLE periods DROP COLUMN idle; DROP TABLE commits; "
+            "PRAGMA user_version = 1"
+        )
+    told(file, facts(AT_MS + 120_000, run_of(RunPhase.SUCCEEDED)))
+    found = read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS)
+    assert [event.state.value for event in found.events] == ["Running", "Succeeded"]
+    assert not file.with_name("h.db.damaged").exists()
 
 
 def test_a_run_that_began_before_is_known(tmp_path: Path) -> None:
@@ -215,7 +273,7 @@ def test_the_command_shows_a_job_a_project_and_the_cluster(tmp_path: Path) -> No
         return result.stdout
 
     assert [line.split()[1] for line in shown("a/j").splitlines()] == ["STATE", "Running", "Succeeded"]
-    assert "a/j  2     0.1        n1     cccccccccc  -    Succeeded" in shown("project", "a")
+    assert "a/j  2     0.1        n1     cccccccccc  -       -    Succeeded" in shown("project", "a")
     assert [line.split()[0] for line in shown("cluster").splitlines()] == ["PROJECT", "a", "(all)"]
     assert json.loads(shown("j", "-p", "a", "-o", "json"))["kind"] == "History"
     assert shown("cluster", "-o", "csv").startswith("time,project,observed_ms,held_milli_s")

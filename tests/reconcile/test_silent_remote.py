@@ -71,7 +71,7 @@ class GoesSilent:
         self.tree = good.tree
         self.follows = good.follows
         self.confirmations = good.confirmations
-        self.verify, self.branch = good.verify, good.branch
+        self.verify, self.branch, self.commits = good.verify, good.branch, good.commits
 
     def head(self) -> Revision:
         source = self._sources[0]

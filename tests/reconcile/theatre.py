@@ -22,6 +22,7 @@ from gpuctl.app.report import Journal
 from gpuctl.k8s import names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, text, uid
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, ClusterState, RawObjects
@@ -72,6 +73,10 @@ class OneCommit:
 
     def follows(self, older: Revision, newer: Revision) -> bool:
         return older <= newer
+
+    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
+        del revisions
+        return ()
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
         """It has no signatures, and asks for none."""

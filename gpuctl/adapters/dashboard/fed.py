@@ -19,6 +19,9 @@ from typing import IO, Any
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import ANY_HOST, LOOPBACK, Access
+from gpuctl.adapters.dashboard.pages import Pages
+from gpuctl.adapters.dashboard.past import Past
+from gpuctl.adapters.dashboard.routes import Routes
 from gpuctl.adapters.dashboard.server import Dashboard
 from gpuctl.app.inspect import observed
 from gpuctl.app.ports import Clock
@@ -106,7 +109,9 @@ def main(site: Mapping[str, Any], lines: IO[bytes], asks: IO[bytes]) -> None:
     )
     with closing(Feed(fed.view, _EVERY_MS)) as feed:
         feed.start()
-        dashboard = Dashboard(feed, site["title"], socket.socket(fileno=site["socket"]), access, clock.now_ms)
+        past = None if site["history"] is None else Past(Path(site["history"]), clock)
+        routes = Routes(feed, Pages(site["title"], site["repository"]), clock.now_ms, past)
+        dashboard = Dashboard(routes, socket.socket(fileno=site["socket"]), access)
         with closing(dashboard):
             Thread(target=_read, args=(lines, fed, dashboard), name="lines", daemon=True).start()
             dashboard.serve()

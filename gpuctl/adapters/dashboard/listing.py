@@ -87,21 +87,22 @@ def jobs_page(jobs: Sequence[JobView], query: Query) -> Page[JobView]:
         if query.text in str(job.id) and query.project in {"", job.id.project} and query.state in {"", job.state.value}
     ]
     found.sort(key=ORDERS[query.order])  # type: ignore[arg-type] # each order's keys compare with one another
-    return _cut(found, query)
+    return cut(found, query)
 
 
 def in_turn(jobs: Sequence[JobView], query: Query) -> Page[JobView]:
     """The jobs of a query's text and project, in the order that they have."""
     found = [job for job in jobs if query.text in str(job.id) and query.project in {"", job.id.project}]
-    return _cut(found, query)
+    return cut(found, query)
 
 
 def nodes_page(nodes: Sequence[NodeView], query: Query) -> Page[NodeView]:
     """The nodes whose name contains the query's text."""
-    return _cut([node for node in nodes if query.text in node.name], query)
+    return cut([node for node in nodes if query.text in node.name], query)
 
 
-def _cut(found: Sequence[T], query: Query) -> Page[T]:
+def cut(found: Sequence[T], query: Query) -> Page[T]:
+    """The page of a query."""
     last = max(1, -(-len(found) // ROWS))
     number = min(query.number, last)
     shown = found[(number - 1) * ROWS : number * ROWS]

@@ -12,16 +12,20 @@ from markupsafe import Markup
 from gpuctl import __version__
 from gpuctl.adapters.dashboard.feed import Seen
 from gpuctl.adapters.dashboard.listing import Page
+from gpuctl.adapters.dashboard.past import SPANS
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import JobState
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.history import Change, History, RunEvent, Trends
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, format_gpus
 from gpuctl.views.clusters import ClusterView, clock_time, is_idle, quota_milli, share_milli, two_digits
+from gpuctl.views.history import why
 from gpuctl.views.jobs import JobView
 from gpuctl.views.pod_problems import problem_text
 from gpuctl.views.tables import HOUR_MS, age
+from gpuctl.views.trends import uses
 
 COLOURS = 8
 """Colours of projects in the style sheet; with more projects they repeat."""
@@ -29,9 +33,12 @@ COLOURS = 8
 _MOST_ROWS = 20
 """Rows of each table of the overview; all of them stand on pages of their own."""
 
+_MOST_EVENTS = 200
+"""Events of a job's timeline; `gpuctl history` has all."""
+
 MENU = (
     ("/", "Overview"), ("/projects", "Projects"), ("/jobs", "Jobs"), ("/nodes", "Nodes"), ("/queue", "Queue"),
-    ("/analytics", "Analytics"),
+    ("/analytics", "Analytics"), ("/changes", "Changes"),
 )  # fmt: skip
 
 
@@ -40,10 +47,27 @@ def _shown(value: Any) -> Any:
     return value if isinstance(value, Markup) else printable(str(value))
 
 
-class Pages:
-    """Fills templates. `title`: the cluster's name in the heading."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What was asked of the past. None: there is no history, or it can't be read, and `problem` says why."""
 
-    def __init__(self, title: str) -> None:
+    history: History | None = None
+    trends: Trends | None = None
+    problem: str = ""
+
+    @property
+    def events(self) -> list[tuple[RunEvent, Change | None]] | None:
+        """The newest events of a job first, each with its commit."""
+        if self.history is None:
+            return None
+        changes = {change.revision: change for change in self.history.changes}
+        return [(event, changes.get(event.revision)) for event in reversed(self.history.events)][:_MOST_EVENTS]
+
+
+class Pages:
+    """Fills templates. `title`: the cluster's name in the heading. `repository`: its https address in a code host."""
+
+    def __init__(self, title: str, repository: str = "") -> None:
         self._templates = Environment(
             loader=PackageLoader("gpuctl.adapters.dashboard"),
             autoescape=True,
@@ -61,11 +85,13 @@ class Pages:
             stamp=format_timestamp,
             reason=reason_text,
             problem=problem_text,
+            why=why,
         )
         self._templates.globals.update(
             menu=MENU,
             version=__version__,
             cluster=title,
+            repository=repository,
             quota=quota_milli,
             share=share_milli,
             is_idle=is_idle,
@@ -102,9 +128,18 @@ class Pages:
         names = [project.name for project in seen.view.projects]
         return self._page("jobs.html", seen, now_ms, path="/jobs", page=page, states=states, names=names)
 
-    def job(self, seen: Seen, now_ms: int, job: JobView) -> str:
+    def job(self, seen: Seen, now_ms: int, job: JobView, told: Told) -> str:
         """One job in full."""
-        return self._page("job.html", seen, now_ms, path="/jobs", job=job)
+        past, problem = told.events, told.problem
+        return self._page("job.html", seen, now_ms, path="/jobs", job=job, past=past, problem=problem)
+
+    def gone(self, seen: Seen, now_ms: int, job: JobId, told: Told) -> str:
+        """What is known of a job that is not there."""
+        return self._page("gone.html", seen, now_ms, path="/jobs", job=job, past=told.events)
+
+    def changes(self, seen: Seen, now_ms: int, page: Page[Change] | None, problem: str) -> str:
+        """The commits that were taken up."""
+        return self._page("changes.html", seen, now_ms, path="/changes", page=page, problem=problem)
 
     def nodes(self, seen: Seen, now_ms: int, page: Page[Any]) -> str:
         """One page of the nodes, each as a picture of its GPUs."""
@@ -114,9 +149,11 @@ class Pages:
         """One page of the pending jobs, longest wait first."""
         return self._page("queue.html", seen, now_ms, path="/queue", page=page)
 
-    def analytics(self, seen: Seen, now_ms: int, since_ms: int) -> str:
-        """The charts; a script draws them."""
-        return self._page("analytics.html", seen, now_ms, path="/analytics", since_ms=since_ms)
+    def analytics(self, seen: Seen, now_ms: int, since_ms: int, told: Told, **asked: str) -> str:
+        """The charts, which a script draws, and the table. `asked`: span, project, and their address."""
+        table = None if told.trends is None else uses(told.trends)
+        about = {"since_ms": since_ms, "uses": table, "problem": told.problem, "spans": tuple(SPANS), **asked}
+        return self._page("analytics.html", seen, now_ms, path="/analytics", **about)
 
     def problem(self, title: str, text: str) -> str:
         """A page that says what went wrong."""

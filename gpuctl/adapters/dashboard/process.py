@@ -37,13 +37,17 @@ _MODULE = "gpuctl.adapters.dashboard.fed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What the process serves. `user_header` and `secret_file`: as `Access` has them; `history`: the file of it."""
+    """What the process serves. `user_header` and `secret_file`: as `Access` has them; `history`: the file of it.
+
+    `repository`: the https address of the repository in a code host, for links; empty: there is none.
+    """
 
     title: str
     address: str
     user_header: str | None = None
     secret_file: str | None = None
     history: str | None = None
+    repository: str = ""
 
 
 class DashboardProcess:
@@ -124,7 +128,8 @@ class DashboardProcess:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         number = self._socket.fileno()
-        site = {name: getattr(self._site, name) for name in ("title", "user_header", "secret_file", "history")}
+        names = ("title", "user_header", "secret_file", "history", "repository")
+        site = {name: getattr(self._site, name) for name in names}
         home = str(Path(gpuctl.__file__).parents[1])
         # -P: nothing is imported from the folder that the controller was started in.
         return subprocess.Popen(  # noqa: S603 - ourselves

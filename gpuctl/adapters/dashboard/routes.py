@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TypeAlias
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,25 +20,31 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from gpuctl.adapters.dashboard.charts import chart
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access, Guard
 from gpuctl.adapters.dashboard.listening import MOST_LISTENERS, Listeners
-from gpuctl.adapters.dashboard.listing import Query, in_turn, jobs_page, nodes_page
-from gpuctl.adapters.dashboard.pages import Pages
+from gpuctl.adapters.dashboard.listing import Query, cut, in_turn, jobs_page, nodes_page
+from gpuctl.adapters.dashboard.pages import Pages, Told
+from gpuctl.adapters.dashboard.past import SPANS, USUAL, Past
+from gpuctl.app.ports import WorldFault
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import Instant
+from gpuctl.views.trends import uses_csv
 
 Now: TypeAlias = Callable[[], Instant]
 
+_LONGEST_NAME = 100
 _FRESH = {"cache-control": "no-store"}
 
 
 class Routes:
     """What is answered at each address, from what the feed has read last. Safe for threads."""
 
-    def __init__(self, feed: Feed, pages: Pages, now: Now) -> None:
+    def __init__(self, feed: Feed, pages: Pages, now: Now, past: Past | None = None) -> None:
         self._feed = feed
+        self._past = past
         self._pages = pages
         self._now = now
         self._listeners = Listeners()
@@ -53,8 +60,10 @@ class Routes:
                 Route("/nodes", self.nodes),
                 Route("/queue", self.queue),
                 Route("/analytics", self.analytics),
-                Route("/api/allocation", self.allocation),
+                Route("/changes", self.changes),
                 Route("/api/allocation.csv", self.allocation_csv),
+                Route("/api/gpu-hours.csv", self.gpu_hours_csv),
+                Route("/api/{name}", self.chart),
                 Route("/events", self.events),
                 Route("/healthz", self.healthz),
                 Mount("/static", StaticFiles(packages=[("gpuctl.adapters.dashboard", "static")])),
@@ -82,13 +91,24 @@ class Routes:
         return _page(self._pages.jobs(seen, self._now(), found))
 
     def job(self, request: Request) -> Response:
-        """One job."""
+        """One job, with what happened to it; also where it is there no longer."""
         seen = self._feed.seen()
         with suppress(ValueError):
-            found = seen.view.job(JobId.parse(f"{request.path_params['project']}/{request.path_params['name']}"))
+            job = JobId.parse(f"{request.path_params['project']}/{request.path_params['name']}")
+            found, told = seen.view.job(job), self._told(lambda past: Told(history=past.job(job)))
             if found is not None:
-                return _page(self._pages.job(seen, self._now(), found))
+                return _page(self._pages.job(seen, self._now(), found, told))
+            if told.events:
+                return _page(self._pages.gone(seen, self._now(), job, told))
         raise HTTPException(404, "There is no such job in this cluster.")
+
+    def changes(self, request: Request) -> Response:
+        """A page of the commits that were taken up."""
+        seen, page, problem = self._feed.seen(), None, "There is no history here."
+        with suppress(WorldFault):
+            if self._past is not None:
+                page, problem = cut(self._past.changes(), Query.of(request.query_params)), ""
+        return _page(self._pages.changes(seen, self._now(), page, problem))
 
     def nodes(self, request: Request) -> Response:
         """A page of the nodes."""
@@ -102,13 +122,42 @@ class Routes:
         found = in_turn(seen.view.pending, Query.of(request.query_params))
         return _page(self._pages.queue(seen, self._now(), found))
 
-    def analytics(self, _: Request) -> Response:
-        """The charts."""
-        return _page(self._pages.analytics(self._feed.seen(), self._now(), self._feed.samples()[0].at_ms))
+    def analytics(self, request: Request) -> Response:
+        """The charts of a time."""
+        span, project = _time_and_project(request)
+        told = self._told(lambda past: Told(trends=past.trends(span, project)))
+        address = "?" + urlencode({"span": span, "project": project or ""}) if told.trends else ""
+        asked = {"span": span, "project": project or "", "address": address}
+        since_ms = self._feed.samples()[0].at_ms
+        return _page(self._pages.analytics(self._feed.seen(), self._now(), since_ms, told, **asked))
 
-    def allocation(self, _: Request) -> Response:
-        """What the chart draws."""
-        return JSONResponse(_series(self._feed), headers=_FRESH)
+    def chart(self, request: Request) -> Response:
+        """What a chart draws: of the history, or without one what this process has seen."""
+        name, (span, project) = request.path_params["name"], _time_and_project(request)
+        told = self._told(lambda past: Told(trends=past.trends(span, project)))
+        drawn = None if told.trends is None else chart(told.trends, name)
+        if told.trends is None and name == "allocation":
+            drawn = _series(self._feed)
+        if drawn is None:
+            raise HTTPException(404, "There is no such chart.")
+        return JSONResponse(drawn, headers=_FRESH)
+
+    def gpu_hours_csv(self, request: Request) -> Response:
+        """The table of Analytics as CSV."""
+        span, project = _time_and_project(request)
+        told = self._told(lambda past: Told(trends=past.trends(span, project)))
+        if told.trends is None:
+            raise HTTPException(404, told.problem or "There is no history here.")
+        return PlainTextResponse(uses_csv(told.trends), media_type="text/csv", headers=_FRESH)
+
+    def _told(self, ask: Callable[[Past], Told]) -> Told:
+        """What the past says, or why it says nothing."""
+        if self._past is None:
+            return Told()
+        try:
+            return ask(self._past)
+        except WorldFault as fault:
+            return Told(problem=f"{fault.code}: {fault}")
 
     def allocation_csv(self, _: Request) -> Response:
         """The same as CSV."""
@@ -143,6 +192,11 @@ class Routes:
         yield
 
 
+def _time_and_project(request: Request) -> tuple[str, ProjectName | None]:
+    span, project = request.query_params.get("span", ""), request.query_params.get("project", "")[:_LONGEST_NAME]
+    return span if span in SPANS else USUAL, ProjectName(project) if project else None
+
+
 def _page(html: str) -> Response:
     return HTMLResponse(html, headers=_FRESH)
 
@@ -154,8 +208,8 @@ def _series(feed: Feed) -> dict[str, object]:
     if now_ms > last.at_ms:  # the lines go on until now
         samples += (replace(last, at_ms=now_ms),)
     names = sorted({name for sample in samples for name in sample.held_milli})
-    projects = [{"name": name, "gpus": [sample.held_milli.get(name, 0) / 1000 for sample in samples]} for name in names]
-    return {"at": [sample.at_ms / 1000 for sample in samples], "projects": projects}
+    lines = [{"name": name, "values": [sample.held_milli.get(name, 0) / 1000 for sample in samples]} for name in names]
+    return {"at": [sample.at_ms / 1000 for sample in samples], "lines": lines}
 
 
 def _csv(feed: Feed) -> str:

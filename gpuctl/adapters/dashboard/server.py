@@ -12,10 +12,8 @@ from contextlib import suppress
 import uvicorn
 
 from gpuctl.adapters.address import host_and_port
-from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access
-from gpuctl.adapters.dashboard.pages import Pages
-from gpuctl.adapters.dashboard.routes import Now, Routes
+from gpuctl.adapters.dashboard.routes import Routes
 from gpuctl.app.ports import WorldFault
 from gpuctl.diag.wording import message
 
@@ -26,11 +24,10 @@ _MOST_HEADER_BYTES = 16_384
 class Dashboard:
     """Serves the pages at a socket of `listening`. `port`: the one it listens on."""
 
-    def __init__(self, feed: Feed, title: str, listens: socket.socket, access: Access, now: Now) -> None:
-        self._feed = feed
+    def __init__(self, routes: Routes, listens: socket.socket, access: Access) -> None:
         self._socket = listens
         self.port: int = self._socket.getsockname()[1]
-        app = Routes(feed, Pages(title), now).application(access)
+        app = routes.application(access)
         config = uvicorn.Config(
             app,
             log_level="error",

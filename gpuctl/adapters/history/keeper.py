@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
@@ -12,11 +13,12 @@ from typing import TypeAlias
 from gpuctl.adapters.history.levels import Levels
 from gpuctl.adapters.history.store import NotHistory, Store
 from gpuctl.app.history import Facts, moment
-from gpuctl.model.history import HOUR_MS, Grain, Mark
+from gpuctl.model.history import HOUR_MS, Grain, Mark, Note
 from gpuctl.model.ids import RunKey
 from gpuctl.model.units import DurationMs, Instant
 
 OpenStore: TypeAlias = Callable[[Path], Store]
+MOST_NOTES = 2_000
 _FORGET_MS: DurationMs = HOUR_MS
 _LAST_WORDS_S = 2.0
 """How long `close` waits for the disk."""
@@ -34,6 +36,7 @@ class HistoryFile:
         self._open = open_store
         self._ring = Condition()
         self._next: Facts | None = None
+        self._notes: deque[Note] = deque(maxlen=MOST_NOTES)
         self._busy = self._closed = False
         self._fault = ""
         self._store: Store | None = None
@@ -48,6 +51,11 @@ class HistoryFile:
         with self._ring:
             self._next = facts
             self._ring.notify_all()
+
+    def note(self, notes: Sequence[Note]) -> None:
+        """Have these kept with the next cycle; of more than MOST_NOTES that wait, the oldest are lost."""
+        with self._ring:
+            self._notes.extend(notes)
 
     def fault(self) -> str:
         """Why nothing can be kept now."""
@@ -72,24 +80,28 @@ class HistoryFile:
                 self._ring.notify_all()
                 self._ring.wait_for(lambda: self._next is not None or self._closed)
                 facts, self._next, self._busy = self._next, None, True
+                notes = tuple(self._notes)
+                self._notes.clear()
             if facts is None:
                 break
             try:
-                self._keep(facts)
+                self._keep(facts, notes)
                 self._fault = ""
             except Exception as error:  # noqa: BLE001 - whatever it is, the next cycle may be kept
                 self._fault = str(error) or type(error).__name__
                 self._drop()
+                with self._ring:
+                    self._notes.extendleft(reversed(notes[: MOST_NOTES - len(self._notes)]))
         self._drop()
 
-    def _keep(self, facts: Facts) -> None:
+    def _keep(self, facts: Facts, notes: Sequence[Note]) -> None:
         if self._store is None:
             self._store = self._opened()
             self._marks = self._store.marks()
         found = moment(facts, self._marks)
         rows = self._levels.add(found)
-        if found.events or rows:
-            self._store.write(found.events, rows)
+        if found.events or rows or notes:
+            self._store.write(found.events, rows, notes)
         self._marks = dict(found.marks)
         for hour_ms in {row.at_ms - row.at_ms % HOUR_MS for grain, row in rows if grain is Grain.MINUTE}:
             self._store.roll_up(hour_ms, HOUR_MS)

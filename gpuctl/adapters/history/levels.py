@@ -76,10 +76,14 @@ def _amounts(level: Amounts, length_ms: DurationMs) -> list[int]:
     """In the order of `Period`, GPUs in milli-GPU-ms."""
     values = (
         level.held_milli, level.waiting_milli, level.share_milli, level.quota_milli, level.running, level.waiting,
+        level.gpus_milli, level.idle_milli,
     )  # fmt: skip
     return [length_ms, *(value * length_ms for value in values)]
 
 
 def _period(at_ms: Instant, project: ProjectName, sums: list[int]) -> Period:
     observed_ms, *gpus = sums[:5]
-    return Period(at_ms, project, observed_ms, *(amount // 1000 for amount in gpus), *sums[5:])
+    more = sums[7:]
+    return Period(
+        at_ms, project, observed_ms, *(each // 1000 for each in gpus), *sums[5:7], *(each // 1000 for each in more)
+    )

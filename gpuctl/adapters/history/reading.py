@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,13 +13,15 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.k8s.annotations import reason_of
 from gpuctl.model.decision import JobState
-from gpuctl.model.history import HOUR_MS, Grain, History, Period, RunEvent, Subject
-from gpuctl.model.ids import JobId, NodeName, ProjectName, Revision, RunDigest
+from gpuctl.model.history import HOUR_MS, Change, Check, Grain, History, Period, RunEvent, Subject
+from gpuctl.model.ids import NO_REVISION, JobId, NodeName, ProjectName, Revision, RunDigest
 from gpuctl.model.units import DurationMs, Instant
 
 MOST_EVENTS = 10_000
 """The most events that are read at once; the newest count."""
 MOST_PERIODS = 50_000
+MOST_CHANGES = 500
+_CHANGE = "revision, author, subject, written_ms, taken_ms, checked_ms, took_ms, result, why, predicted, differences"
 
 EVENT = (
     "e.at_ms, j.name, e.digest, e.state, e.gpu_milli, e.waited_ms, e.nodes, e.reason, e.paused_for, r.name "
@@ -29,7 +31,7 @@ EVENT = (
 LAST = "e.rowid IN (SELECT MAX(rowid) FROM events GROUP BY job, digest)"
 """Which events are the last of their runs."""
 OVER = "('Succeeded', 'Failed', 'TimedOut', 'Deleted')"
-_PERIOD = "at_ms, name, observed_ms, held, waiting_gpus, share, quota, running, waiting"
+_PERIOD = "at_ms, name, observed_ms, held, waiting_gpus, share, quota, running, waiting, gpus, idle"
 _RAW_UP_TO_MS: DurationMs = 2 * HOUR_MS
 _MINUTES_UP_TO_MS: DurationMs = 48 * HOUR_MS
 _BUSY_S = 5.0
@@ -40,9 +42,16 @@ def read_history(path: Path, subject: Subject, since_ms: Instant, until_ms: Inst
 
     Raises WorldFault GPU7087: the file can't be read.
     """
+    with opened(path) as db:
+        return _read(db, subject, since_ms, until_ms)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file, open for reading. Raises WorldFault GPU7087 for what can't be read of it."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)) as db:
-            return _read(db, subject, since_ms, until_ms)
+            yield db
     except (sqlite3.Error, ValueError, TypeError) as error:
         raise WorldFault("GPU7087", message("GPU7087", {"file": str(path), "why": str(error)})) from error
 
@@ -67,30 +76,74 @@ def event_of(row: Sequence[object]) -> RunEvent:
 
 
 def _read(db: sqlite3.Connection, subject: Subject, since_ms: Instant, until_ms: Instant) -> History:
-    which, named = _filter(subject)
+    which, of = _filter(subject)
     rows = db.execute(
         f"SELECT {EVENT} WHERE e.at_ms >= ? AND e.at_ms < ?{which} ORDER BY e.at_ms DESC, e.rowid DESC LIMIT ?",
-        (since_ms, until_ms, *named, MOST_EVENTS),
+        (since_ms, until_ms, *of, MOST_EVENTS),
     ).fetchall()
     (count,) = db.execute(
         f"SELECT COUNT(*) FROM events e WHERE e.at_ms >= ? AND e.at_ms < ?{which}",  # noqa: S608 - constants
-        (since_ms, until_ms, *named),
+        (since_ms, until_ms, *of),
     ).fetchone()
     before = db.execute(
         f"SELECT {EVENT} WHERE e.state NOT IN {OVER}{which} AND e.rowid IN "  # noqa: S608 - constants
         "(SELECT MAX(rowid) FROM events WHERE at_ms < ? GROUP BY job, digest) ORDER BY e.at_ms, e.rowid LIMIT ?",
-        (*named, since_ms, MOST_EVENTS),
+        (*of, since_ms, MOST_EVENTS),
     ).fetchall()
     grain = _grain(until_ms - since_ms)
+    events = tuple(map(event_of, [*before, *reversed(rows)]))
+    revisions = {event.revision for event in events} - {NO_REVISION}
+    named = list(_changes(db, f"revision IN ({', '.join('?' * len(revisions))})", sorted(revisions)))
     return History(
         subject=subject,
         since_ms=since_ms,
         until_ms=until_ms,
         grain=grain,
-        events=tuple(map(event_of, [*before, *reversed(rows)])),
+        events=events,
         periods=() if subject.job is not None else tuple(_periods(db, subject, since_ms, until_ms, grain)),
         left_out=count - len(rows),
+        changes=tuple(named if subject != Subject() else _merged(named, _taken_up(db, since_ms, until_ms))),
     )
+
+
+def changes_in(path: Path, since_ms: Instant, until_ms: Instant) -> tuple[Change, ...]:
+    """The commits that were taken up in a time, newest first. Raises WorldFault GPU7087."""
+    with opened(path) as db:
+        return tuple(_taken_up(db, since_ms, until_ms))
+
+
+def _taken_up(db: sqlite3.Connection, since_ms: Instant, until_ms: Instant) -> Iterator[Change]:
+    which = "taken_ms >= ? AND taken_ms < ? ORDER BY taken_ms DESC, revision LIMIT ?"
+    return _changes(db, which, (since_ms, until_ms, MOST_CHANGES))
+
+
+def _changes(db: sqlite3.Connection, which: str, values: Sequence[object]) -> Iterator[Change]:
+    for row in db.execute(f"SELECT {_CHANGE} FROM commits WHERE {which}", values):  # noqa: S608 - constants
+        revision, author, subject, written_ms, taken_ms, checked_ms, took_ms, result, why, predicted, differences = row
+        check = None
+        if result is not None:
+            check = Check(
+                revision=Revision(revision),
+                at_ms=int(checked_ms),
+                took_ms=int(took_ms),
+                result=result,
+                why=why,
+                predicted=tuple(map(str, json.loads(predicted))),
+                differences=tuple(map(str, json.loads(differences))),
+            )
+        yield Change(
+            revision=Revision(revision),
+            author=author,
+            subject=subject,
+            written_ms=written_ms,
+            taken_ms=taken_ms,
+            check=check,
+        )
+
+
+def _merged(some: Iterable[Change], more: Iterable[Change]) -> list[Change]:
+    found = {change.revision: change for change in (*some, *more)}
+    return sorted(found.values(), key=lambda change: (-(change.taken_ms or 0), change.revision))
 
 
 def _filter(subject: Subject) -> tuple[str, tuple[str, ...]]:

@@ -17,11 +17,11 @@ from pathlib import Path
 from gpuctl.adapters.history.reading import EVENT, LAST, OVER, event_of
 from gpuctl.k8s.annotations import reason_value
 from gpuctl.model.decision import JobState
-from gpuctl.model.history import Grain, Mark, Period, RunEvent
+from gpuctl.model.history import Commit, Grain, Mark, Note, Period, RunEvent, TakenUp
 from gpuctl.model.ids import RunKey
 from gpuctl.model.units import DurationMs, Instant
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 1 << 30
 _PAGE = 4096
 _DAY_MS: DurationMs = 86_400_000
@@ -36,15 +36,29 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS periods (
   grain INTEGER, at_ms INTEGER, project INTEGER, observed_ms INTEGER, held INTEGER, waiting_gpus INTEGER,
-  share INTEGER, quota INTEGER, running INTEGER, waiting INTEGER,
+  share INTEGER, quota INTEGER, running INTEGER, waiting INTEGER, gpus INTEGER NOT NULL DEFAULT 0,
+  idle INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (grain, at_ms, project)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
   at_ms INTEGER, project INTEGER, job INTEGER, digest TEXT, state TEXT, gpu_milli INTEGER, waited_ms INTEGER,
   nodes TEXT, reason TEXT, paused_for TEXT, revision INTEGER);
 CREATE INDEX IF NOT EXISTS events_at ON events (at_ms);
 CREATE INDEX IF NOT EXISTS events_of ON events (job, at_ms);
+CREATE TABLE IF NOT EXISTS commits (
+  revision TEXT PRIMARY KEY, author TEXT NOT NULL DEFAULT '', subject TEXT NOT NULL DEFAULT '', written_ms INTEGER,
+  taken_ms INTEGER, checked_ms INTEGER, took_ms INTEGER, result TEXT, why TEXT, predicted TEXT, differences TEXT)
+  WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS commits_at ON commits (taken_ms);
 """
-_SUMS = "SUM(observed_ms), SUM(held), SUM(waiting_gpus), SUM(share), SUM(quota), SUM(running), SUM(waiting)"
+_FROM_1 = """
+ALTER TABLE periods ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE periods ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;
+"""
+"""What format 1 lacks of the tables above, besides whole ones."""
+_SUMS = (
+    "SUM(observed_ms), SUM(held), SUM(waiting_gpus), SUM(share), SUM(quota), SUM(running), SUM(waiting), SUM(gpus), "
+    "SUM(idle)"
+)
 
 
 class NotHistory(Exception):
@@ -81,9 +95,11 @@ class Store:
             for event in map(event_of, rows)
         }
 
-    def write(self, events: Iterable[RunEvent], periods: Iterable[tuple[Grain, Period]]) -> None:
-        """Keep events and periods, all or none. A full file makes room first."""
-        made = list(events), list(periods)
+    def write(
+        self, events: Iterable[RunEvent], periods: Iterable[tuple[Grain, Period]], notes: Iterable[Note] = ()
+    ) -> None:
+        """Keep events, periods and what is known of commits, all or none. A full file makes room first."""
+        made = list(events), list(periods), list(notes)
         try:
             self._write(*made)
         except sqlite3.OperationalError as error:
@@ -108,6 +124,11 @@ class Store:
         for grain, kept_ms in KEPT_MS.items():
             self._db.execute("DELETE FROM periods WHERE grain = ? AND at_ms < ?", (grain, now_ms - kept_ms))
         self._forget_events(now_ms - EVENTS_KEPT_MS)
+        self._db.execute(
+            "DELETE FROM commits WHERE COALESCE(taken_ms, 0) < ? AND revision NOT IN "
+            "(SELECT name FROM names WHERE id IN (SELECT DISTINCT revision FROM events))",
+            (now_ms - EVENTS_KEPT_MS,),
+        )
 
     def _forget_events(self, until_ms: Instant) -> None:
         self._db.execute(
@@ -115,22 +136,43 @@ class Store:
             (until_ms,),
         )
 
-    def _write(self, events: list[RunEvent], periods: list[tuple[Grain, Period]]) -> None:
+    def _write(self, events: list[RunEvent], periods: list[tuple[Grain, Period]], notes: list[Note]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.executemany(
                 "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(self._row_of_event, events)
             )
             self._db.executemany(
-                "INSERT OR REPLACE INTO periods VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO periods VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (self._row_of_period(grain, period) for grain, period in periods),
             )
+            for note in notes:
+                self._note(note)
             self._db.execute("COMMIT")
         except BaseException:
             self._names.clear()
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
             raise
+
+    def _note(self, note: Note) -> None:
+        values: dict[str, object]
+        if isinstance(note, Commit):
+            values = {"author": note.author, "subject": note.subject, "written_ms": note.written_ms}
+        elif isinstance(note, TakenUp):
+            values = {"taken_ms": note.at_ms}
+        else:
+            values = {
+                "checked_ms": note.at_ms, "took_ms": note.took_ms, "result": note.result, "why": note.why,
+                "predicted": json.dumps(note.predicted), "differences": json.dumps(note.differences),
+            }  # fmt: skip
+        columns, marks = ", ".join(values), ", ".join("?" * len(values))
+        changed = ", ".join(f"{column} = excluded.{column}" for column in values)
+        self._db.execute(
+            f"INSERT INTO commits (revision, {columns}) VALUES (?, {marks}) "  # noqa: S608 - constants
+            f"ON CONFLICT (revision) DO UPDATE SET {changed}",
+            (note.revision, *values.values()),
+        )
 
     def _make_room(self) -> None:
         """Remove the oldest part of all."""
@@ -180,6 +222,8 @@ class Store:
             period.quota_milli_s,
             period.running_ms,
             period.waiting_ms,
+            period.gpus_milli_s,
+            period.idle_milli_s,
         )
 
 
@@ -189,8 +233,8 @@ def _prepared(db: sqlite3.Connection, most_bytes: int) -> int:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute(f"PRAGMA max_page_count = {most_bytes // _PAGE}")
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        db.executescript(_SCHEMA)
+    if version in {0, 1}:
+        db.executescript(f"BEGIN; {_FROM_1 if version else ''} {_SCHEMA} COMMIT;")
         db.execute(f"PRAGMA user_version = {FORMAT}")
         return FORMAT
     return int(version)

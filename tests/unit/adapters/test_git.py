@@ -45,6 +45,22 @@ def fault_of(source: GitSource) -> str:
     return caught.value.code
 
 
+def test_the_log_is_asked_about_commits(tmp_path: Path) -> None:
+    copy = WorkingCopy.create(tmp_path / "repo")
+    copy.write("c/a.yaml", b"a: 1\n")
+    first = copy.commit("x" * 300 + " \x1b[31m\n\nbody", 1_000_000)
+    copy.write("c/a.yaml", b"a: 2\n")
+    second = copy.commit("two", 2_000_000)
+    source = GitSource(str(tmp_path / "repo"), "c", "main", tmp_path / "work")
+    source.head()
+    unknown = Revision("0" * 40)
+    found = {each.revision: each for each in source.commits([first, unknown, second, Revision("--all")])}
+    assert found.keys() == {first, second}
+    assert (found[second].author, found[second].subject, found[second].written_ms) == ("gpuctl demo", "two", 2_000_000)
+    assert len(found[first].subject) == 200
+    assert source.commits([unknown]) == ()
+
+
 def test_it_reads_declarations_and_the_nearest_policies_at_a_commit(copy: WorkingCopy, tmp_path: Path) -> None:
     source = source_of(copy, tmp_path)
     first = source.head()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model.history import Commit
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import SourceFile, SourceTree
 
@@ -86,6 +87,10 @@ class Commits:
         while at is not None and at != older:
             at = self.parents[at]
         return at is not None
+
+    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
+        del revisions
+        return ()
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
         """It has no signatures, and asks for none."""

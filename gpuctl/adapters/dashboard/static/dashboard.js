@@ -1,4 +1,4 @@
-// What htmx does not do by itself: pausing updates, and the chart of allocations.
+// What htmx does not do by itself: pausing updates, and charts.
 "use strict";
 (() => {
   const button = document.getElementById("pause");
@@ -15,29 +15,35 @@
     if (paused || (field && field.closest("form.filter"))) event.preventDefault();
   });
 
-  const chart = document.getElementById("allocation-chart");
-  if (!chart) return;
-  const colours = () => getComputedStyle(document.documentElement);
-  let plot = null;
-  const draw = async () => {
-    const found = await (await fetch(chart.dataset.source)).json();
-    const data = [found.at, ...found.projects.map((project) => project.gpus)];
-    if (plot) return plot.setData(data);
-    const ink = colours().getPropertyValue("--ink").trim();
-    const line = colours().getPropertyValue("--line").trim();
-    const axis = { stroke: ink, grid: { stroke: line }, ticks: { stroke: line } };
-    const series = found.projects.map((project, index) => ({
-      label: project.name,
-      stroke: colours().getPropertyValue(`--c${index % 8}`).trim(),
-      dash: index >= 8 ? [6, 4] : undefined,
-      width: 2,
-      paths: uPlot.paths.stepped({ align: 1 }),
-    }));
-    const size = { width: Math.max(280, chart.clientWidth), height: 360 };
-    plot = new uPlot({ ...size, axes: [axis, { ...axis, label: "GPUs" }], series: [{}, ...series] }, data, chart);
-    addEventListener("resize", () => plot.setSize({ width: Math.max(280, chart.clientWidth), height: 360 }));
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const sizeOf = (place) => ({ width: Math.max(280, place.clientWidth), height: 300 });
+  const draw = (place) => {
+    let plot = null;
+    return async () => {
+      const answer = await fetch(place.dataset.source);
+      if (!answer.ok) return;
+      const found = await answer.json();
+      const data = [found.at, ...found.lines.map((line) => line.values)];
+      if (plot && plot.series.length === data.length) return plot.setData(data, plot.scales.x.min === undefined);
+      if (plot) plot.destroy();
+      const ink = colour("--ink");
+      const grid = { stroke: colour("--line") };
+      const axis = { stroke: ink, grid, ticks: grid };
+      const series = found.lines.map((line, index) => ({
+        label: line.name,
+        stroke: colour(`--c${index % 8}`),
+        dash: index >= 8 ? [6, 4] : undefined,
+        width: 2,
+        paths: uPlot.paths.stepped({ align: 1 }),
+      }));
+      plot = new uPlot({ ...sizeOf(place), axes: [axis, axis], series: [{}, ...series] }, data, place);
+      addEventListener("resize", () => plot.setSize(sizeOf(place)));
+    };
   };
-  addEventListener("load", draw);
-  document.body.addEventListener("htmx:sseMessage", () => paused || draw());
-  setInterval(() => paused || draw(), 30000);
+  const charts = [...document.querySelectorAll(".chart")].map(draw);
+  if (!charts.length) return;
+  const drawAll = () => paused || charts.forEach((chart) => chart());
+  addEventListener("load", drawAll);
+  document.body.addEventListener("htmx:sseMessage", drawAll);
+  setInterval(drawAll, 30000);
 })();

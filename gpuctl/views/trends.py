@@ -1,0 +1,63 @@
+"""GPU-hours, shares and waits of a time, as a table and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.model.history import ALL, Tally, Trends
+from gpuctl.model.ids import ProjectName
+from gpuctl.views.history import harmless
+
+_HOUR_S = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A line of the table: averages over the time that was observed, in thousandths of GPUs."""
+
+    project: ProjectName
+    gpu_hours_milli: int
+    held_milli: int
+    share_milli: int
+    quota_milli: int
+    idle_milli: int
+    tally: Tally
+
+
+def uses(trends: Trends) -> tuple[Use, ...]:
+    """Each project's use, by name; all together come last, under the name ALL."""
+    observed_s = max(1, sum(row.observed_ms for row in trends.totals if row.project == ALL) // 1000)
+    tallies = {tally.project: tally for tally in trends.tallies}
+    found = [
+        Use(
+            project=row.project,
+            gpu_hours_milli=row.held_milli_s // _HOUR_S,
+            held_milli=row.held_milli_s // observed_s,
+            share_milli=row.share_milli_s // observed_s,
+            quota_milli=row.quota_milli_s // observed_s,
+            idle_milli=row.idle_milli_s // observed_s,
+            tally=tallies.get(row.project, Tally(row.project)),
+        )
+        for row in trends.totals
+    ]
+    return tuple(sorted(found, key=lambda use: (use.project == ALL, use.project)))
+
+
+def uses_csv(trends: Trends) -> str:
+    """The table as CSV: whole numbers, and names that are no formulas."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow((
+        "since", "until", "project", "gpu_hours_milli", "held_milli", "share_milli", "quota_milli", "idle_milli",
+        "starts", "pauses", "median_wait_ms", "wait_90_percent_ms", "longest_wait_ms",
+    ))  # fmt: skip
+    since, until = format_timestamp(trends.since_ms), format_timestamp(trends.until_ms)
+    for use in uses(trends):
+        rows.writerow((
+            since, until, harmless(use.project or "(all)"), use.gpu_hours_milli, use.held_milli, use.share_milli,
+            use.quota_milli, use.idle_milli, *use.tally[1:],
+        ))  # fmt: skip
+    return text.getvalue()
