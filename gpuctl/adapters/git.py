@@ -73,6 +73,21 @@ class GitSource:
         self._head, self._tidy, self._swept = NO_REVISION, False, False
 
     @property
+    def url(self) -> str:
+        """The address of the repository, without a password."""
+        return self._shown
+
+    @property
+    def path(self) -> str:
+        """The cluster's folder in it."""
+        return self._path
+
+    @property
+    def clone(self) -> Path:
+        """The bare clone, which is there once the branch was fetched."""
+        return self._clone
+
+    @property
     def branch(self) -> str:
         """The branch that is followed; "HEAD" while it is not known, and where there is none."""
         return self._branch or "HEAD"

@@ -151,6 +151,14 @@ class Repository:
         answer = self._run("log", f"--max-count={_REMEMBERED_COMMITS}", f"--format={_CONFIRMED}", *newest)
         return frozenset(answer.text.split())
 
+    def branches(self, most: int) -> tuple[str, ...]:
+        """The names of its branches, and of those of its remotes as last fetched, newest commit first."""
+        told = self._run(
+            "for-each-ref", f"--count={most}", "--sort=-committerdate", "--format=%(refname:short)", "refs/heads",
+            "refs/remotes",
+        )  # fmt: skip
+        return tuple(name for name in told.text.splitlines() if not name.endswith("/HEAD"))
+
     def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
         """What the log says of some commits, at most the first thousand; of one that is not here, nothing.
 

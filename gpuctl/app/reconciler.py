@@ -143,7 +143,8 @@ class Reconciler:
         if self._object_cache.synced and self._outside.viewer.is_wanted():
             leader = None if self._outside.leadership.held() else self._outside.leadership.holder()
             objects = self._object_cache.objects()
-            self._outside.viewer.offer(Sight(at_ms=self._read_ms, objects=objects, leader=leader))
+            sight = Sight(at_ms=self._read_ms, objects=objects, leader=leader, revision=self._desired.revision)
+            self._outside.viewer.offer(sight)
 
     def _tell_status(self) -> None:
         leadership = self._outside.leadership

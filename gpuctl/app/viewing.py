@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.state import RawObjects
 from gpuctl.model.units import Instant
 
@@ -13,12 +14,13 @@ from gpuctl.model.units import Instant
 class Sight:
     """The cluster's objects, and when they were last read.
 
-    `leader`: the replica that leads, empty where it is not known; None: this one leads.
+    `leader`: the replica that leads, empty where it is not known; None: this one leads, and enforces `revision`.
     """
 
     at_ms: Instant
     objects: RawObjects
     leader: str | None = None
+    revision: Revision = NO_REVISION
 
 
 class Viewer(Protocol):

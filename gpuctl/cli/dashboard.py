@@ -67,6 +67,13 @@ class NetworkType(click.ParamType[IPv4Network | IPv6Network]):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Show the past too: the file of `gpuctl reconcile --history FILE`.",
 )
+@click.option(
+    "--dir",
+    "folder",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The cluster's folder in a Git working tree: for What if, and plans of branches.",
+)
 @click.option("--state", type=click.File(), help="Show saved objects: what `kubectl get -o json` printed.")
 @cluster_options
 def dashboard(address: str, state: IO[str] | None, where: Where, **options: Any) -> None:
@@ -91,7 +98,8 @@ def dashboard(address: str, state: IO[str] | None, where: Where, **options: Any)
     if user_header is None and (proxies or proxy_secret):
         raise Failure("GPU9002", "--proxy-from and --proxy-secret are for --user-header", hint="--user-header NAME")
     allowed = wiring.Allowed(hosts=options["hosts"], user_header=user_header, proxies=proxies, secret_file=proxy_secret)
-    with wiring.dashboard(replace(_shown(where, state), history=options["history"]), address, allowed) as served:
+    shown = replace(_shown(where, state), history=options["history"], folder=options["folder"])
+    with wiring.dashboard(shown, address, allowed) as served:
         say(f"Serving http://{address.rpartition(':')[0] or 'localhost'}:{served.port}/ (Ctrl-C ends it)")
         served.serve()
 

@@ -153,7 +153,7 @@ def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) 
             identity=ports.identity,
             publish=ports.publish,
             history=history,
-            viewer=_viewer(served, target, follow.url, journal, stack),
+            viewer=_viewer(served, target, source, journal, stack),
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -177,7 +177,7 @@ class _ClusterPorts:
     ask_for_git: Callable[[], None] | None = None
 
 
-def _viewer(served: Served, target: Target, url: str, journal: Journal, stack: ExitStack) -> Viewer:
+def _viewer(served: Served, target: Target, source: GitSource, journal: Journal, stack: ExitStack) -> Viewer:
     """What shows the cluster in a browser; that its process has ended is logged."""
     if served.dashboard_address is None:
         return UNVIEWED
@@ -193,7 +193,9 @@ def _viewer(served: Served, target: Target, url: str, journal: Journal, stack: E
         user_header=None if served.dashboard_secret is None else served.dashboard_user_header,
         secret_file=served.dashboard_secret,
         history=served.history,
-        repository=code_host_page(url),
+        repository=code_host_page(source.url),
+        clone=str(source.clone),
+        path=source.path,
     )
     return stack.enter_context(closing(DashboardProcess(site, ended)))
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.app.effects import objects_of, read_objects
 from gpuctl.app.inspect import Live, Mirror, live, live_of
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.units import DurationMs
 from gpuctl.views.clusters import ClusterView, cluster_view
 from gpuctl.wiring.access import reading, reading_embedded
@@ -26,7 +27,8 @@ _EVERY_MS: DurationMs = 2_000
 class Shown:
     """The cluster that the dashboard shows: an embedded one in a file, saved objects, else that of a kubeconfig.
 
-    `history`: the file in which a controller keeps the past of it.
+    `history`: the file in which a controller keeps the past of it. `folder`: that of
+    the cluster's declarations in a Git working tree.
     """
 
     embedded: str | None = None
@@ -34,6 +36,7 @@ class Shown:
     kubeconfig: str | None = None
     context: str | None = None
     history: Path | None = None
+    folder: Path | None = None
 
     @property
     def title(self) -> str:
@@ -59,6 +62,7 @@ def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboar
 
     Raises WorldFault: the cluster can't be read, or the address can't be listened on.
     """
+    from gpuctl.adapters.dashboard.asking import Asking, InFolder  # noqa: PLC0415
     from gpuctl.adapters.dashboard.feed import Feed  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.dashboard.guarding import LOOPBACK, Access  # noqa: PLC0415
     from gpuctl.adapters.dashboard.pages import Pages  # noqa: PLC0415
@@ -84,8 +88,26 @@ def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboar
             secret_file=None if allowed.secret_file is None else Path(allowed.secret_file),
         )
         past = None if shown.history is None else Past(shown.history, clock)
-        routes = Routes(feed, Pages(shown.title), clock.now_ms, past)
+        asking = None if shown.folder is None else Asking(InFolder(shown.folder), _objects(shown), clock)
+        routes = Routes(feed, Pages(shown.title), clock.now_ms, past, asking)
         yield stack.enter_context(closing(Dashboard(routes, listening(address), access)))
+
+
+def _objects(shown: Shown) -> Callable[[], RawObjects]:
+    """Reads what a plan reads of the cluster, each time that it is called."""
+    objects, embedded = shown.objects, shown.embedded
+    if objects is not None:
+        saved = objects_of(objects)
+        return lambda: saved
+
+    def read() -> RawObjects:
+        if embedded is not None:
+            with reading_embedded(embedded) as cluster:
+                return read_objects(cluster)
+        with reading(shown.kubeconfig, shown.context) as cluster:
+            return read_objects(cluster)
+
+    return read
 
 
 def _reader(shown: Shown, stack: ExitStack) -> Callable[[], Live]:

@@ -9,6 +9,7 @@ from threading import Thread
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from gpuctl.adapters.dashboard.asking import Asking
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access
 from gpuctl.adapters.dashboard.pages import Pages
@@ -32,7 +33,12 @@ class Site:
     """A dashboard that is served now. Setting `view` changes what its cluster is."""
 
     def __init__(
-        self, view: ClusterView, access: Access | None = None, past: Past | None = None, repository: str = ""
+        self,
+        view: ClusterView,
+        access: Access | None = None,
+        past: Past | None = None,
+        repository: str = "",
+        asking: Asking | None = None,
     ) -> None:
         self.view = view
         self.fault: Exception | None = None
@@ -40,7 +46,7 @@ class Site:
         self.feed = Feed(self._read, 20)
         self.feed.start()
         self.dashboard = Dashboard(
-            Routes(self.feed, Pages("test", repository), lambda: self.view.at_ms, past),
+            Routes(self.feed, Pages("test", repository), lambda: self.view.at_ms, past, asking),
             listening("127.0.0.1:0"),
             access or Access(),
         )
@@ -63,10 +69,14 @@ class Site:
 
 @contextmanager
 def serving(
-    view: ClusterView, access: Access | None = None, past: Past | None = None, repository: str = ""
+    view: ClusterView,
+    access: Access | None = None,
+    past: Past | None = None,
+    repository: str = "",
+    asking: Asking | None = None,
 ) -> Iterator[Site]:
     """Serve a view until the block ends."""
-    site = Site(view, access, past, repository)
+    site = Site(view, access, past, repository, asking)
     with closing(site.feed), closing(site.dashboard):
         thread = Thread(target=site.dashboard.serve)
         thread.start()

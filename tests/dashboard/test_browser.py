@@ -9,13 +9,25 @@ from dataclasses import replace
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
-from serving import Site, serving
+from serving import Scene, Site, serving
 
+from gpuctl.adapters.dashboard.asking import Asking
 from gpuctl.adapters.dashboard.past import Past
 from gpuctl.views.clusters import ClusterView
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-PATHS = ("/", "/projects", "/jobs", "/jobs/team-c/c-4-gg", "/nodes", "/queue", "/analytics", "/changes", "/nothing")
+PATHS = (
+    "/",
+    "/projects",
+    "/jobs",
+    "/jobs/team-c/c-4-gg",
+    "/nodes",
+    "/queue",
+    "/analytics",
+    "/changes",
+    "/what-if",
+    "/nothing",
+)
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: install Debian's package chromium"),
@@ -161,4 +173,24 @@ def test_pages_are_accessible(
                 assert found.violations_count == 0, f"{path} {width} {found.generate_report()}"
                 wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 assert wider <= 0, f"{path} at {width}: {wider} px too wide"
+            context.close()
+
+
+def test_a_question_is_asked_by_the_keyboard(browser: Browser, scenes: Mapping[str, Scene], asking: Asking) -> None:
+    with serving(scenes["4.8"].view, asking=asking) as site:
+        for scheme in ("light", "dark"):
+            context = browser.new_context(viewport={"width": 390, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+            page = context.new_page()
+            visit = Visit(page, site)
+            visit.go("/what-if")
+            page.locator("#project").select_option("team-d")
+            page.locator("#job").fill("d-2-gg")
+            page.locator("#gpus").fill("2")
+            page.locator("#gpus").press("Enter")
+            expect(page.get_by_role("heading", name="What would happen")).to_be_visible(timeout=60_000)
+            expect(page.get_by_role("table", name="Loses")).to_contain_text("4-gg")
+            assert Axe().run(page).violations_count == 0
+            wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wider <= 0
+            assert visit.wrong == []
             context.close()

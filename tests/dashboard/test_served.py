@@ -40,7 +40,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def page(port: int, path: str = "/") -> str:
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
     except URLError:
         return ""
@@ -83,6 +83,7 @@ def test_the_controller_serves_what_it_sees_and_its_pages_come_back_when_their_p
 ) -> None:
     until(lambda: "<dt>Running jobs</dt><dd>13</dd>" in page(controller.port))
     assert "standby" not in page(controller.port)
+    assert "What would happen" in page(controller.port, "/what-if?project=team-a&quota=3")
     first = controller.server()
     os.kill(first, signal.SIGKILL)
     until(lambda: controller.server() not in {0, first})

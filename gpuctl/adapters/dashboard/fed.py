@@ -17,6 +17,7 @@ from threading import Lock, Thread
 from typing import IO, Any
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.dashboard.asking import Asking, InClone
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import ANY_HOST, LOOPBACK, Access
 from gpuctl.adapters.dashboard.pages import Pages
@@ -26,7 +27,7 @@ from gpuctl.adapters.dashboard.server import Dashboard
 from gpuctl.app.inspect import observed
 from gpuctl.app.ports import Clock
 from gpuctl.k8s.objects import ref_of
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import ObserveCache
@@ -48,6 +49,7 @@ class FedView:
         self._objects: dict[ObjectRef, Body] = {}
         self._has_changed = True
         self._came: tuple[RawObjects, Instant, str | None] | None = None
+        self._revision = NO_REVISION
         self._cache = ObserveCache()
         self._last: tuple[RawObjects, ClusterView] | None = None
 
@@ -65,7 +67,18 @@ class FedView:
             is_same = self._came is not None and not self._has_changed
             raw = self._came[0] if self._came and is_same else RawObjects(objects=dict(self._objects))
             self._came = raw, said["at_ms"], said["leader"]
+            self._revision = NO_REVISION if said["leader"] is not None else Revision(said["revision"])
         self._has_changed = False
+
+    def objects(self) -> RawObjects:
+        """All objects as they were handed over last."""
+        with self._lock:
+            return RawObjects() if self._came is None else self._came[0]
+
+    def revision(self) -> Revision:
+        """The commit that this replica enforces; NO_REVISION in standby."""
+        with self._lock:
+            return self._revision
 
     def view(self) -> ClusterView:
         """The cluster as it is known now; asks for more."""
@@ -110,11 +123,17 @@ def main(site: Mapping[str, Any], lines: IO[bytes], asks: IO[bytes]) -> None:
     with closing(Feed(fed.view, _EVERY_MS)) as feed:
         feed.start()
         past = None if site["history"] is None else Past(Path(site["history"]), clock)
-        routes = Routes(feed, Pages(site["title"], site["repository"]), clock.now_ms, past)
+        routes = Routes(feed, Pages(site["title"], site["repository"]), clock.now_ms, past, _asking(site, fed, clock))
         dashboard = Dashboard(routes, socket.socket(fileno=site["socket"]), access)
         with closing(dashboard):
             Thread(target=_read, args=(lines, fed, dashboard), name="lines", daemon=True).start()
             dashboard.serve()
+
+
+def _asking(site: Mapping[str, Any], fed: FedView, clock: Clock) -> Asking | None:
+    if site["clone"] is None:
+        return None
+    return Asking(InClone(Path(site["clone"]), site["path"], fed.revision), fed.objects, clock)
 
 
 def _read(lines: IO[bytes], fed: FedView, dashboard: Dashboard) -> None:

@@ -10,9 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gpuctl import __version__
+from gpuctl.adapters.dashboard.asking import mistake_text
 from gpuctl.adapters.dashboard.feed import Seen
 from gpuctl.adapters.dashboard.listing import Page
 from gpuctl.adapters.dashboard.past import SPANS
+from gpuctl.app.whatif import Answer, Question
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
@@ -23,6 +25,7 @@ from gpuctl.model.units import WHOLE_GPU, format_gpus
 from gpuctl.views.clusters import ClusterView, clock_time, is_idle, quota_milli, share_milli, two_digits
 from gpuctl.views.history import why
 from gpuctl.views.jobs import JobView
+from gpuctl.views.plan_page import page as plan_page
 from gpuctl.views.pod_problems import problem_text
 from gpuctl.views.tables import HOUR_MS, age
 from gpuctl.views.trends import uses
@@ -33,12 +36,13 @@ COLOURS = 8
 _MOST_ROWS = 20
 """Rows of each table of the overview; all of them stand on pages of their own."""
 
+TYPES = ("training", "interactive", "inference")
 _MOST_EVENTS = 200
 """Events of a job's timeline; `gpuctl history` has all."""
 
 MENU = (
     ("/", "Overview"), ("/projects", "Projects"), ("/jobs", "Jobs"), ("/nodes", "Nodes"), ("/queue", "Queue"),
-    ("/analytics", "Analytics"), ("/changes", "Changes"),
+    ("/analytics", "Analytics"), ("/changes", "Changes"), ("/what-if", "What if"),
 )  # fmt: skip
 
 
@@ -62,6 +66,14 @@ class Told:
             return None
         changes = {change.revision: change for change in self.history.changes}
         return [(event, changes.get(event.revision)) for event in reversed(self.history.events)][:_MOST_EVENTS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The answer to what was asked, if anything was; else `problem` says why there is none."""
+
+    answer: Answer | None = None
+    problem: str = ""
 
 
 class Pages:
@@ -137,9 +149,12 @@ class Pages:
         """What is known of a job that is not there."""
         return self._page("gone.html", seen, now_ms, path="/jobs", job=job, past=told.events)
 
-    def changes(self, seen: Seen, now_ms: int, page: Page[Change] | None, problem: str) -> str:
-        """The commits that were taken up."""
-        return self._page("changes.html", seen, now_ms, path="/changes", page=page, problem=problem)
+    def changes(
+        self, seen: Seen, now_ms: int, page: Page[Change] | None, problem: str, branches: Sequence[str] = ()
+    ) -> str:
+        """The commits that were taken up, and the branches of which a plan can be seen."""
+        about = {"page": page, "problem": problem, "branches": branches}
+        return self._page("changes.html", seen, now_ms, path="/changes", **about)
 
     def nodes(self, seen: Seen, now_ms: int, page: Page[Any]) -> str:
         """One page of the nodes, each as a picture of its GPUs."""
@@ -154,6 +169,20 @@ class Pages:
         table = None if told.trends is None else uses(told.trends)
         about = {"since_ms": since_ms, "uses": table, "problem": told.problem, "spans": tuple(SPANS), **asked}
         return self._page("analytics.html", seen, now_ms, path="/analytics", **about)
+
+    def what_if(self, names: Sequence[str], asked: Question | str, told: Plan) -> str:
+        """The form with a question, or with a branch, and the plan."""
+        question = asked if isinstance(asked, Question) else None
+        return self._templates.get_template("whatif.html").render(
+            path="/changes" if question is None else "/what-if",
+            question=question,
+            branch="" if question else asked,
+            names=names,
+            types=TYPES,
+            page=None if told.answer is None or told.answer.plan is None else plan_page(told.answer.plan),
+            mistakes=[] if told.answer is None else list(map(mistake_text, told.answer.mistakes)),
+            problem=told.problem,
+        )
 
     def problem(self, title: str, text: str) -> str:
         """A page that says what went wrong."""

@@ -21,7 +21,6 @@ from typing import IO
 
 import gpuctl
 from gpuctl.adapters.dashboard.server import listening
-from gpuctl.app.inspect import READ
 from gpuctl.app.viewing import Sight
 from gpuctl.k8s.objects import resource_version
 from gpuctl.model.ids import ObjectRef
@@ -39,7 +38,8 @@ _MODULE = "gpuctl.adapters.dashboard.fed"
 class Site:
     """What the process serves. `user_header` and `secret_file`: as `Access` has them; `history`: the file of it.
 
-    `repository`: the https address of the repository in a code host, for links; empty: there is none.
+    `clone` and `path`: where the declarations that are enforced are read. `repository`: the https address of the
+    repository in a code host, for links; empty: there is none.
     """
 
     title: str
@@ -48,6 +48,8 @@ class Site:
     secret_file: str | None = None
     history: str | None = None
     repository: str = ""
+    clone: str | None = None
+    path: str = ""
 
 
 class DashboardProcess:
@@ -128,7 +130,7 @@ class DashboardProcess:
 
     def _begin(self) -> subprocess.Popen[bytes]:
         number = self._socket.fileno()
-        names = ("title", "user_header", "secret_file", "history", "repository")
+        names = ("title", "user_header", "secret_file", "history", "repository", "clone", "path")
         site = {name: getattr(self._site, name) for name in names}
         home = str(Path(gpuctl.__file__).parents[1])
         # -P: nothing is imported from the folder that the controller was started in.
@@ -164,7 +166,7 @@ class DashboardProcess:
 
 def lines_of(sight: Sight, sent: dict[ObjectRef, str]) -> Iterator[bytes]:
     """What has changed against what was `sent`, which is brought up to date. The last line says that this is all."""
-    there = {ref: body for ref, body in sight.objects.objects.items() if (ref.api_version, ref.kind) in READ}
+    there = sight.objects.objects
     gone = [ref for ref in sent if ref not in there]
     for ref in gone:
         del sent[ref]
@@ -173,8 +175,12 @@ def lines_of(sight: Sight, sent: dict[ObjectRef, str]) -> Iterator[bytes]:
         refs = new[start : start + _BODIES]
         yield _line({"set": [there[ref] for ref in refs]})
         sent.update((ref, resource_version(there[ref])) for ref in refs)
-    yield _line({"gone": [[ref.api_version, ref.kind, ref.namespace, ref.name] for ref in gone], "at_ms": sight.at_ms,
-                 "leader": sight.leader})  # fmt: skip
+    yield _line({
+        "gone": [[ref.api_version, ref.kind, ref.namespace, ref.name] for ref in gone],
+        "at_ms": sight.at_ms,
+        "leader": sight.leader,
+        "revision": sight.revision,
+    })
 
 
 def _line(value: object) -> bytes:

@@ -20,14 +20,16 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from gpuctl.adapters.dashboard.asking import Asking
 from gpuctl.adapters.dashboard.charts import chart
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import Access, Guard
 from gpuctl.adapters.dashboard.listening import MOST_LISTENERS, Listeners
 from gpuctl.adapters.dashboard.listing import Query, cut, in_turn, jobs_page, nodes_page
-from gpuctl.adapters.dashboard.pages import Pages, Told
+from gpuctl.adapters.dashboard.pages import TYPES, Pages, Plan, Told
 from gpuctl.adapters.dashboard.past import SPANS, USUAL, Past
 from gpuctl.app.ports import WorldFault
+from gpuctl.app.whatif import Answer, Question
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import Instant
@@ -42,9 +44,12 @@ _FRESH = {"cache-control": "no-store"}
 class Routes:
     """What is answered at each address, from what the feed has read last. Safe for threads."""
 
-    def __init__(self, feed: Feed, pages: Pages, now: Now, past: Past | None = None) -> None:
+    def __init__(
+        self, feed: Feed, pages: Pages, now: Now, past: Past | None = None, asking: Asking | None = None
+    ) -> None:
         self._feed = feed
         self._past = past
+        self._asking = asking
         self._pages = pages
         self._now = now
         self._listeners = Listeners()
@@ -61,6 +66,8 @@ class Routes:
                 Route("/queue", self.queue),
                 Route("/analytics", self.analytics),
                 Route("/changes", self.changes),
+                Route("/plan", self.plan),
+                Route("/what-if", self.what_if),
                 Route("/api/allocation.csv", self.allocation_csv),
                 Route("/api/gpu-hours.csv", self.gpu_hours_csv),
                 Route("/api/{name}", self.chart),
@@ -108,7 +115,45 @@ class Routes:
         with suppress(WorldFault):
             if self._past is not None:
                 page, problem = cut(self._past.changes(), Query.of(request.query_params)), ""
-        return _page(self._pages.changes(seen, self._now(), page, problem))
+        return _page(self._pages.changes(seen, self._now(), page, problem, self._branches()))
+
+    def plan(self, request: Request) -> Response:
+        """What merging a branch would do."""
+        branch = request.query_params.get("branch", "")[:_LONGEST_NAME]
+        branches = self._branches()
+        if branch not in branches:  # nothing else is resolved, whatever git would take for a revision
+            raise HTTPException(404, "There is no such branch here.")
+        return _page(self._pages.what_if(branches, branch, self._plan(lambda asking: asking.branch(branch))))
+
+    def what_if(self, request: Request) -> Response:
+        """A form, and what the change in it would do."""
+        names = [project.name for project in self._feed.seen().view.projects]
+        given = request.query_params
+        known = {field: given.get(field, "").strip()[:_LONGEST_NAME] for field in ("project", "quota", "job")}
+        more = {field: given[field].strip()[:_LONGEST_NAME] for field in ("gpus", "workers") if given.get(field)}
+        kind = given.get("type", "")
+        question = Question(**known, **more, type=kind if kind in TYPES else TYPES[0])
+        told = Plan()
+        if question.project in names and (question.quota or question.job):
+            told = self._plan(lambda asking: asking.question(question))
+        elif question.quota or question.job:
+            told = Plan(problem="There is no such project in this cluster.")
+        elif self._asking is None:
+            told = self._plan(lambda asking: asking.question(question))
+        return _page(self._pages.what_if(names, question, told))
+
+    def _branches(self) -> tuple[str, ...]:
+        with suppress(WorldFault):
+            return self._asking.declarations.branches() if self._asking is not None else ()
+        return ()
+
+    def _plan(self, ask: Callable[[Asking], Answer]) -> Plan:
+        if self._asking is None:
+            return Plan(problem="The declarations are not known here: gpuctl dashboard --dir DIR.")
+        try:
+            return Plan(answer=ask(self._asking))
+        except WorldFault as fault:
+            return Plan(problem=f"{fault.code}: {fault}")
 
     def nodes(self, request: Request) -> Response:
         """A page of the nodes."""

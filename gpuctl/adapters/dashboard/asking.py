@@ -1,0 +1,154 @@
+"""Answers what a change would do: a question of the form, or a branch. One at a time, for a plan takes seconds.
+
+Nothing is written: the files are read from a repository, changed in memory, and planned on the objects as they are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.gitmerge import Compared, compare
+from gpuctl.adapters.gitrepository import Repository
+from gpuctl.adapters.gitrun import unavailable
+from gpuctl.app.ports import Clock, WorldFault
+from gpuctl.app.whatif import Answer, Question, answer, asked
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.edit import Refused
+from gpuctl.model.comparison import Comparison
+from gpuctl.model.ids import NO_REVISION, Revision
+from gpuctl.model.source import SourceTree
+from gpuctl.model.state import RawObjects
+from gpuctl.model.units import DurationMs
+
+MOST_BRANCHES = 200
+_FRESH_MS: DurationMs = 30_000
+_MOST_KEPT = 8
+
+
+class Declarations(Protocol):
+    """A repository with the declarations. Each method may raise WorldFault."""
+
+    def newest(self) -> SourceTree:
+        """What is declared now."""
+        ...
+
+    def branches(self) -> tuple[str, ...]:
+        """The branches there are, newest commit first, at most MOST_BRANCHES."""
+        ...
+
+    def compared(self, branch: str) -> Compared:
+        """What is declared now, and what would be with a branch merged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InFolder:
+    """Implements the port Declarations for the cluster's folder in a working tree, as committed there."""
+
+    folder: Path
+
+    def newest(self) -> SourceTree:
+        """The newest commit."""
+        repository, path = Repository.containing(self.folder)
+        return repository.tree(repository.resolve("HEAD"), path)
+
+    def branches(self) -> tuple[str, ...]:
+        """Those of the repository, also of its remotes as last fetched."""
+        repository, _ = Repository.containing(self.folder)
+        return repository.branches(MOST_BRANCHES)
+
+    def compared(self, branch: str) -> Compared:
+        """With a branch merged into what is checked out."""
+        return compare(self.folder, "HEAD", branch, read_tree)
+
+
+@dataclass(frozen=True, slots=True)
+class InClone:
+    """Implements the port Declarations for a controller's clone, which has the branch alone that it follows."""
+
+    clone: Path
+    path: str
+    revision: Callable[[], Revision]
+
+    def newest(self) -> SourceTree:
+        """The commit that the controller enforces."""
+        revision = self.revision()
+        if revision == NO_REVISION:
+            raise unavailable("GPU8006", revision="in force", url="this replica, which does not lead")
+        return Repository(self.clone, bare=True).tree(revision, self.path)
+
+    def branches(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def compared(self, branch: str) -> Compared:
+        """None is there."""
+        raise unavailable("GPU8006", revision=branch, url="the controller's clone")
+
+
+class Busy(WorldFault):
+    """Another answer is being computed."""
+
+    def __init__(self) -> None:
+        super().__init__("GPU7036", "another plan is being made: try again in some seconds")
+
+
+class Asking:
+    """Answers one at a time, and keeps some answers for a while. Safe for threads."""
+
+    def __init__(self, declarations: Declarations, objects: Callable[[], RawObjects], clock: Clock) -> None:
+        self.declarations = declarations
+        self._objects = objects
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: OrderedDict[Question | str, tuple[int, Answer]] = OrderedDict()
+
+    def question(self, question: Question) -> Answer:
+        """What a change would do. Raises WorldFault: nothing can be read, or another answer is being computed."""
+        return self._kept_or(question, lambda: self._of_question(question))
+
+    def branch(self, branch: str) -> Answer:
+        """What merging a branch would do. Raises WorldFault likewise."""
+        return self._kept_or(branch, lambda: self._of_branch(branch))
+
+    def _of_question(self, question: Question) -> Answer:
+        before = self.declarations.newest()
+        try:
+            after = asked(before, question)
+        except Refused as error:
+            return Answer(plan=None, mistakes=(error.diagnostic,))
+        named = Comparison(base="now", head="the change", folder=before.cluster_dir, base_commit=before.revision)
+        return answer((before, after), named, self._objects(), self._clock.now_ms())
+
+    def _of_branch(self, branch: str) -> Answer:
+        found = self.declarations.compared(branch)
+        if found.before is None or found.after is None:
+            raise unavailable("GPU8003", path=found.comparison.folder, revision=branch)
+        return answer((found.before, found.after), found.comparison, self._objects(), self._clock.now_ms())
+
+    def _kept_or(self, key: Question | str, make: Callable[[], Answer]) -> Answer:
+        if not self._lock.acquire(blocking=False):
+            raise Busy
+        try:
+            now_ms = self._clock.now_ms()
+            at_ms, found = self._kept.get(key, (0, None))
+            if found is None or not 0 <= now_ms - at_ms < _FRESH_MS:
+                found = make()
+                self._kept[key] = (now_ms, found)
+                self._kept.move_to_end(key)
+                if len(self._kept) > _MOST_KEPT:
+                    self._kept.popitem(last=False)
+            return found
+        finally:
+            self._lock.release()
+
+
+def mistake_text(mistake: Diagnostic) -> str:
+    """A mistake in one line."""
+    return f"{mistake.code}: {mistake.message} ({mistake.span.file}:{mistake.span.line})"
