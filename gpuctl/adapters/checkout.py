@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuctl.adapters.files import replace_file, top_of
 from gpuctl.adapters.gitcommit import begin_commit
 from gpuctl.app.editing_ports import Draft, ReviewPlace
-from gpuctl.app.ports import Forge
+from gpuctl.app.forge_ports import Forge
 
 if TYPE_CHECKING:
     from gpuctl.adapters.forge import ForgeOptions

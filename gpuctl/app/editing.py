@@ -13,7 +13,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from gpuctl.app.editing_ports import Checkout, Committed, Draft, NotEdited, ReviewPlace, not_edited
-from gpuctl.app.ports import Forge, OpenRequest, ReviewRequest, WorldFault
+from gpuctl.app.forge_ports import Forge, OpenRequest, ReviewRequest
+from gpuctl.app.ports import WorldFault
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.declarations import collect
 from gpuctl.compile.document import Document

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuctl.app.ports import Forge, WorldFault
+from gpuctl.app.forge_ports import Forge
+from gpuctl.app.ports import WorldFault
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import Revision
 

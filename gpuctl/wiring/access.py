@@ -12,7 +12,8 @@ from gpuctl.adapters.clock import PassingClock, SystemClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
-from gpuctl.app.ports import Clock, Cluster, Forge, Sessions, SourceUnavailable, VirtualTime
+from gpuctl.app.forge_ports import Forge
+from gpuctl.app.ports import Clock, Cluster, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.ids import JobId

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
@@ -178,8 +179,9 @@ def test_pages_are_accessible(
 
 def test_a_question_is_asked_by_the_keyboard(browser: Browser, scenes: Mapping[str, Scene], asking: Asking) -> None:
     with serving(scenes["4.8"].view, asking=asking) as site:
-        for scheme in ("light", "dark"):
-            context = browser.new_context(viewport={"width": 390, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+        schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+        for scheme in schemes:
+            context = browser.new_context(viewport={"width": 390, "height": 900}, color_scheme=scheme)
             page = context.new_page()
             visit = Visit(page, site)
             visit.go("/what-if")

@@ -11,8 +11,9 @@ from urllib.parse import quote, urlencode
 
 from gpuctl.adapters.forge.address import ForgeAddress
 from gpuctl.adapters.forge.requests import Requests
+from gpuctl.app.forge_ports import OpenRequest, ReviewRequest
 from gpuctl.app.notices import CommitNotice
-from gpuctl.app.ports import ForgeFault, OpenRequest, ReviewRequest, VirtualTime
+from gpuctl.app.ports import ForgeFault, VirtualTime
 from gpuctl.model.ids import Revision
 
 _FORBIDDEN = "GPU6204"

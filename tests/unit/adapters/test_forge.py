@@ -9,7 +9,8 @@ from codehosts import REPOSITORY, TOKEN, Call, CodeHost, GitHubHost, GitLabHost,
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.forge import ForgeAddress, GitHub, GitLab, requests
-from gpuctl.app.ports import ForgeFault, OpenRequest, ReviewRequest
+from gpuctl.app.forge_ports import OpenRequest, ReviewRequest
+from gpuctl.app.ports import ForgeFault
 
 NOW_MS = 1_800_000_000_000
 MARKER = "<!-- gpuctl plan prod -->"
