@@ -13,7 +13,9 @@ from typing import Protocol
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.predictions import Checked, few, predicted, told
+from gpuctl.app.replaying import Inputs, inputs_of
 from gpuctl.app.report import Entry, Level
+from gpuctl.app.revisions import Desired
 from gpuctl.diag.wording import message
 from gpuctl.model.decision import FairShare, JobState
 from gpuctl.model.declared import WHOLE_CLUSTER
@@ -43,6 +45,7 @@ class Facts:
     queue: tuple[JobId, ...] = ()
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
+    inputs: Inputs | None = None
 
 
 class HistoryKeeper(Protocol):
@@ -78,8 +81,8 @@ class Unkept:
 UNKEPT = Unkept()
 
 
-def facts_of(report: CycleReport) -> Facts:
-    """What the history needs of a cycle. Cost: that of its queue's length."""
+def facts_of(report: CycleReport, desired: Desired) -> Facts:
+    """What the history needs of a cycle. Cost: that of its queue's and runs' number."""
     return Facts(
         at_ms=report.at_ms,
         runs=report.state.runs,
@@ -88,6 +91,7 @@ def facts_of(report: CycleReport) -> Facts:
         queue=report.schedule.queue,
         jobs=report.declared.jobs,
         nodes=report.state.nodes,
+        inputs=inputs_of(report, desired),
     )
 
 

@@ -334,7 +334,7 @@ class Reconciler:
             self.troubles.aside("told", partial(self._tell, report))
             self.troubles.aside("checked", partial(self._check, report))
             self.troubles.aside("measured", partial(self._measure, report))
-            self.troubles.aside("history", partial(self._outside.history.offer, facts_of(report)))
+            self.troubles.aside("history", partial(self._outside.history.offer, facts_of(report, self._desired)))
             self._before = report
         assert last is not None  # noqa: S101 - there is always a first cycle
         self.troubles.aside("published", partial(self._overview.offer, last))

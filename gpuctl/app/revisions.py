@@ -63,13 +63,15 @@ class Desired:
     """What is to be enforced. `diagnostics`: the newest commit's, with one for each part that is kept back.
 
     `declared` None: nothing that compiles is known. `kept_back` maps each part that stays at an earlier commit to that
-    commit.
+    commit. `files` are those that `declared` is of, and `folder` is the cluster's among them.
     """
 
     revision: Revision = NO_REVISION
     declared: Declared | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
+    files: Mapping[str, SourceFile] = field(default_factory=dict)
+    folder: str = ""
 
 
 def contents_of(tree: SourceTree, compiled: Compiled) -> Mapping[ProjectName, str]:
@@ -152,6 +154,8 @@ class Revisions:
             declared=declared,
             diagnostics=sorted_diagnostics([*told, *_notes(kept_back, pinned, told, revision)]),
             kept_back=kept_back,
+            files={path: file for part in taken.parts.values() for path, file in part.files.items()},
+            folder=next((part.folder for part in taken.parts.values()), ""),
         )
 
     def _stamped(self, declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:

@@ -39,6 +39,7 @@ COMMANDS = {
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",
     "history": "gpuctl.cli.history:history",
+    "replay": "gpuctl.cli.replay:replay",
     "logs": "gpuctl.cli.logs:logs",
     "exec": "gpuctl.cli.execute:exec_",
     "bash": "gpuctl.cli.bash:bash",

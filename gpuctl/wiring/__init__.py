@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 _PARTS = {
     "controller": ("IN_MEMORY", "Follow", "Served", "Target", "reconcile"),
     "pages": ("Allowed", "Shown", "dashboard"),
-    "past": ("past_in_cluster", "past_in_file"),
+    "past": ("cycle_at", "past_in_cluster", "past_in_file", "report_in"),
     "access": (
         "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number", "forwarder", "host",
         "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading", "reading_embedded",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from gpuctl.adapters.files import read_regular
 from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.app.replaying import Inputs, unreadable
 from gpuctl.diag.wording import message
 from gpuctl.install import HISTORY_PORT
 from gpuctl.k8s import kinds, names
@@ -49,6 +51,27 @@ def past_in_cluster(
     except ValueError as error:
         why = str(error)
     raise _unanswered(leader, why)
+
+
+def report_in(file: Path) -> tuple[bytes, Inputs]:
+    """The inputs of a cycle in a file of their own, as they are and read. Raises WorldFault GPU7099."""
+    from gpuctl.adapters.history.inputs import MOST_BYTES, unpacked  # noqa: PLC0415 - only for this command
+
+    try:
+        content = read_regular(file, MOST_BYTES)
+    except OSError as error:
+        raise unreadable(error.strerror or str(error)) from error
+    return content, unpacked(content)
+
+
+def cycle_at(history: Path, at_ms: Instant) -> tuple[bytes, Inputs]:
+    """The inputs of the newest cycle up to a time that a history has. Raises WorldFault GPU7087, GPU7099."""
+    from gpuctl.adapters.history.inputs import kept_before, unpacked  # noqa: PLC0415 - only for this command
+
+    content = kept_before(history, at_ms)
+    if content is None:
+        raise unreadable("none up to that time are kept")
+    return content, unpacked(content)
 
 
 def _leader(kubeconfig: str | None, context: str | None) -> str:

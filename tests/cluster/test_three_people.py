@@ -322,4 +322,4 @@ def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: 
 
 def test_every_command_was_tried() -> None:
     tried = {line[0] for line in (*LOOKS.values(), *WHOLE.values(), *ALIKE.values(), *CONTROLS.values())}
-    assert tried | {"logs", "exec", "bash", "port-forward", "history", "reconcile"} == set(COMMANDS)
+    assert tried | {"logs", "exec", "bash", "port-forward", "history", "replay", "reconcile"} == set(COMMANDS)

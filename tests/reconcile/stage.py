@@ -12,6 +12,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.app.history import UNKEPT, HistoryKeeper
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.metrics import Meters
 from gpuctl.app.outside import ALONE, AT_ONCE, UNMEASURED, Outside
@@ -72,6 +73,7 @@ class Stage:
         self.recorder: Recorder = self
         self.publisher: Publisher = UNPUBLISHED
         self.viewer: Viewer = UNVIEWED
+        self.history: HistoryKeeper = UNKEPT
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
         self.notes: list[Note] = []
@@ -133,6 +135,7 @@ class Stage:
             reference=self.reference,
             publisher=self.publisher,
             viewer=self.viewer,
+            history=self.history,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,15 +11,20 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import TypeAlias
 
+from gpuctl.adapters.history.inputs import MOST_BYTES, packed
 from gpuctl.adapters.history.levels import Levels
 from gpuctl.adapters.history.store import NotHistory, Store
 from gpuctl.app.history import Facts, moment
+from gpuctl.app.replaying import Inputs
+from gpuctl.model.decision import Decision
 from gpuctl.model.history import HOUR_MS, Grain, Mark, Note
-from gpuctl.model.ids import RunKey
+from gpuctl.model.ids import JobId, RunKey
 from gpuctl.model.units import DurationMs, Instant
 
 OpenStore: TypeAlias = Callable[[Path], Store]
 MOST_NOTES = 2_000
+SHARE = 50
+"""At most one part in so many of the time is spent on keeping inputs of cycles."""
 _FORGET_MS: DurationMs = HOUR_MS
 _LAST_WORDS_S = 2.0
 """How long `close` waits for the disk."""
@@ -42,6 +48,8 @@ class HistoryFile:
         self._store: Store | None = None
         self._marks: dict[RunKey, Mark] = {}
         self._levels = Levels()
+        self._inputs_due_s = 0.0
+        self._decided: list[tuple[JobId, type[Decision]]] = []
         self._forgot_ms: Instant | None = None
         self._thread = Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
@@ -102,12 +110,31 @@ class HistoryFile:
         rows = self._levels.add(found)
         if found.events or rows or notes:
             self._store.write(found.events, rows, notes)
+        if facts.inputs is not None:
+            self._keep_inputs(self._store, facts.inputs)
         self._marks = dict(found.marks)
         for hour_ms in {row.at_ms - row.at_ms % HOUR_MS for grain, row in rows if grain is Grain.MINUTE}:
             self._store.roll_up(hour_ms, HOUR_MS)
         if self._forgot_ms is None or not 0 <= facts.at_ms - self._forgot_ms < _FORGET_MS:
             self._forgot_ms = facts.at_ms
             self._store.forget(facts.at_ms)
+
+    def _keep_inputs(self, store: Store, inputs: Inputs) -> None:
+        """Keep what the cycle decided on, if it decided anything else than the last one of which that is kept.
+
+        Not where it would take more than one part of SHARE of this process' time.
+        """
+        began_s = time.monotonic()
+        if began_s < self._inputs_due_s or inputs.schedule is None:
+            return
+        decided = [(decision.job, type(decision)) for decision in inputs.schedule.decisions]
+        if decided == self._decided:
+            return
+        self._decided = decided
+        content = packed(inputs)
+        if len(content) <= MOST_BYTES:
+            store.keep_inputs(inputs.at_ms, content)
+        self._inputs_due_s = began_s + SHARE * (time.monotonic() - began_s)
 
     def _opened(self) -> Store:
         self._path.parent.mkdir(parents=True, exist_ok=True)

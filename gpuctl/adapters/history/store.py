@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gpuctl.adapters.history import inputs
 from gpuctl.adapters.history.reading import EVENT, LAST, OVER, event_of
 from gpuctl.k8s.annotations import reason_value
 from gpuctl.model.decision import JobState
@@ -48,6 +49,8 @@ CREATE TABLE IF NOT EXISTS commits (
   revision TEXT PRIMARY KEY, author TEXT NOT NULL DEFAULT '', subject TEXT NOT NULL DEFAULT '', written_ms INTEGER,
   taken_ms INTEGER, checked_ms INTEGER, took_ms INTEGER, result TEXT, why TEXT, predicted TEXT, differences TEXT)
   WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS inputs (at_ms INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS inputs_at ON inputs (at_ms);
 CREATE INDEX IF NOT EXISTS commits_at ON commits (taken_ms);
 """
 _FROM_1 = """
@@ -174,8 +177,13 @@ class Store:
             (note.revision, *values.values()),
         )
 
+    def keep_inputs(self, at_ms: Instant, content: bytes) -> None:
+        """Keep the inputs of a cycle."""
+        inputs.keep(self._db, at_ms, content)
+
     def _make_room(self) -> None:
-        """Remove the oldest part of all."""
+        """Remove the oldest part of all, and the inputs of cycles."""
+        self._db.execute("DELETE FROM inputs")
         (first_ms, last_ms) = self._db.execute("SELECT MIN(at_ms), MAX(at_ms) FROM events").fetchone()
         if first_ms is not None:
             self._forget_events(first_ms + (last_ms - first_ms) // _SPARED + 1)

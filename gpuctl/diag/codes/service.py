@@ -113,6 +113,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Where it stands again and again, give the controller more memory: `gpuctl install --jobs N --nodes N`.",
     ),
     CodeEntry(
+        code="GPU7099",
+        title="a cycle can't be decided again",
+        message="the inputs of the cycle can't be used: {why}",
+        why="`gpuctl replay` decides a past cycle again from its inputs, which the controller keeps in its history for "
+        "two days, as far as they find room in 128 MiB. None is kept of that time, or the file is none of `--output`.",
+        fix="Name a later time, or a file that `gpuctl replay --output FILE` wrote.",
+    ),
+    CodeEntry(
         code="GPU8023",
         title="the history can't be kept",
         message="nothing of this time can be kept in the history: {why}",

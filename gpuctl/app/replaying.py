@@ -1,0 +1,165 @@
+"""The inputs of one cycle as lines of JSON, and its decisions made again from them.
+
+Everything that a decision depends on is there: the declarations in force as text, the objects as the controller's copy
+had them, the time, and what was left alone. So a report is one file, and needs neither the cluster nor the repository.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from gpuctl import __version__
+from gpuctl.app.cycle import CycleReport
+from gpuctl.app.ports import WorldFault
+from gpuctl.app.revisions import Desired
+from gpuctl.compile import compile_tree
+from gpuctl.diag.wording import message
+from gpuctl.engine import schedule
+from gpuctl.k8s.annotations import compact_json
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.decision import Placement, Schedule
+from gpuctl.model.ids import JobId, ProjectName, Revision, RunDigest, RunKey
+from gpuctl.model.pod_problem import PodProblem
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import RawObjects
+from gpuctl.model.units import Instant
+from gpuctl.observe import observe, with_problems
+
+FORMAT = 1
+_OBJECTS = 200
+"""Objects of a line: encoding them holds up the loop for some milliseconds at most."""
+_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a cycle decided on. `pinned`, `blocked`: as in `Declared`; `problems`: why pods do not run, as it was told.
+
+    `decided`: each decision in a line; of a cycle of this process its `schedule` instead, for lines cost more.
+    """
+
+    at_ms: Instant
+    folder: str
+    revision: Revision
+    files: Mapping[str, SourceFile] = field(default_factory=dict)
+    pinned: frozenset[ProjectName] = frozenset()
+    blocked: Mapping[JobId, str] = field(default_factory=dict)
+    problems: Mapping[RunKey, PodProblem] = field(default_factory=dict)
+    objects: RawObjects = field(default_factory=RawObjects)
+    decided: tuple[str, ...] = ()
+    schedule: Schedule | None = None
+    version: str = __version__
+
+
+def inputs_of(report: CycleReport, desired: Desired) -> Inputs:
+    """The inputs of a cycle, by reference. Cost: linear in the runs."""
+    return Inputs(
+        at_ms=report.at_ms,
+        folder=desired.folder,
+        revision=desired.revision,
+        files=desired.files,
+        pinned=report.declared.pinned,
+        blocked=report.declared.blocked,
+        problems={(run.job, run.digest): run.problem for run in report.state.runs if run.problem is not None},
+        objects=RawObjects(objects=report.state.live),
+        schedule=report.schedule,
+    )
+
+
+def said(decided: Schedule) -> Iterator[str]:
+    """Each decision as a line: the job, what is decided, why, and where."""
+    for decision in decided.decisions:
+        places = (getattr(decision, name, None) for name in ("placement", "reserved"))
+        reason = decision.reason
+        yield compact_json([
+            str(decision.job), type(decision).__name__, reason.code, dict(reason.params), *map(_place, places),
+            str(getattr(decision, "beneficiary", None) or ""),
+        ])  # fmt: skip
+
+
+def _place(place: Placement | None) -> list[list[Any]]:
+    return [] if place is None else [[worker.node, list(worker.gpus)] for worker in place.workers]
+
+
+def decided_again(inputs: Inputs) -> tuple[str, ...]:
+    """The decisions on the inputs, by this version. Raises WorldFault GPU7099 for declarations that do not compile.
+
+    Cost: a compilation and a cold schedule.
+    """
+    compiled = compile_tree(SourceTree(cluster_dir=inputs.folder, revision=inputs.revision, files=inputs.files))
+    if compiled.declared is None:
+        first = next(iter(compiled.diagnostics), None)
+        raise unreadable("its declarations have errors" + (f": {first.code}: {first.message}" if first else ""))
+    declared = replace(compiled.declared, pinned=inputs.pinned, blocked=inputs.blocked)
+    state = with_problems(observe(inputs.objects, declared.tenancy), inputs.problems)
+    return tuple(said(schedule(declared, state, inputs.at_ms)))
+
+
+def lines_of(inputs: Inputs) -> Iterator[bytes]:
+    """The inputs as lines. Cost: linear in all that is in them."""
+    yield _line({
+        "format": FORMAT,
+        "version": inputs.version,
+        "at_ms": inputs.at_ms,
+        "folder": inputs.folder,
+        "revision": inputs.revision,
+        "pinned": sorted(inputs.pinned),
+        "blocked": {str(job): code for job, code in inputs.blocked.items()},
+        "problems": [[str(job), digest, asdict(problem)] for (job, digest), problem in inputs.problems.items()],
+    })
+    for path, file in sorted(inputs.files.items()):
+        text = file.content.decode("utf-8", "surrogateescape")
+        yield _line({"file": path, "text": text, "revision": file.revision})
+    bodies = list(inputs.objects.objects.values())
+    for start in range(0, len(bodies), _OBJECTS):
+        yield _line({"objects": bodies[start : start + _OBJECTS]})
+    decided = inputs.decided if inputs.schedule is None else tuple(said(inputs.schedule))
+    for start in range(0, len(decided), _OBJECTS):
+        yield _line({"decided": decided[start : start + _OBJECTS]})
+
+
+def read_inputs(lines: Iterable[bytes]) -> Inputs:
+    """The inputs that lines have. Raises WorldFault GPU7099 for others."""
+    try:
+        return _inputs([json.loads(line) for line in lines])
+    except _DAMAGE as error:
+        raise unreadable(str(error) or type(error).__name__) from error
+
+
+def _inputs(parts: list[Any]) -> Inputs:
+    head = parts[0]
+    if head["format"] != FORMAT:
+        raise ValueError(f"it has format {head['format']}, not {FORMAT}")
+    files = {part["file"]: part for part in parts if "file" in part}
+    bodies = [body for part in parts for body in part.get("objects", ())]
+    return Inputs(
+        at_ms=int(head["at_ms"]),
+        folder=str(head["folder"]),
+        revision=Revision(str(head["revision"])),
+        files={
+            path: SourceFile(
+                content=part["text"].encode("utf-8", "surrogateescape"), revision=Revision(str(part["revision"]))
+            )
+            for path, part in files.items()
+        },
+        pinned=frozenset(map(ProjectName, head["pinned"])),
+        blocked={JobId.parse(job): str(code) for job, code in head["blocked"].items()},
+        problems={
+            (JobId.parse(job), RunDigest(digest)): PodProblem(**known) for job, digest, known in head["problems"]
+        },
+        objects=RawObjects(objects={ref_of(body): body for body in bodies}),
+        decided=tuple(str(line) for part in parts for line in part.get("decided", ())),
+        version=str(head["version"]),
+    )
+
+
+def unreadable(why: str) -> WorldFault:
+    """The fault of a report that can't be read."""
+    return WorldFault("GPU7099", message("GPU7099", {"why": why}))
+
+
+def _line(value: object) -> bytes:
+    return compact_json(value).encode() + b"\n"

@@ -1,0 +1,73 @@
+"""`gpuctl replay`: a past cycle, decided again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpuctl.cli.command import command
+from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.output import counted
+from gpuctl.cli.terminal import say
+
+_MOST_SHOWN = 20
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@command(
+    "replay",
+    examples=(
+        "gpuctl replay --at 2026-03-02T10:04:12Z --history history.db",
+        "gpuctl replay --at 2026-03-02T10:04:12Z --history history.db --output report.gpuctl",
+        "gpuctl replay report.gpuctl --job team-a/train",
+    ),
+)
+@click.argument("report", metavar="[REPORT]", type=_FILE, required=False)
+@click.option("--at", metavar="TIME", help="The newest cycle up to then of which the inputs are kept.")
+@click.option("--history", type=_FILE, help="The file of `gpuctl reconcile --history FILE`.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the inputs there: a report.")
+@click.option("--job", metavar="PROJECT/JOB", help="Show what was decided of this job, and what is now.")
+def replay(report: Path | None, at: str | None, history: Path | None, output: Path | None, job: str | None) -> None:
+    """Decide a past cycle again, and compare.
+
+    The controller keeps the inputs of cycles in which something happened, for two days: the declarations in force, the
+    cluster's objects as far as it reads them, and the time. With --output they become one file, which has all that is
+    needed to decide again, elsewhere and without the cluster. It has the whole text of the declarations, so look
+    through it before you give it away: `zlib-flate -uncompress`, or Python's zlib, shows lines of JSON.
+
+    Exit code: 0 the same decisions, 1 others, 2 error.
+    """
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.replaying import decided_again  # noqa: PLC0415
+    from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp  # noqa: PLC0415
+
+    if (report is None) == (history is None) or (history is None) != (at is None):
+        raise Failure("GPU9002", "name a report, or --history with --at", hint="gpuctl replay --help")
+    if history is None:
+        assert report is not None  # noqa: S101 - checked above
+        content, inputs = wiring.report_in(report)
+    else:
+        try:
+            at_ms = parse_timestamp(at or "")
+        except ValueError as error:
+            raise Failure("GPU9002", f"--at: {error}", hint="--at 2026-03-02T10:04:12Z") from error
+        content, inputs = wiring.cycle_at(history, at_ms)
+    if output is not None:
+        try:
+            output.write_bytes(content)
+        except OSError as error:
+            raise Failure("GPU9004", f"{output} can't be written: {error.strerror}") from error
+    found = decided_again(inputs)
+    changed = [line for line in (set(inputs.decided) ^ set(found)) if job is None or line.startswith(f'["{job}",')]
+    then = set(inputs.decided)
+    say(f"The cycle of {format_timestamp(inputs.at_ms)}, by gpuctl {inputs.version}: {counted(len(found), 'decision')}")
+    for line in inputs.decided if job is not None else ():
+        if line.startswith(f'["{job}",'):
+            say(f"  {line}")
+    if not changed:
+        say("Decided again, all are the same.")
+        return
+    for line in sorted(changed)[:_MOST_SHOWN]:
+        say(f"{'- then' if line in then else '+ now '} {line}")
+    raise click.exceptions.Exit(EXIT_FAILED)
