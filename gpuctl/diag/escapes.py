@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
@@ -31,12 +32,12 @@ def printable_lines(text: str) -> str:
 def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
     """JSON without invisible characters: those that JSON allows in strings are escaped as well."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
-    return text if text.isprintable() else "".join(c if c in _SEEN or c.isprintable() else _in_json(c) for c in text)
+    return _escaped(text, _in_json)
 
 
 def yaml_text(text: str) -> str:
     """Escape invisible characters in YAML, where all of them are in double-quoted strings."""
-    return text if text.isprintable() else "".join(c if c in _SEEN or c.isprintable() else _in_yaml(c) for c in text)
+    return _escaped(text, _in_yaml)
 
 
 def markdown_text(text: str) -> str:
@@ -50,7 +51,12 @@ def markdown_code(text: str) -> str:
     return f"`{printable(text).replace('`', chr(39))}`"
 
 
-_SEEN = frozenset(" \n")
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
+    """The text with the invisible characters of its lines escaped. Most lines have none."""
+    return "\n".join(
+        line if line.isprintable() else "".join(c if c.isprintable() else escape(c) for c in line)
+        for line in text.split("\n")
+    )
 
 
 def _in_json(character: str) -> str:

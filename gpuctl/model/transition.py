@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from gpuctl.model.decision import (
     Admit,
@@ -25,6 +26,7 @@ from gpuctl.model.decision import (
     Pending,
     Placement,
     Preempt,
+    Reason,
     Reclaim,
     Resize,
     RunRecord,
@@ -44,17 +46,17 @@ def decided(job: Job, run: Run | None, decision: Decision, at_ms: Instant, charg
     """
     if run is None:
         return _made(job, decision)
-    after = _decided(job, run, decision, at_ms, charge or _asked(job))
+    after = _decided(job, run, decision, at_ms, charge)
     return run if after == run else after
 
 
-def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Charge) -> Run:
+def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Charge | None) -> Run:
     record, reason = decision.record, decision.reason
     match decision:
         case Admit(placement=placement):
             run = replace(run, reason=reason, made_with=placement if job.is_elastic else None)
             since_ms = None if job.type is JobType.INFERENCE else at_ms  # a Deployment notes no start, its pods do
-            return admitted(run, record, placement, charge, since_ms)
+            return admitted(run, record, placement, charge or _asked(job), since_ms)
         case Move() | Reclaim() | Preempt() if run.phase in ACTIVE:
             return paused(replace(run, reason=reason), record, decision.reserved)
         case Displace() | Suspended() if run.phase in ACTIVE:
@@ -62,13 +64,13 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
         case Pending(reserved=reserved) if run.phase is RunPhase.STOPPING:
             return replace(_recorded(run, record), reason=reason, reserved=reserved)
         case Pending(reserved=reserved):
-            return _waiting(replace(_recorded(run, record), reason=reason), reserved)
+            return _waiting(_recorded(run, record), reserved, reason)
         case Suspended() if run.phase is RunPhase.QUEUED:
-            return _waiting(_recorded(run, record), None)
+            return _waiting(_recorded(run, record), None, run.reason)
         case Resize(placement=placement):
             return resized(run, placement)
         case Keep(reserved=reserved) if run.phase in ACTIVE:
-            return replace(_recorded(run, record), reserved=reserved)
+            return _with(_recorded(run, record), reserved=reserved)
         case TimeOut():
             return replace(run, phase=RunPhase.TIMED_OUT, placement=None)
         case _:
@@ -86,10 +88,9 @@ def _made(job: Job, decision: Decision) -> Run | None:
     place = decision.reserved if isinstance(decision, Pending) else None
     starts = record.starts - isinstance(decision, Admit)
     run = Run(
-        job=job.id, digest=job.digest, phase=RunPhase.QUEUED, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes,
-        reason=decision.reason,
-    )  # fmt: skip
-    return _waiting(_recorded(run, record._replace(starts=starts)), place)
+        job=job.id, digest=job.digest, phase=RunPhase.QUEUED, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes
+    )
+    return _waiting(_recorded(run, record._replace(starts=starts)), place, decision.reason)
 
 
 def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, since_ms: Instant | None) -> Run:
@@ -132,16 +133,16 @@ def stopped(run: Run) -> Run:
     """
     if run.ends_as is not None:
         return replace(run, phase=run.ends_as, placement=None, leaving=None, made_with=None, ends_as=None)
-    return _waiting(run, run.reserved)
+    return _waiting(run, run.reserved, run.reason)
 
 
-def _waiting(run: Run, reserved: Placement | None) -> Run:
+def _waiting(run: Run, reserved: Placement | None, reason: Reason | None) -> Run:
     """Why a run waits is in no record: a reason stands on it only as long as a place is reserved for it, or its start
     has failed."""
     keeps_reason = reserved is not None or run.failed_starts > 0
-    return replace(
+    return _with(
         run, phase=RunPhase.QUEUED, placement=reserved, reserved=None, leaving=None, made_with=None, unbound=(),
-        unstarted=False, started_at_ms=None, idle_since_ms=None, reason=run.reason if keeps_reason else None,
+        unstarted=False, started_at_ms=None, idle_since_ms=None, reason=reason if keeps_reason else None,
     )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def resized(run: Run, placement: Placement) -> Run:
 
 
 def _recorded(run: Run, record: RunRecord) -> Run:
-    return replace(
+    return _with(
         run,
         queued_at_ms=record.queued_at_ms,
         starts=record.starts,
@@ -162,6 +163,11 @@ def _recorded(run: Run, record: RunRecord) -> Run:
         failed_starts=record.failed_starts,
         starting_ms=record.starting_ms,
     )
+
+
+def _with(run: Run, **values: Any) -> Run:
+    """The run with some values; the very same object if it has them: most decisions change nothing of their run."""
+    return run if all(getattr(run, name) == value for name, value in values.items()) else replace(run, **values)
 
 
 def _asked(job: Job) -> Charge:
