@@ -87,9 +87,7 @@ def _made(job: Job, decision: Decision) -> Run | None:
     record = decision.record
     place = decision.reserved if isinstance(decision, Pending) else None
     starts = record.starts - isinstance(decision, Admit)
-    run = Run(
-        job=job.id, digest=job.digest, phase=RunPhase.QUEUED, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes
-    )
+    run = Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes)
     return _waiting(_recorded(run, record._replace(starts=starts)), place, decision.reason)
 
 
