@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuctl.app.effects import Foreseen
 from gpuctl.app.settings import setting_changes, written_changes
-from gpuctl.compile import Written
+from gpuctl.compile import Written, fields_of_a_new_run
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.engine import reasons
 from gpuctl.k8s import names
@@ -59,7 +59,7 @@ def plan_report(
 ) -> PlanReport:
     """What head declares differently from base; `compared`: where the two come from. None: no cluster is declared."""
     base, head = (None if side is None else side.declared for side in (before, after))
-    stay = _job_names(base) & _job_names(head)
+    stay = _changed_fields(base, head)
     old, new = _differing(base, head)
     cache = RenderCache()
     changes = _object_changes(_by_ref(old, cache), _by_ref(new, cache), stay)
@@ -178,8 +178,11 @@ def _by_ref(declared: Declared | None, cache: RenderCache) -> Mapping[ObjectRef,
     return {item.ref: item for item in waiting_manifests(declared, cache).items} if declared is not None else {}
 
 
-def _job_names(declared: Declared | None) -> frozenset[JobId]:
-    return frozenset(job.id for job in declared.jobs) if declared is not None else frozenset()
+def _changed_fields(base: Declared | None, head: Declared | None) -> Mapping[JobId, str]:
+    """Jobs that both declare, each with the fields for which its run is another one."""
+    before = {job.id: job for job in base.jobs} if base is not None else {}
+    jobs = head.jobs if head is not None else ()
+    return {job.id: _named(list(fields_of_a_new_run(before[job.id], job))) for job in jobs if job.id in before}
 
 
 def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:
@@ -187,28 +190,31 @@ def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:
 
 
 def _object_changes(
-    base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest], stay: Collection[JobId]
+    base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest], stay: Mapping[JobId, str]
 ) -> Iterable[ObjectChange]:
-    """The changes from base to head. `stay`: jobs that both declare."""
+    """The changes from base to head. `stay`: jobs that both declare, with what changed of them."""
     for ref in base.keys() | head.keys():
         before, after = base.get(ref), head.get(ref)
         if before is None and after is not None:
-            reason = "a new run: its declaration changed" if _job_of(after) in stay else "declared"
+            fields = _changed_of(after, stay)
+            reason = f"a new run: {fields} changed" if fields else "declared"
             yield ObjectChange(action=Action.CREATE, ref=ref, project=after.project, reason=reason)
         elif before is not None and after is None:
-            anew = _job_of(before) in stay
-            reason = "its declaration changed" if anew else "no longer declared"
-            yield ObjectChange(action=Action.DELETE, ref=ref, project=before.project, reason=reason, replaced=anew)
+            fields = _changed_of(before, stay)
+            reason = f"{fields} changed" if fields else "no longer declared"
+            yield ObjectChange(
+                action=Action.DELETE, ref=ref, project=before.project, reason=reason, replaced=bool(fields)
+            )
         elif before is not None and after is not None and before is not after:
             changed = sorted(_differences(_lasting(before.body), _lasting(after.body), ""))
             if changed:
                 yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=_named(changed))
 
 
-def _job_of(manifest: Manifest) -> JobId | None:
-    """The job of an object that belongs to one run; None for other objects."""
+def _changed_of(manifest: Manifest, stay: Mapping[JobId, str]) -> str:
+    """What changed of the job whose run the object belongs to."""
     run = run_of(manifest.body)
-    return None if run is None else run[0]
+    return "" if run is None else stay.get(run[0], "")
 
 
 def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:

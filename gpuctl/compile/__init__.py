@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.compiler import Compiled, Written, compile_tree
+from gpuctl.compile.digest import fields_of_a_new_run
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 
-__all__ = ["CompileCache", "Compiled", "Written", "check_shape", "compile_tree", "parse_documents"]
+__all__ = [
+    "CompileCache",
+    "Compiled",
+    "Written",
+    "check_shape",
+    "compile_tree",
+    "fields_of_a_new_run",
+    "parse_documents",
+]

@@ -69,6 +69,12 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
 """Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new
 types."""
 
+_WRITTEN = {
+    "gpu_milli": "gpus", "gpu_mem_bytes": "gpuMemory", "cpu_milli": "resources.cpu", "mem_bytes": "resources.memory",
+    "pull_secrets": "imagePullSecrets", "run_as": "security",
+}  # fmt: skip
+"""Fields that are called otherwise in a declaration."""
+
 _KNOWN = {
     of: frozenset(keys) | NEEDS_NO_NEW_RUN[of] | _NO_FACT.get(of, frozenset[str]()) for of, keys in _ALWAYS.items()
 }
@@ -87,6 +93,26 @@ def run_digest(job: Job) -> RunDigest:
     if job.gpu_mem_bytes is not None:
         facts["gpus"] = None  # it follows from the memory, and from the pool
     return RunDigest(hashlib.sha256(_ENCODE(facts).encode("ascii")).hexdigest()[:8])
+
+
+def fields_of_a_new_run(before: Job, after: Job) -> tuple[str, ...]:
+    """The fields, as a declaration has them, whose change makes a job's run another one; none that follow from others."""
+    changed = {
+        _WRITTEN.get(field.name, _in_camel_case(field.name))
+        for old, new, base in ((before, after, Job), (before.container, after.container, Container))
+        for field in fields(base)
+        if field.name not in NEEDS_NO_NEW_RUN[base] | _NO_FACT.get(base, frozenset[str]())
+        and getattr(old, field.name) != getattr(new, field.name)
+    }
+    follow = {"gpus"} if after.gpu_mem_bytes is not None and "gpuMemory" in changed else set()
+    if not (before.is_elastic or after.is_elastic):
+        follow.add("minWorkers")
+    return tuple(sorted(changed - follow))
+
+
+def _in_camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _facts(value: Job | Container, base: type) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_quotas_and_objects_of_the_working_tree(run: Run, repository: WorkingCop
     assert result.exit_code == 2
     assert result.stdout.startswith("Plan: 1 to create, 2 to change, 2 to delete; quotas of 1 project change")
     assert "  team-a  quota 4 -> 3  limit none -> 8  weight 4 -> 3  holds 4 -> 5  of 16\n" in result.stdout
-    assert "a new run: its declaration changed" in result.stdout
+    assert "a new run: gpus changed" in result.stdout
     assert "no longer declared" in result.stdout
 
 

@@ -6,7 +6,7 @@ import pytest
 from trees import CLUSTER, HEAD, codes, compiled_of, job, project, tree, tree_of
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.compile import Compiled, compile_tree
+from gpuctl.compile import Compiled, compile_tree, fields_of_a_new_run
 from gpuctl.compile.spec_v1 import JobSpec
 from gpuctl.diag.diagnostic import Severity, has_errors
 from gpuctl.model import job as model
@@ -123,7 +123,7 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
 
 
-def _digest(fields: str) -> str:
+def _job(fields: str) -> model.Job:
     given = {"image": "x", "gpus": "1"}
     extra = [line for line in fields.split("\n") if line]
     kept = [f"{key}: {value}" for key, value in given.items() if not any(e.startswith(f"{key}:") for e in extra)]
@@ -132,12 +132,12 @@ def _digest(fields: str) -> str:
     files: dict[str, str | bytes] = {
         "c.yaml": cluster, "p.yaml": project("team-a"), "j.yaml": job("train", f"{{{', '.join([*kept, *extra])}}}"),
     }  # fmt: skip
-    return declared(compile_tree(tree_of(files))).jobs[0].digest
+    return declared(compile_tree(tree_of(files))).jobs[0]
 
 
 @pytest.mark.parametrize("field", CHANGES_NOTHING)
 def test_what_needs_no_restart_is_the_same_run(field: str) -> None:
-    assert _digest(field) == _digest("")
+    assert _job(field).digest == _job("").digest
 
 
 def test_every_field_of_a_job_is_one_or_the_other() -> None:
@@ -148,14 +148,14 @@ def test_every_field_of_a_job_is_one_or_the_other() -> None:
 
 
 def test_each_change_that_needs_a_restart_is_another_run() -> None:
-    digests = {_digest(field) for field in ["", *IS_A_NEW_RUN]}
+    digests = {_job(field).digest for field in ["", *IS_A_NEW_RUN]}
     assert len(digests) == 1 + len(IS_A_NEW_RUN)
     assert all(len(digest) == 8 for digest in digests)
 
 
 def test_digests_never_change_between_versions() -> None:
     """A digest of another value would start every job in every cluster anew."""
-    assert _digest("") == "fc89a3c0"
+    assert _job("").digest == "fc89a3c0"
 
 
 def test_the_order_of_files_means_nothing() -> None:
@@ -270,3 +270,11 @@ def test_two_clusters_of_one_folder_name_the_first() -> None:
     (found,) = compile_tree(tree_of({"a.yaml": CLUSTER, "b.yaml": CLUSTER})).diagnostics
     assert (found.code, found.span.file) == ("GPU3002", "b.yaml")
     assert found.related[0][1].file == "a.yaml"
+
+
+@pytest.mark.parametrize("field", IS_A_NEW_RUN)
+def test_what_makes_a_run_another_one_is_named_as_it_is_written(field: str) -> None:
+    before, after = _job(""), _job(field)
+    changed = {name.partition(".")[0] for name in fields_of_a_new_run(before, after)}
+    assert changed
+    assert changed <= {line.partition(":")[0] for line in field.split("\n")}
