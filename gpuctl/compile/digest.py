@@ -96,7 +96,7 @@ def run_digest(job: Job) -> RunDigest:
 
 
 def fields_of_a_new_run(before: Job, after: Job) -> tuple[str, ...]:
-    """The fields, as a declaration has them, whose change makes a job's run another one; none that follow from others."""
+    """The fields, as declared, whose change makes a job's run another one; none that follow from others."""
     changed = {
         _WRITTEN.get(field.name, _in_camel_case(field.name))
         for old, new, base in ((before, after, Job), (before.container, after.container, Container))
