@@ -78,6 +78,7 @@ class PrometheusMeters:
             buckets=_WAIT_SECONDS,
             registry=self.registry,
         )
+        self._forecasts = _forecast_errors(self.registry)
         self._failures = self._counter("gpuctl_failed_runs", "Failed runs; gpuctl explain JOB", "project", "reason")
         self._pauses = self._counter("gpuctl_pauses", "Runs paused; gpuctl explain CODE says why", "project", "code")
         self._drift = self._counter(
@@ -137,6 +138,8 @@ class PrometheusMeters:
             self._pauses.labels(project, code).inc(count)
         for project, of_type, wait_ms in measured.waits:
             self._waits.labels(project, of_type).observe(wait_ms / 1000)
+        for error_ms in measured.forecast_errors:
+            self._forecasts.labels("early" if error_ms < 0 else "late").observe(abs(error_ms) / 1000)
         self._drift.inc(measured.drift)
 
     def predicted(self, result: str, causes: Mapping[str, int]) -> None:
@@ -236,6 +239,19 @@ class _Now(Collector):
             yield _gauge("gpuctl_frozen_timestamp_seconds", told, ("project", "by", "reason"), frozen)
         if leads and measured is not None:
             yield from _of_projects(measured)
+
+
+def _forecast_errors(registry: CollectorRegistry) -> Histogram:
+    found = Histogram(
+        "gpuctl_start_forecast_error_seconds",
+        "How far the first forecast of a start was off; late: jobs without a maxDuration hold GPUs for longer",
+        ["direction"],
+        buckets=_WAIT_SECONDS,
+        registry=registry,
+    )
+    for direction in ("early", "late"):
+        found.labels(direction)
+    return found
 
 
 def _of_projects(measured: Measurements) -> Iterator[Metric]:

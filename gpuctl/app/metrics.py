@@ -53,7 +53,8 @@ class Measurements:
     by project and reason, `failures` those that were seen to fail likewise, `pauses` those written by project and
     reason code; `waits` has the wait of each run that was
     let go. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
-    objects that were put back to what had been wanted before.
+    objects that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of
+    which a start had been forecast, how much later than by the first forecast it was; less than 0: earlier.
     """
 
     duration_ms: DurationMs
@@ -68,6 +69,7 @@ class Measurements:
     waits: tuple[tuple[ProjectName, str, DurationMs], ...] = ()
     pauses: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
     drift: int = 0
+    forecast_errors: tuple[DurationMs, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from gpuctl.app.cycle import CycleReport
@@ -11,7 +12,7 @@ from gpuctl.app.ports import Background, Clock, Underway, WorldFault
 from gpuctl.explain import start_forecasts
 from gpuctl.k8s.objects import uid
 from gpuctl.k8s.overview import digest_of, encode_overview
-from gpuctl.model.decision import Schedule
+from gpuctl.model.decision import Admit, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview, position_ticket, start_ticket
@@ -37,12 +38,14 @@ class OverviewBoard:
         self._publish = publish
         self._background = background
         self._clock = clock
-        self._underway: Underway[str] | None = None
+        self._underway: Underway[_Made] | None = None
         self.begin()
 
     def begin(self) -> None:
         """Forget what was published: another replica may have led."""
         self._published = ""
+        self._forecast: dict[JobId, Instant] = {}
+        """The first forecast of each waiting job's start."""
         self._basis: tuple[object, ...] = ()
         self._due_ms = self._began_ms = self._clock.now_ms()
 
@@ -67,19 +70,44 @@ class OverviewBoard:
         now_ms = self._clock.now_ms()
         self._due_ms = now_ms + max(SOONEST_MS, SHARE * (now_ms - self._began_ms))
         try:
-            self._published = ended.result()
+            made = ended.result()
         except WorldFault:
             self._basis = ()
+        else:
+            self._published = made.mark
+            waiting = {job: at_ms for job, at_ms in self._forecast.items() if job in made.jobs}
+            self._forecast = {**made.starts, **waiting}
         return True
 
+    def errors(self, report: CycleReport) -> tuple[DurationMs, ...]:
+        """How much later each run is let go now than by the first forecast of its start.
 
-def _published(report: CycleReport, publish: Callable[[Body], object], before: str) -> str:
-    """Make the overview, and write it if it differs from the last one. Returns what tells it from others."""
-    overview = overview_of(report.declared, report.state, report.schedule)
+        Cost: linear in the decisions, while a forecast is known.
+        """
+        if not self._forecast:
+            return ()
+        found = [each.job for each in report.schedule.decisions if isinstance(each, Admit)]
+        return tuple(report.at_ms - self._forecast.pop(job) for job in found if job in self._forecast)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """What tells an overview from others, the starts that it forecasts, and all declared jobs."""
+
+    mark: str
+    jobs: frozenset[JobId]
+    starts: Mapping[JobId, Instant]
+
+
+def _published(report: CycleReport, publish: Callable[[Body], object], before: str) -> _Made:
+    """Make the overview, and write it if it differs from the last one."""
+    decided = report.schedule
+    starts = start_forecasts(report.declared, report.state, decided.at_ms, frozenset(decided.queue))
+    overview = overview_of(report.declared, report.state, decided, starts)
     mark = digest_of(overview)
     if mark != before:
         publish(encode_overview(overview))
-    return mark
+    return _Made(mark=mark, starts=starts, jobs=frozenset(job.id for job in report.declared.jobs))
 
 
 def _basis(report: CycleReport) -> tuple[object, ...]:
@@ -88,14 +116,12 @@ def _basis(report: CycleReport) -> tuple[object, ...]:
     return report.declared.projects, state.nodes, state.runs, schedule.queue, schedule.shares
 
 
-def overview_of(declared: Declared, state: ClusterState, schedule: Schedule) -> Overview:
-    """The overview after a cycle.
-
-    Cost: a forecast of the whole queue, which is a cold schedule and up to some MAX_ENDS x 4 more; the rest is linear.
-    """
+def overview_of(
+    declared: Declared, state: ClusterState, schedule: Schedule, starts: Mapping[JobId, Instant]
+) -> Overview:
+    """The overview after a cycle. `starts`: the forecast ones of the queue. Cost: linear."""
     queue = schedule.queue
     uids = {own.run[0]: uid(state.live.get(ref, {})) for ref, own in state.own.items()}
-    starts = start_forecasts(declared, state, schedule.at_ms, frozenset(queue))
     return Overview(
         at_ms=schedule.at_ms,
         projects=tuple(_projects(declared, state, schedule)),

@@ -366,7 +366,8 @@ class Reconciler:
         self._outside.recorder.record([note_on_ledger(checked, declared, state)])
 
     def _measure(self, report: CycleReport) -> None:
-        self._outside.meters.cycle(measure(report, self._before, self._now() - report.at_ms))
+        measured = measure(report, self._before, self._now() - report.at_ms)
+        self._outside.meters.cycle(replace(measured, forecast_errors=self._overview.errors(report)))
 
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()

@@ -92,6 +92,7 @@ from gpuctl.model.state import Body
     show_default=True,
     help="The only namespace that may read metrics; an empty one: all may.",
 )
+@click.option("--monitoring", is_flag=True, help="Add a ServiceMonitor and alerts, for the Prometheus operator.")
 @click.option("--notify", is_flag=True, help="Notify the receivers in Secret gpuctl-notify: Slack, webhook, code host.")
 @click.option(
     "--push-from",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuctl.install.guard import policies
 from gpuctl.install.installation import HISTORY_PORT, UNGUARDED, Installation
+from gpuctl.install.monitoring import operator_objects
 from gpuctl.install.readers import freezer_role, history_role, reader_roles
 from gpuctl.install.rights import account_and_rights
 from gpuctl.install.workload import arguments, controller
@@ -15,5 +16,6 @@ __all__ = ["HISTORY_PORT", "UNGUARDED", "Installation", "all_objects", "argument
 def all_objects(wanted: Installation) -> tuple[Body, ...]:
     """All objects in an order in which they can be applied: the namespace first, the Deployment after its rights."""
     namespace, *rest = controller(wanted)
+    watching = operator_objects() if wanted.monitoring else ()
     people = (*reader_roles(), *history_role(), *freezer_role())
-    return (namespace, *account_and_rights(wanted), *people, *policies(wanted), *rest)
+    return (namespace, *account_and_rights(wanted), *people, *policies(wanted), *rest, *watching)

@@ -49,8 +49,8 @@ class Installation:
     behind the Service; None: where most installers have them. Metrics are for `monitoring_namespace`; empty: for all.
     `notify`: whether receivers in a Secret are notified. `push_from`: the namespace from which webhooks for pushes
     come, such as the ingress controller's; None: they are not received.
+    `monitoring`: whether the Prometheus operator is to read the metrics, with alerts.
     `dashboard`: whether pages are served to an authenticating proxy in `proxy_namespace`; empty: in any.
-    `controllers`: what users Kubernetes' controllers are, beside those that `guard.MAKERS` has.
     """
 
     image: str
@@ -75,6 +75,7 @@ class Installation:
     push_from: str | None = None
     dashboard: bool = False
     proxy_namespace: str = "ingress-nginx"
+    monitoring: bool = False
 
     @property
     def signer_files(self) -> Mapping[str, str]:

@@ -143,6 +143,14 @@ PANELS = (
         },
     ),
     Panel(
+        title="First forecast of a start against the start, median of a day",
+        unit="s",
+        lines={
+            "{{direction}}": "histogram_quantile(0.5, sum by (direction, le) "
+            "(increase(gpuctl_start_forecast_error_seconds_bucket[1d])))"
+        },
+    ),
+    Panel(
         title="Pauses an hour",
         lines={"{{project}} {{code}}": "sum by (project, code) (increase(gpuctl_pauses_total[1h]))"},
     ),

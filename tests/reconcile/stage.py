@@ -73,6 +73,7 @@ class Stage:
         self.recorder: Recorder = self
         self.publisher: Publisher = UNPUBLISHED
         self.viewer: Viewer = UNVIEWED
+        self.publish: Callable[[Body], object] | None = None
         self.history: HistoryKeeper = UNKEPT
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
@@ -135,6 +136,7 @@ class Stage:
             reference=self.reference,
             publisher=self.publisher,
             viewer=self.viewer,
+            publish=self.publish,
             history=self.history,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)

@@ -43,6 +43,7 @@ MEASURED = Measurements(
     waits=((TEAM, "training", 30_000),),
     pauses={(TEAM, "GPU5041"): 1},
     starts=1,
+    forecast_errors=(5_000, -5_000),
 )
 FAULTS = {
     "GpuctlNoLeader": ('gpuctl_leader{instance="a"}', "1 0x40 1x40", "critical", {}),

@@ -176,7 +176,7 @@ def test_no_label_can_grow_without_bound(scene: Scene) -> None:
     scene.meters.following(Revision("1" * 40), 0)
     labels = {label for name in scene.samples() for label in re.findall(r'(\w+)="', name) if name.startswith("gpuctl")}
     declared = {"project", "pool", "domain"}
-    ours = {"kind", "code", "action", "verb", "result", "le", "version", "reason", "type"}
+    ours = {"kind", "code", "action", "verb", "result", "le", "version", "reason", "type", "direction"}
     one = {"revision"}
     assert labels == declared | ours | one
 
