@@ -27,9 +27,20 @@ settings.load_profile("gpuctl")
 SHARED = ("control_plane", "plane_with_gpuctl", "real_lab")
 """The control planes that tests of several modules share; any other is its module's own."""
 
+INTERRUPTED = frozenset({
+    "test_clock",
+    "test_git_faults",
+    "test_kill",
+    "test_replicas",
+    "test_server_faults",
+    "test_rights",
+})
+"""Modules on `plane_with_gpuctl` that wait for faults to be noticed: a group of their own, on a control plane of their
+own, for all of these tests one after the other take longer than all others."""
+
 LONGEST_FIRST = (
-    "plane_with_gpuctl", "test_bench_cluster", "test_install_page", "test_tenants", "control_plane", "real_lab",
-    "test_install", "test_install_upgrade", "test_admission_rules",
+    "plane_with_gpuctl", "interrupted", "test_bench_cluster", "test_install_page", "test_tenants", "control_plane",
+    "real_lab", "test_install", "test_install_upgrade", "test_admission_rules",
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 
@@ -68,7 +79,7 @@ def _group(item: pytest.Item) -> str:
     asked = item.fixturenames if isinstance(item, pytest.Function) else []
     for name in SHARED:
         if name in asked:
-            return name
+            return "interrupted" if item.path.stem in INTERRUPTED else name
     if "new_control_plane" in asked:
         return item.path.stem
     return "real_lab" if item.get_closest_marker("server") else ""  # it asks for its lab by what it is given
