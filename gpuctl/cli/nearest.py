@@ -13,13 +13,20 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_job(word: str, known: Iterable[JobId]) -> str:
-    """The same for a job by its name, or by `PROJECT/NAME`: in a project that has jobs, by the name alone."""
+    """The same for a job by its name, or by `PROJECT/NAME`.
+
+    By both: one of that name in the project that is written most like it; else, of a project that is known, one of its
+    jobs by the name alone.
+    """
     jobs = sorted(known, reverse=True)
     project, slash, name = word.partition("/")
-    own = [job for job in jobs if job.project == project]
-    if slash and own:
-        return _question(name, {job.name: str(job) for job in own})
-    return _question(word, {str(job) if slash else job.name: str(job) for job in jobs})
+    if not slash:
+        return _question(word, {job.name: str(job) for job in jobs})
+    namesakes = {str(job): str(job) for job in jobs if job.name == name}
+    own = {job.name: str(job) for job in jobs if job.project == project}
+    if namesakes or not own:
+        return _question(word, namesakes or {str(job): str(job) for job in jobs})
+    return _question(name, own)
 
 
 def _question(word: str, told: Mapping[str, str]) -> str:
