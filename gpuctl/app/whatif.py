@@ -14,7 +14,7 @@ from gpuctl.app.planning import Side, plan_report
 from gpuctl.app.revisions import as_seen, contents_of
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.reading import read_file
-from gpuctl.compile.scalars import OutOfRange, number
+from gpuctl.compile.scalars import number_or_text
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.edit import Target, Value, add, set_fields
 from gpuctl.model.comparison import Comparison
@@ -58,7 +58,7 @@ def asked(tree: SourceTree, question: Question) -> SourceTree:
     path, content = _file_of(tree, target)
     files = dict(tree.files)
     if question.quota:
-        changed = set_fields(path, content, target, {("spec", "quota"): _amount(question.quota)})
+        changed = set_fields(path, content, target, {("spec", "quota"): number_or_text(question.quota)})
         files[path] = SourceFile(content=changed)
     if question.job:
         new = posixpath.join(posixpath.dirname(path), f"{_NEW_FILE}.yaml")
@@ -96,20 +96,11 @@ def _file_of(tree: SourceTree, target: Target) -> tuple[str, bytes]:
     return f"{tree.cluster_dir}/projects/{target.name}/project.yaml", b""
 
 
-def _amount(text: str) -> Value:
-    """A number as a number; anything else as it is."""
-    try:
-        value = number(text)
-    except OutOfRange:
-        return text
-    return text if value is None else value
-
-
 def _job(question: Question) -> Mapping[str, Value]:
-    spec: dict[str, Value] = {"image": _IMAGE, "gpus": _amount(question.gpus)}
+    spec: dict[str, Value] = {"image": _IMAGE, "gpus": number_or_text(question.gpus)}
     if question.type != "training":
         spec["type"] = question.type
     if question.workers != "1":
-        spec["workers"] = _amount(question.workers)
+        spec["workers"] = number_or_text(question.workers)
     metadata: dict[str, Value] = {"name": question.job, "project": question.project}
     return {"apiVersion": API_VERSION, "kind": "Job", "metadata": metadata, "spec": spec}

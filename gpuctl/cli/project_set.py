@@ -153,10 +153,6 @@ def _shown(value: Any) -> str:
 
 def _amount(text: str) -> Any:
     """A number as a number; anything else as it is: the compiler says what is wrong."""
-    from gpuctl.compile.scalars import OutOfRange, number  # noqa: PLC0415 - only now
+    from gpuctl.compile.scalars import number_or_text  # noqa: PLC0415 - only now
 
-    try:
-        value = number(text)
-    except OutOfRange:
-        return text
-    return text if value is None else value
+    return number_or_text(text)

@@ -78,15 +78,9 @@ def _words(options: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _amount(text: str | None) -> Any:
     """A number as a number; anything else as it is."""
-    from gpuctl.compile.scalars import OutOfRange, number  # noqa: PLC0415 - only where there is one
+    from gpuctl.compile.scalars import number_or_text  # noqa: PLC0415 - only where there is one
 
-    if text is None:
-        return None
-    try:
-        value = number(text)
-    except OutOfRange:
-        return text
-    return text if value is None else value
+    return None if text is None else number_or_text(text)
 
 
 def _variable(text: str) -> tuple[str, Any]:

@@ -53,6 +53,15 @@ def number(text: str) -> int | Decimal | None:
     return None
 
 
+def number_or_text(text: str) -> int | Decimal | str:
+    """What a person typed for an amount: a number as a number, anything else as it is, for the compiler to judge."""
+    try:
+        value = number(text)
+    except OutOfRange:
+        return text
+    return text if value is None else value
+
+
 def _decimal(text: str) -> Decimal:
     if len(text) > 2 * MAX_DIGITS:
         raise OutOfRange

@@ -13,7 +13,7 @@ from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.mig import MigProfile, profile_named
 from gpuctl.model.taints import Toleration
-from gpuctl.model.tenancy import PoolTolerations, Tenancy
+from gpuctl.model.tenancy import PoolTolerations, Tenancy, selects
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
 
 DomainName = NewType("DomainName", str)
@@ -148,7 +148,7 @@ class NodePool:
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether a live node with these labels is one of its nodes, if no pool before it has it."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items())
+        return selects(self.match_labels, labels)
 
     def grant(self, gpu_milli: GpuMilli) -> Grant | None:
         """What a worker that asks for so much gets here; None for a part of a GPU that can't be had.

@@ -9,6 +9,11 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.taints import Toleration
 
 
+def selects(match_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+    """Whether a live node with these labels is one of the pool's that selects nodes so, if no pool before it has it."""
+    return all(labels.get(key) == value for key, value in match_labels.items())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTolerations:
     """What the pods of a pool tolerate; the pool has the nodes with these labels that no pool before it has."""
@@ -32,6 +37,6 @@ class Tenancy:
     def tolerations(self, labels: Mapping[str, str]) -> tuple[Toleration, ...]:
         """What the pods of the pool of a node with these labels tolerate."""
         for pool in self.pools:
-            if pool.match_labels.items() <= labels.items():
+            if selects(pool.match_labels, labels):
                 return pool.tolerations
         return ()

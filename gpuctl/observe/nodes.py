@@ -76,7 +76,8 @@ class NodeCache:
     ) -> tuple[Node, ...]:
         """All nodes. One that can't be read takes no new work; what runs there goes on."""
         names, lives, indexes = list(bodies), list(bodies.values()), list(slots.values())
-        tolerated = [tenancy.tolerations(labels_of(body)) if tenancy else () for body in lives]
+        tolerant = tenancy if tenancy is not None and tenancy.pools else None
+        tolerated = [() if tolerant is None else tolerant.tolerations(labels_of(body)) for body in lives]
         readings = self._nodes.over(
             names,
             [lives, indexes, taken, tolerated],

@@ -48,7 +48,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """Who may ask for the pages. `hosts`: further names by which they may be asked for; the rest is as in `Access`."""
+    """What has access to the pages. `hosts`: further names by which they may be asked for; the rest as in `Access`."""
 
     hosts: tuple[str, ...] = ()
     user_header: str | None = None

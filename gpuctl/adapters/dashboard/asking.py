@@ -5,13 +5,13 @@ Nothing is written: the files are read from a repository, changed in memory, and
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
+from gpuctl.adapters.dashboard.recent import Recent
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.gitmerge import Compared, compare
 from gpuctl.adapters.gitrepository import Repository
@@ -107,15 +107,15 @@ class Asking:
         self._objects = objects
         self._clock = clock
         self._lock = Lock()
-        self._kept: OrderedDict[Question | str, tuple[int, Answer]] = OrderedDict()
+        self._kept = Recent(clock, _FRESH_MS, _MOST_KEPT)
 
     def question(self, question: Question) -> Answer:
         """What a change would do. Raises WorldFault: nothing can be read, or another answer is being computed."""
-        return self._kept_or(question, lambda: self._of_question(question))
+        return self._alone(question, lambda: self._of_question(question))
 
     def branch(self, branch: str) -> Answer:
         """What merging a branch would do. Raises WorldFault likewise."""
-        return self._kept_or(branch, lambda: self._of_branch(branch))
+        return self._alone(branch, lambda: self._of_branch(branch))
 
     def _of_question(self, question: Question) -> Answer:
         before = self.declarations.newest()
@@ -132,19 +132,11 @@ class Asking:
             raise unavailable("GPU8003", path=found.comparison.folder, revision=branch)
         return answer((found.before, found.after), found.comparison, self._objects(), self._clock.now_ms())
 
-    def _kept_or(self, key: Question | str, make: Callable[[], Answer]) -> Answer:
+    def _alone(self, key: Question | str, make: Callable[[], Answer]) -> Answer:
         if not self._lock.acquire(blocking=False):
             raise Busy
         try:
-            now_ms = self._clock.now_ms()
-            at_ms, found = self._kept.get(key, (0, None))
-            if found is None or not 0 <= now_ms - at_ms < _FRESH_MS:
-                found = make()
-                self._kept[key] = (now_ms, found)
-                self._kept.move_to_end(key)
-                if len(self._kept) > _MOST_KEPT:
-                    self._kept.popitem(last=False)
-            return found
+            return self._kept.get(key, lambda _: make())
         finally:
             self._lock.release()
 

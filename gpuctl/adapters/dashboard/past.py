@@ -5,18 +5,18 @@ So however many pages ask, the file is read by one of them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from gpuctl.adapters.dashboard.recent import Recent
 from gpuctl.adapters.history.reading import changes_in, read_history
 from gpuctl.adapters.history.trends import read_trends
 from gpuctl.app.ports import Clock, WorldFault
 from gpuctl.model.history import Change, History, Subject, Trends
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.units import DurationMs
+from gpuctl.model.units import DurationMs, Instant
 
 _HOUR_MS = 3_600_000
 SPANS: Mapping[str, DurationMs] = {
@@ -41,9 +41,8 @@ class Past:
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
-        self._clock = clock
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, ...], tuple[int, Any]] = OrderedDict()
+        self._kept = Recent(clock, _FRESH_MS, _MOST_KEPT)
 
     def job(self, job: JobId) -> History:
         """What happened to a job, as long as events are kept."""
@@ -63,19 +62,13 @@ class Past:
         return self._read(("changes",), lambda now_ms: changes_in(self._file, now_ms - _EVENTS_MS, now_ms))
 
     def _read(self, key: tuple[str, ...], read: Callable[[int], T]) -> T:
+        def present(now_ms: Instant) -> T:
+            if not self._file.exists():
+                raise NoPast
+            return read(now_ms + 1)
+
         with self._lock:
-            now_ms = self._clock.now_ms()
-            at_ms, found = self._kept.get(key, (-_FRESH_MS, None))
-            if not 0 <= now_ms - at_ms < _FRESH_MS:
-                if not self._file.exists():
-                    raise NoPast
-                found = read(now_ms + 1)
-                self._kept[key] = (now_ms, found)
-                self._kept.move_to_end(key)
-                if len(self._kept) > _MOST_KEPT:
-                    self._kept.popitem(last=False)
-            answer: T = found
-            return answer
+            return self._kept.get(key, present)
 
 
 class NoPast(WorldFault):
