@@ -14,7 +14,19 @@ from gpuctl.explain.forecast import forecasts
 from gpuctl.explain.rest import Pause, Rest
 from gpuctl.model.decision import Decision, Displace, Pending, Placement, Suspended
 from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.effect import Effect, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Stopped, Waits
+from gpuctl.model.effect import (
+    Dequeued,
+    Effect,
+    Holding,
+    Moved,
+    Paused,
+    Prospect,
+    Resized,
+    Started,
+    Stop,
+    Stopped,
+    Waits,
+)
 from gpuctl.model.explanation import QueuePlace
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import Node, Run
@@ -36,6 +48,7 @@ def effect_of(before: Rest | None, after: Rest) -> Effect:
         moved=tuple(_moved(old, after)),
         resized=tuple(_resized(old, after)),
         stopped=tuple(_stopped(old, after)),
+        dequeued=tuple(_dequeued(before, after)),
         waits=waits,
         holdings=tuple(each for each in holdings if each.changes),
         steady=tuple(each for each in holdings if not each.changes),
@@ -115,6 +128,18 @@ def _stopped(old: Mapping[JobId, Run], after: Rest) -> Iterator[Stopped]:
         else:
             why = Stop.TIMED_OUT
         yield Stopped(job=job, gpu_milli=_held(was), why=why)
+
+
+def _dequeued(before: Rest | None, after: Rest) -> Iterator[Dequeued]:
+    """Jobs that waited, and neither run nor wait because they are declared no more, or suspended."""
+    if before is None:
+        return
+    asked = {job.id: job.total_gpu_milli for job in before.declared.jobs}
+    declared = {job.id: job for job in after.declared.jobs}
+    for job in sorted(before.waiting.keys() - after.waiting.keys() - after.running.keys()):
+        now = declared.get(job)
+        if now is None or now.suspend:
+            yield Dequeued(job=job, gpu_milli=asked[job], why=Stop.REMOVED if now is None else Stop.SUSPENDED)
 
 
 def _waits(before: Rest | None, after: Rest) -> Iterator[Waits]:

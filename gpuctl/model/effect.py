@@ -16,7 +16,8 @@ from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
 class Stop(StrEnum):
-    """Why a run ends for good: its job is declared no more, it is another run now, a person's `suspend`, its limit."""
+    """Why a run ends for good, or a job waits no more: its job is declared no more, it is another run now, a person's
+    `suspend`, its limit."""
 
     REMOVED = "removed"
     CHANGED = "changed"
@@ -71,6 +72,15 @@ class Resized:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
     """A run that ends and does not run again."""
+
+    job: JobId
+    gpu_milli: GpuMilli
+    why: Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dequeued:
+    """A job that waited and is in the queue no more, without having started."""
 
     job: JobId
     gpu_milli: GpuMilli
@@ -155,6 +165,7 @@ class Effect:
     moved: tuple[Moved, ...] = ()
     resized: tuple[Resized, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    dequeued: tuple[Dequeued, ...] = ()
     waits: tuple[Waits, ...] = ()
     holdings: tuple[Holding, ...] = ()
     steady: tuple[Holding, ...] = ()

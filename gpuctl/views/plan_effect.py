@@ -27,6 +27,10 @@ _STOPS = {
     Stop.SUSPENDED: "suspended",
     Stop.TIMED_OUT: "it reached a time limit",
 }
+_QUEUE_ENDS = {
+    Stop.REMOVED: "is deleted while it waits: no longer declared",
+    Stop.SUSPENDED: "waits no more: suspended",
+}
 _MOVES = ("paused because ", "paused to start again elsewhere: ")
 """What the text of a move says already."""
 
@@ -47,6 +51,7 @@ def headline(effect: Effect) -> str:
     waiting = sum(each.before is None and each.job not in told_already for each in effect.waits)
     other = sum(each.before is not None and each.news for each in effect.waits)
     anew = sum(each.anew for each in effect.started)
+    suspended = sum(each.why is Stop.SUSPENDED for each in effect.dequeued)
     told = (
         (len(effect.started) - anew, "starts", "start"),
         (anew, "is restarted", "are restarted"),
@@ -54,6 +59,8 @@ def headline(effect: Effect) -> str:
         (len(effect.moved), "is moved", "are moved"),
         (len(effect.resized), "is scaled", "are scaled"),
         (len(effect.stopped), "ends", "end"),
+        (len(effect.dequeued) - suspended, "is deleted while it waits", "are deleted while they wait"),
+        (suspended, "is suspended while it waits", "are suspended while they wait"),
         (waiting, "has to wait", "have to wait"),
         (other, "starts at another time", "start at another time"),
     )
@@ -94,7 +101,7 @@ def _owner(name: ProjectName) -> str:
 
 
 def rows(effect: Effect) -> Iterator[Row]:
-    """A row for each affected job: starts first, then pauses, moves, resizes and ends, then waits."""
+    """A row for each affected job: starts first, then pauses, moves, resizes, ends, what leaves the queue, waits."""
     waits = {each.job: each for each in effect.waits}
     told = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     for start in effect.started:
@@ -109,6 +116,8 @@ def rows(effect: Effect) -> Iterator[Row]:
     for stop in effect.stopped:
         then = f"; its new run: {_next(waits[stop.job], effect)}" if stop.job in waits else ""
         yield Row(mark="-", job=stop.job, gpu_milli=stop.gpu_milli, text=f"ends: {_STOPS[stop.why]}{then}")
+    for gone in effect.dequeued:
+        yield Row(mark="-", job=gone.job, gpu_milli=gone.gpu_milli, text=_QUEUE_ENDS[gone.why])
     for wait in effect.waits:
         if wait.news and wait.job not in told:
             yield Row(mark="", job=wait.job, gpu_milli=wait.gpu_milli, text=_wait(wait, effect))
@@ -167,6 +176,9 @@ def document(effect: Effect, ground: Ground | None) -> dict[str, Any]:
         ],
         "stopped": [
             {"job": str(each.job), "gpuMilli": each.gpu_milli, "why": each.why.value} for each in effect.stopped
+        ],
+        "dequeued": [
+            {"job": str(each.job), "gpuMilli": each.gpu_milli, "why": each.why.value} for each in effect.dequeued
         ],
         "starved": [form for each, form in waits if each.now.forecast.start_ms is None],
         "eta": [form for each, form in waits if each.now.forecast.start_ms is not None],

@@ -174,6 +174,14 @@ class StoppedForm(Form):
     why: Literal["removed", "changed", "suspended", "timedOut"] = Field(description="Why it ends.")
 
 
+class DequeuedForm(Form):
+    """A job that waited and is in the queue no more, without having started."""
+
+    job: str = Field(description="project/name.")
+    gpu_milli: int = Field(description="What it asked for, in thousandths of a GPU.")
+    why: Literal["removed", "suspended"] = Field(description="Why it waits no more.")
+
+
 class QueueForm(Form):
     """A position in the queue."""
 
@@ -238,6 +246,7 @@ class EffectForm(Form):
     moved: list[MovedForm] = Field(description="Jobs that start again elsewhere.")
     resized: list[ResizedForm] = Field(description="Elastic jobs with another number of workers.")
     stopped: list[StoppedForm] = Field(description="Runs that end.")
+    dequeued: list[DequeuedForm] = Field(default=[], description="Jobs that waited and are removed or suspended.")
     starved: list[WaitsForm] = Field(description="Jobs that wait with no start forecast.")
     eta: list[WaitsForm] = Field(description="Jobs that wait with a forecast start.")
     projects: list[HoldingForm] = Field(description="Projects that hold more or less, or have another fair share.")

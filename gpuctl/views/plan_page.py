@@ -112,7 +112,9 @@ class PlanPage(Form):
     confirmed: Notices = Field(description="What they would refuse, had no commit confirmed it.")
     refused_already: Notices = Field(description="What they refuse without the change as well.")
     failed: tuple[GateText, ...] = Field(max_length=5, description="The gates of --fail-on that the change fails.")
-    losses: JobRows = Field(description="Runs that are paused, ended, restarted, moved or scaled; data that is lost.")
+    losses: JobRows = Field(
+        description="Runs that are paused, ended, restarted, moved or scaled; waiting jobs and data that are deleted."
+    )
     owners: tuple[Text, ...] = Field(max_length=MOST_ROWS, description="The owners of projects that lose something.")
     projects: ProjectRows = Field(description="Projects with another quota, use or fair share.")
     starts: JobRows = Field(description="Jobs that start.")
@@ -224,7 +226,7 @@ def _is_loss(row: plan_effect.Row, restarted: Collection[JobId]) -> bool:
 
 
 def _losses(report: PlanReport, rows: Sequence[plan_effect.Row]) -> list[tuple[ProjectName, tuple[str, str, str]]]:
-    """Runs that are paused, ended, restarted, moved or scaled, and lost objects with their data, by project."""
+    """What happens to runs and deleted jobs, and lost objects with their data, by project."""
     lost = [o for o in report.objects if o.action is Action.DELETE and o.ref.kind in _DATA and not o.replaced]
     found = [(row.job.project, _cells(row)) for row in rows]
     found += [(o.project or ProjectName(""), (str(o.ref), "", "is deleted with what is in it")) for o in lost]

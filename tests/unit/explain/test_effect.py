@@ -102,6 +102,18 @@ def test_a_person_s_pause_is_an_end() -> None:
     assert told.waits == ()
 
 
+def test_a_waiting_job_that_is_removed_or_suspended_leaves_the_queue_and_is_no_pause() -> None:
+    waiting = [job(f"a/{name}", 3000) for name in ("changed", "gone", "held", "stays")]
+    changed = replace(waiting[0], digest=RunDigest("other"))
+    head = cluster(job("a/a-runs", 4000), changed, replace(waiting[2], suspend=True), waiting[3], a=4000)
+    told = effect(cluster(job("a/a-runs", 4000), *waiting, a=4000), head)
+    assert [(str(each.job), each.gpu_milli, each.why) for each in told.dequeued] == [
+        ("a/gone", 3000, Stop.REMOVED),
+        ("a/held", 3000, Stop.SUSPENDED),
+    ]
+    assert (told.paused, told.stopped, names(told.waits)) == ((), (), ["a/changed", "a/stays"])
+
+
 def test_a_node_that_is_removed_moves_some_and_pauses_others() -> None:
     jobs = (job("a/fixed", 2000, preemptible=False), job("a/x", 2000), job("a/y", 2000))
     base, head = cluster(*jobs, nodes=(2, 4), a=6000), cluster(*jobs, nodes=(2,), a=6000)
