@@ -48,7 +48,7 @@ class Outside:
     """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one.
 
     `identity`: the name of this process among the replicas; empty if it is the only one.
-    `publish` writes what all teams may read, from another thread; None: all of the cluster is open to all of them.
+    `publish` writes what all teams may read, from another thread; None: nothing is published.
     """
 
     source: Source

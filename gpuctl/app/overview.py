@@ -15,7 +15,14 @@ from gpuctl.k8s.overview import digest_of, encode_overview
 from gpuctl.model.decision import Admit, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview, position_ticket, start_ticket
+from gpuctl.model.overview import (
+    DepartmentOverview,
+    NodeOverview,
+    Overview,
+    ProjectOverview,
+    position_ticket,
+    start_ticket,
+)
 from gpuctl.model.state import Body, ClusterState
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.views.jobs import HOLDING, held_milli
@@ -31,7 +38,7 @@ _MINUTE_MS = 60_000
 class OverviewBoard:
     """Publishes overviews as they change. `offer` it every cycle's report; what it costs is spent in the background.
 
-    `publish` writes the object, and may raise WorldFault; None: there is no API server on which rights differ.
+    `publish` writes the object, and may raise WorldFault; None: nothing is published.
     """
 
     def __init__(self, publish: Callable[[Body], object] | None, background: Background, clock: Clock) -> None:
@@ -113,7 +120,14 @@ def _published(report: CycleReport, publish: Callable[[Body], object], before: s
 def _basis(report: CycleReport) -> tuple[object, ...]:
     """What an overview is made of. Cheap to compare: what has not changed is the same object."""
     state, schedule = report.state, report.schedule
-    return report.declared.projects, state.nodes, state.runs, schedule.queue, schedule.shares
+    return (
+        report.declared.projects,
+        report.declared.departments,
+        state.nodes,
+        state.runs,
+        schedule.queue,
+        schedule.shares,
+    )
 
 
 def overview_of(
@@ -125,6 +139,10 @@ def overview_of(
     return Overview(
         at_ms=schedule.at_ms,
         projects=tuple(_projects(declared, state, schedule)),
+        departments=tuple(
+            DepartmentOverview(name=each.name, parent=each.parent or "", allowances=each.allowances)
+            for each in declared.departments
+        ),
         nodes=tuple(map(_node, node_views(state))),
         positions={
             position_ticket(uids[job]): position for position, job in enumerate(queue, start=1) if uids.get(job)

@@ -15,7 +15,7 @@ from gpuctl.k8s.objects import mapping, ref_of
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
-from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview
+from gpuctl.model.overview import DepartmentOverview, NodeOverview, Overview, ProjectOverview
 from gpuctl.model.state import Body
 
 OVERVIEW_REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.OVERVIEW_NAME)
@@ -54,6 +54,7 @@ def decode_overview(body: Body) -> Overview | None:
         return Overview(
             at_ms=decode_instant(value["at"]) or 0,
             projects=tuple(_project(row) for row in value["projects"]),
+            departments=tuple(_department(row) for row in value.get("departments", ())),
             nodes=tuple(_node(row) for row in value["nodes"]),
             positions={_text(ticket): _amount(number) for ticket, number in value["positions"].items()},
             starts={_text(ticket): _amount(at_ms) for ticket, at_ms in value["starts"].items()},
@@ -69,6 +70,7 @@ def _document(overview: Overview) -> Mapping[str, Any]:
         "at": format_timestamp(overview.at_ms),
         "leftOut": overview.left_out,
         "projects": [_project_row(project) for project in overview.projects],
+        "departments": [_department_row(department) for department in overview.departments],
         "nodes": [_node_row(node) for node in overview.nodes],
         "positions": dict(sorted(overview.positions.items())),
         "starts": dict(sorted(overview.starts.items())),
@@ -80,6 +82,7 @@ def _halved(overview: Overview) -> Overview:
     kept = replace(
         overview,
         projects=overview.projects[: len(overview.projects) // 2],
+        departments=overview.departments[: len(overview.departments) // 2],
         nodes=overview.nodes[: len(overview.nodes) // 2],
         positions=_first_half(overview.positions),
         starts=_first_half(overview.starts),
@@ -93,7 +96,7 @@ def _first_half(numbers: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def _rows(overview: Overview) -> int:
-    parts = (overview.projects, overview.nodes, overview.positions, overview.starts)
+    parts = (overview.projects, overview.departments, overview.nodes, overview.positions, overview.starts)
     return sum(map(len, parts))
 
 
@@ -120,6 +123,22 @@ def _project(row: Any) -> ProjectOverview:
         running=running,
         waiting=waiting,
         waiting_milli=waiting_milli,
+    )
+
+
+def _department_row(department: DepartmentOverview) -> list[Any]:
+    domains = [
+        [domain, each.quota_milli, each.limit_milli, each.weight] for domain, each in department.allowances.items()
+    ]
+    return [department.name, department.parent, domains]
+
+
+def _department(row: Any) -> DepartmentOverview:
+    name, parent, domains = row
+    return DepartmentOverview(
+        name=_text(name),
+        parent=_text(parent),
+        allowances={DomainName(_text(domain)): _allowance(*map(_optional, amounts)) for domain, *amounts in domains},
     )
 
 

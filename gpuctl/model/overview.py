@@ -33,6 +33,15 @@ class ProjectOverview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DepartmentOverview:
+    """A department's claims by quota domain. `parent`: the department above it, "" for none."""
+
+    name: str
+    parent: str = ""
+    allowances: Mapping[DomainName, Allowance] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOverview:
     """A node's GPUs by index: what jobs of all projects together have of each, what other pods have, which are lost."""
 
@@ -58,6 +67,7 @@ class Overview:
 
     at_ms: Instant
     projects: tuple[ProjectOverview, ...] = ()
+    departments: tuple[DepartmentOverview, ...] = ()
     nodes: tuple[NodeOverview, ...] = ()
     positions: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Instant] = field(default_factory=dict)

@@ -11,10 +11,12 @@ from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.overview import Overview
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
+from gpuctl.views.departments import DepartmentView, department_tree
 from gpuctl.views.jobs import HOLDING, JobView, held_milli
 from gpuctl.views.nodes import NodeView, node_views
 from gpuctl.views.projects import WAITING, ProjectView, project_views
 from gpuctl.views.published import published_projects
+from gpuctl.views.queue import Turn, in_order, turns_of
 from gpuctl.views.tables import HOUR_MS, MINUTE_MS, SECOND_MS
 
 
@@ -32,7 +34,8 @@ class ClusterView:
     """A cluster at an instant. `jobs` are newest start first, `nodes` and `projects` by name.
 
     `allocated_milli` is what gpuctl's jobs and other pods hold, `idle_milli` the part of it whose GPUs do nothing.
-    `note`: a sentence about what shows it.
+    `note`: a sentence about what shows it. `departments`: a tree, each before those below it. `turns`: of the waiting
+    jobs whose position is published.
     """
 
     at_ms: Instant
@@ -44,6 +47,8 @@ class ClusterView:
     idle_milli: GpuMilli = 0
     unread: tuple[str, ...] = ()
     note: str = ""
+    departments: tuple[DepartmentView, ...] = ()
+    turns: Mapping[JobId, Turn] = field(default_factory=dict)
     _by_id: Mapping[JobId, JobView] = field(default_factory=dict, compare=False)
 
     @property
@@ -56,6 +61,11 @@ class ClusterView:
         """The jobs that wait, longest wait first."""
         waiting = [job for job in self.jobs if job.state in WAITING]
         return tuple(sorted(waiting, key=lambda job: (job.run.queued_at_ms, job.id)))
+
+    @property
+    def queue(self) -> tuple[JobView, ...]:
+        """The jobs that wait, by position; those without one last, longest wait first."""
+        return in_order(self.pending, self.turns)
 
     @property
     def allocated_percent(self) -> int:
@@ -88,11 +98,13 @@ def cluster_view(
     unread: Iterable[str] = (),
     overview: Overview | None = None,
 ) -> ClusterView:
-    """The view of an observed cluster. `unread`: what could not be read. `overview`: has the fair shares.
+    """The view of an observed cluster. `unread`: what could not be read. `overview`: what the leader publishes.
 
     Cost: linear in runs and GPUs.
     """
     nodes, projects = node_views(state), project_views(state, jobs)
+    if overview is not None:
+        projects = published_projects(overview, projects, add=False)
     by_id: dict[JobId, JobView] = {}
     for job in jobs:
         by_id.setdefault(job.id, job)
@@ -100,11 +112,13 @@ def cluster_view(
         at_ms=at_ms,
         jobs=tuple(jobs),
         nodes=nodes,
-        projects=projects if overview is None else published_projects(overview, projects, add=False),
+        projects=projects,
         gpus=sum(node.gpus for node in nodes),
         allocated_milli=sum(node.allocated_milli for node in nodes),
         idle_milli=sum(held_milli(job.run) for job in jobs if is_idle(job)),
         unread=tuple(unread),
+        departments=department_tree(projects, () if overview is None else overview.departments),
+        turns={} if overview is None else turns_of([job for job in jobs if job.state in WAITING], state, overview),
         _by_id=by_id,
     )
 
@@ -114,16 +128,16 @@ def is_idle(job: JobView) -> bool:
     return job.run.idle_since_ms is not None and job.state is JobState.RUNNING
 
 
-def quota_milli(project: ProjectView) -> GpuMilli:
-    """The GPUs that a project is guaranteed, over all its quota domains."""
-    whole = project.allowances.get(WHOLE_CLUSTER)
-    found = (whole,) if whole is not None else project.allowances.values()
+def quota_milli(claimant: ProjectView | DepartmentView) -> GpuMilli:
+    """The GPUs that a project or department is guaranteed, over all its quota domains."""
+    whole = claimant.allowances.get(WHOLE_CLUSTER)
+    found = (whole,) if whole is not None else claimant.allowances.values()
     return sum(allowance.quota_milli for allowance in found)
 
 
-def share_milli(project: ProjectView) -> GpuMilli | None:
-    """The fair share of a project, over all its quota domains; None where it is not known."""
-    shares = project.share_milli
+def share_milli(claimant: ProjectView | DepartmentView) -> GpuMilli | None:
+    """The fair share of a project or department, over all its quota domains; None where it is not known."""
+    shares = claimant.share_milli
     return None if not shares else shares[WHOLE_CLUSTER] if WHOLE_CLUSTER in shares else sum(shares.values())
 
 

@@ -227,6 +227,7 @@ def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
         meters=PrometheusMeters(),
         react_ms=250,
         publisher=Direct(cluster),
+        publish=cluster.apply,
     )
 
 

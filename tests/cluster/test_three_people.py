@@ -201,7 +201,7 @@ def test_what_is_published_has_no_word_of_a_job(scene: Scene) -> None:
     uids = [job["metadata"]["uid"] for project in "ab" for job in scene.site.jobs(project)]
     assert [uid for uid in uids if uid in said] == []
     document = json.loads(said)
-    assert set(document) == {"version", "at", "leftOut", "projects", "nodes", "positions", "starts"}
+    assert set(document) == {"version", "at", "leftOut", "projects", "departments", "nodes", "positions", "starts"}
     assert sorted(document["positions"].values()) == [1, 2, 3]
     assert not set(document["positions"]) & set(document["starts"]), "a position is not to be joined with a start"
 

@@ -143,4 +143,13 @@ class Feed:
 def _content(view: ClusterView) -> tuple[object, ...]:
     """What pages show, without the time."""
     # Two runs that differ by their problem alone are equal.
-    return view.jobs, view.nodes, view.projects, view.unread, view.note, [job.run.problem for job in view.jobs]
+    return (
+        view.jobs,
+        view.nodes,
+        view.projects,
+        view.departments,
+        view.turns,
+        view.unread,
+        view.note,
+        [job.run.problem for job in view.jobs],
+    )

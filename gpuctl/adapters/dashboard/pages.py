@@ -128,7 +128,7 @@ class Pages:
 
     def projects(self, seen: Seen, now_ms: int) -> str:
         """Every project, by department."""
-        departments: dict[str, list[Any]] = {}
+        departments: dict[str, list[Any]] = {department.name: [] for department in seen.view.departments}
         for project in seen.view.projects:
             departments.setdefault(project.department, []).append(project)
         scale = max(_amounts(seen.view), default=0)
@@ -161,7 +161,7 @@ class Pages:
         return self._page("nodes.html", seen, now_ms, path="/nodes", page=page)
 
     def queue(self, seen: Seen, now_ms: int, page: Page[JobView]) -> str:
-        """One page of the pending jobs, longest wait first."""
+        """One page of the pending jobs, in the order of the queue."""
         return self._page("queue.html", seen, now_ms, path="/queue", page=page)
 
     def analytics(self, seen: Seen, now_ms: int, since_ms: int, told: Told, **asked: str) -> str:

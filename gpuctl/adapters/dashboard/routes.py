@@ -164,7 +164,7 @@ class Routes:
     def queue(self, request: Request) -> Response:
         """A page of the jobs that wait."""
         seen = self._feed.seen()
-        found = in_turn(seen.view.pending, Query.of(request.query_params))
+        found = in_turn(seen.view.queue, Query.of(request.query_params))
         return _page(self._pages.queue(seen, self._now(), found))
 
     def analytics(self, request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from gpuctl.k8s.overview import KEY, MOST_CHARACTERS, OVERVIEW_REF, decode_overview, digest_of, encode_overview
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance
 from gpuctl.model.ids import NodeName, ProjectName
-from gpuctl.model.overview import NodeOverview, Overview, ProjectOverview, position_ticket, start_ticket
+from gpuctl.model.overview import (
+    DepartmentOverview,
+    NodeOverview,
+    Overview,
+    ProjectOverview,
+    position_ticket,
+    start_ticket,
+)
 
 PROJECT = ProjectOverview(
     name=ProjectName("a"), namespace="gpu-a", department="research",
@@ -22,14 +30,26 @@ NODE = NodeOverview(
     name=NodeName("n"), status="Ready", job_milli=(1000, 0), foreign_milli=(0, 1000), lost=frozenset({1}),
     cpu_milli=8000, cpu_requested_milli=100, mem_bytes=1 << 30, mem_requested_bytes=1,
 )  # fmt: skip
+DEPARTMENT = DepartmentOverview(
+    name="research", parent="science",
+    allowances={WHOLE_CLUSTER: Allowance(quota_milli=6000, limit_milli=8000, weight=1000)},
+)  # fmt: skip
 OVERVIEW = Overview(
-    at_ms=1_596_000_000_000, projects=(PROJECT,), nodes=(NODE,), positions={position_ticket("u"): 1},
-    starts={start_ticket("u"): 1_596_000_060_000},
+    at_ms=1_596_000_000_000, projects=(PROJECT,), departments=(DEPARTMENT,), nodes=(NODE,),
+    positions={position_ticket("u"): 1}, starts={start_ticket("u"): 1_596_000_060_000},
 )  # fmt: skip
 
 
 def test_it_comes_back_as_it_was() -> None:
     assert decode_overview(encode_overview(OVERVIEW)) == OVERVIEW
+
+
+def test_one_of_an_older_release_has_no_departments() -> None:
+    document = json.loads(encode_overview(OVERVIEW)["data"][KEY])
+    del document["departments"]
+    back = decode_overview({**encode_overview(OVERVIEW), "data": {KEY: json.dumps(document)}})
+    assert back is not None
+    assert (back.departments, back.projects) == ((), OVERVIEW.projects)
 
 
 def test_a_job_is_found_by_the_uid_of_its_object_alone() -> None:
@@ -39,8 +59,7 @@ def test_a_job_is_found_by_the_uid_of_its_object_alone() -> None:
 
 
 def test_when_it_was_made_makes_no_other() -> None:
-    later = Overview(at_ms=1, projects=(PROJECT,), nodes=(NODE,), positions=OVERVIEW.positions, starts=OVERVIEW.starts)
-    assert digest_of(later) == digest_of(OVERVIEW)
+    assert digest_of(replace(OVERVIEW, at_ms=1)) == digest_of(OVERVIEW)
     assert digest_of(Overview(at_ms=1)) != digest_of(OVERVIEW)
 
 
@@ -55,13 +74,14 @@ def test_a_queue_of_any_length_has_room_and_its_head_is_kept() -> None:
 
 
 @given(st.recursive(st.none() | st.integers() | st.text() | st.booleans(), lambda x: st.lists(x) | st.dictionaries(
-    st.sampled_from(["at", "projects", "nodes", "positions", "starts", "leftOut"]), x), max_leaves=20))  # fmt: skip
+    st.sampled_from(["at", "projects", "departments", "nodes", "positions", "starts", "leftOut"]), x),
+    max_leaves=20))  # fmt: skip
 def test_what_is_no_overview_is_none(value: object) -> None:
     meta = {"name": OVERVIEW_REF.name, "namespace": OVERVIEW_REF.namespace}
     decode_overview({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {KEY: json.dumps(value)}})
 
 
-@pytest.mark.parametrize("part", ["projects", "nodes", "positions", "starts"])
+@pytest.mark.parametrize("part", ["projects", "departments", "nodes", "positions", "starts"])
 def test_a_damaged_part_makes_it_none(part: str) -> None:
     made = encode_overview(OVERVIEW)
     document = {**json.loads(made["data"][KEY]), part: [["x"]]}
