@@ -37,13 +37,14 @@ _SHA256_DIGITS = 64
 class Compared:
     """The trees that a plan compares; None for a revision in which the cluster's folder is not there.
 
-    `confirmations`: of the commits that both together have.
+    `confirmations`: of the commits that both together have; `added`: of those alone that the change adds to base.
     """
 
     comparison: Comparison
     before: SourceTree | None
     after: SourceTree | None
     confirmations: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
 
 
 def compare(
@@ -52,7 +53,7 @@ def compare(
     """Read a cluster's folder before and after merging head into base; no head is the working tree.
 
     `read_folder` reads the files of the working tree. `direct`: no merge, head is compared as it is. Raises
-    SourceUnavailable: no repository, no such revision, no common ancestor. Cost: eight commands more than reading the
+    SourceUnavailable: no repository, no such revision, no common ancestor. Cost: nine commands more than reading the
     two trees, and where base has moved, the merge.
     """
     repository, path = _found(folder)
@@ -62,8 +63,15 @@ def compare(
     after = _read(repository, theirs, path) if head is not None else None
     if head is None and _is_folder(folder):
         after = _in_repository(read_folder(str(folder)), repository, path)
+    added = repository.confirmations(ours, theirs)
     confirmations = repository.confirmations(NO_REVISION, ours) | repository.confirmations(NO_REVISION, theirs)
-    tips = Compared(comparison=compared, before=_read(repository, ours, path), after=after, confirmations=confirmations)
+    tips = Compared(
+        comparison=compared,
+        before=_read(repository, ours, path),
+        after=after,
+        confirmations=confirmations,
+        added=added,
+    )
     if direct:
         return tips
     parted = repository.merge_base(ours, theirs)

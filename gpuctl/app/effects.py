@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster
+from gpuctl.app.revisions import content_of
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.wording import all_of, message
+from gpuctl.diag.wording import all_of
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.k8s.objects import mapping, ref_of, text
@@ -22,7 +23,7 @@ from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.declared import Declared, DomainName, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
 from gpuctl.model.ids import NO_REVISION
-from gpuctl.model.state import Body, ClusterState, Node, RawObjects, Run, RunPhase
+from gpuctl.model.state import Body, ClusterState, Ledger, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.observe import observe
 from gpuctl.plan import (
@@ -36,8 +37,10 @@ from gpuctl.plan import (
     make_plan,
     mass_stop,
     quota_cut,
+    removal,
     removed,
     says_otherwise,
+    void_confirmations,
 )
 from gpuctl.render import render
 
@@ -46,6 +49,7 @@ Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 
 _OF_ALL = frozenset({"GPU6007", "GPU6010", "GPU6013"})
 """Refusals that are bound to all that a commit declares."""
+_UNKNOWN = f"`gpuctl plan` of a change that merges cleanly shows its `{CONFIRM_TRAILER}:` line"
 _AT_MS: Instant = 0
 """The time where there is no cluster: only durations are shown then."""
 
@@ -123,6 +127,19 @@ def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], c
     return Refusals(new=tuple(new), confirmed=tuple(said), standing=tuple(old))
 
 
+def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], added: frozenset[str]) -> frozenset[str]:
+    """The confirmations that count: the removal of a project that base declares is confirmed by the change alone.
+
+    `added`: those of the change. One of base was of a removal before, after which the project came back.
+    """
+    if base is None:
+        return confirmed
+    left = {project.name for project in head.projects}
+    gone = [project.name for project in base.projects if project.name not in left]
+    were = [Ledger(project=name, content=content_of(base, name)) for name in gone]
+    return confirmed - void_confirmations(head, were, confirmed, lambda _: added)
+
+
 def read_objects(cluster: Cluster) -> RawObjects:
     """Read what a cycle reads of a cluster. Raises ClusterUnavailable or Forbidden if it can't be read whole."""
     object_cache = ObjectCache(cluster)
@@ -193,13 +210,10 @@ def _patient(declared: Declared) -> Declared:
 
 
 def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic]:
-    """The refusals with their help. A confirmation bound to a commit's contents is known once the commit exists."""
+    """The refusals with their help. Without the contents of the merge, what confirms them is not known."""
     for refusal in refusals:
-        if refusal.code in _OF_ALL and not head.project_contents:
-            help_ = f"plan with --head, once it is committed and merges cleanly, to see its `{CONFIRM_TRAILER}:` line"
-            yield replace(refusal, help=help_)
-        else:
-            yield refusal
+        is_unknown = refusal.code in _OF_ALL and not head.project_contents
+        yield replace(refusal, help=_UNKNOWN) if is_unknown else refusal
 
 
 def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Instant) -> Iterator[Diagnostic]:
@@ -239,13 +253,11 @@ def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Itera
             continue
         running = [s.job.name for s in effect.stopped if s.job.project == project.name and s.why is Stop.REMOVED]
         jobs = [str(job.id) for job in base.jobs if job.id.project == project.name]
+        told: tuple[str, Mapping[str, str | int]] | None = None
         if running:
-            yield _removal(head, "GPU6002", {"project": project.name, "what": all_of(running)})
+            told = "GPU6002", {"what": all_of(running)}
         elif most is not None and len(jobs) > most:
-            yield _removal(head, "GPU6010", {"jobs": len(jobs), "most": most, "what": all_of(jobs)})
-
-
-def _removal(head: Declared, code: str, params: Mapping[str, str | int]) -> Diagnostic:
-    """The refusal to remove a project. What confirms it is known in the cluster."""
-    fix = f"plan on the cluster (--context, --state) to see its `{CONFIRM_TRAILER}:` line"
-    return Diagnostic(code=code, message=message(code, params), span=head.cluster.span, help=fix)
+            told = "GPU6010", {"jobs": len(jobs), "most": most, "what": all_of(jobs)}
+        if told is not None:
+            refusal = removal(head, project.name, content_of(base, project.name), *told)
+            yield refusal if head.project_contents else replace(refusal, help=_UNKNOWN)

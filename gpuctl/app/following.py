@@ -18,6 +18,7 @@ from gpuctl.model.history import Commit
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.observe import Records
+from gpuctl.plan import void_confirmations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +144,31 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
     head = tree.revision
     try:
         gone = tuple(old for old in _applied(known.head, desired, records) if not source.follows(old, head))
+        confirmations = _in_time(source, found.confirmations, desired, records)
     except SourceUnavailable as fault:
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
     standing = None if known.compiles else _standing(source, desired, records)
     return Followed(
         desired=desired,
         standing=standing,
-        confirmations=found.confirmations,
+        confirmations=confirmations,
         head=head,
         rewritten=gone,
         commits=_commits(source, desired),
+    )
+
+
+def _in_time(
+    source: Source, confirmations: frozenset[str] | None, desired: Desired, records: Records
+) -> frozenset[str] | None:
+    """The confirmations without those of a removal before: the project was declared again since. May raise
+    SourceUnavailable."""
+    declared = desired.declared
+    if declared is None or not confirmations:
+        return confirmations
+    ledgers, head = records.of(declared.cluster.name).ledgers.values(), desired.revision
+    return confirmations - void_confirmations(
+        declared, ledgers, confirmations, lambda since: source.confirmations(since, head)
     )
 
 

@@ -137,6 +137,7 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     **cluster: Any,
 ) -> PlanReport:
     """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1."""
+    from gpuctl.app.effects import in_time  # noqa: PLC0415
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
 
@@ -149,9 +150,11 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     if before is None and after is None:
         missing = f"{folder} is in neither {revisions.base} nor {head or f'the {WORKING_TREE}'}"
         raise Failure("GPU8003", missing, hint="name the folder of a cluster: clusters/NAME")
-    basis = Basis(**cluster, confirmed=compared.confirmations)
     base_declared = None if before is None else before.declared
-    foreseen = None if after is None else _foreseen(base_declared, after.declared, basis)
+    foreseen = None
+    if after is not None:
+        confirmed = in_time(base_declared, after.declared, compared.confirmations, compared.added)
+        foreseen = _foreseen(base_declared, after.declared, Basis(**cluster, confirmed=confirmed))
     report = plan_report(before, after, revisions, foreseen)
     return replace(report, failed=tuple(failed(report, gates)), version=__version__)
 

@@ -37,9 +37,11 @@ from gpuctl.plan.guard import (
     is_confirmed,
     mass_stop,
     quota_cut,
+    removal,
     review,
     taken_names,
     unreadable_jobs,
+    void_confirmations,
 )
 from gpuctl.plan.idle_reports import no_idle_reports
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
@@ -65,10 +67,12 @@ __all__ = [
     "make_plan",
     "mass_stop",
     "quota_cut",
+    "removal",
     "removed",
     "says_otherwise",
     "taken_names",
     "unreadable_jobs",
+    "void_confirmations",
 ]
 
 _REF = attrgetter("ref")

@@ -1,13 +1,14 @@
 """Guards: refuse what is too dangerous to do because of one commit. They never trim or postpone silently.
 
 A refusal leaves its part exactly as it is, and everything else goes on. A commit whose message has the trailer
-`Gpuctl-Confirm: <digest>` lifts it. A project's digest is bound to its ledger object and to the last commit that
-declared it: it is valid while the deletion is under way, over crashes too, and void for the next one.
+`Gpuctl-Confirm: <digest>` lifts it. The digest of a project's removal is bound to what the project declares, so that a
+plan tells it from Git alone, and counts in a commit that came after these declarations were taken up
+(`void_confirmations`): it is valid while the deletion is under way, over crashes too, and void for the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
@@ -20,7 +21,7 @@ from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.declared import WHOLE_CLUSTER, Declared, DomainName, Project
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
 from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
@@ -270,13 +271,41 @@ def review(
         return Review(allowed=surplus)
     if any(project.name == ledger.project for project in declared.projects):
         return _review_claims(declared, ledger.project, surplus, state, confirmed)
-    digest = _digest(declared.cluster.name, ledger.project, ledger.revision, _ledger_uid(declared, ledger, state))
-    danger = None if digest in confirmed else _danger(declared, ledger, surplus, state)
+    content = ledger.content or f"{ledger.revision} {_ledger_uid(declared, ledger, state)}"
+    is_meant = removal_digest(declared, ledger.project, content) in confirmed
+    danger = None if is_meant else _danger(declared, ledger, surplus, state)
     if danger is None:
         return Review(allowed=surplus)
-    code, params = danger
-    text = message(code, {"project": ledger.project, **params})
-    return Review(refusals=(_refusal(code, text, declared.cluster.span, digest),))
+    return Review(refusals=(removal(declared, ledger.project, content, *danger),))
+
+
+def removal(
+    declared: Declared, project: ProjectName, content: str, code: str, params: Mapping[str, str | int]
+) -> Diagnostic:
+    """The refusal to remove a project. `content`: the digest of what it declared."""
+    text = message(code, {"project": project, **params})
+    return _refusal(code, text, declared.cluster.span, removal_digest(declared, project, content))
+
+
+def removal_digest(declared: Declared, project: ProjectName, content: str) -> str:
+    """What confirms the removal of a project that declared this."""
+    return _digest(declared.cluster.name, "remove", project, content)
+
+
+def void_confirmations(
+    declared: Declared,
+    ledgers: Iterable[Ledger],
+    confirmed: frozenset[str],
+    since: Callable[[Revision], frozenset[str]],
+) -> frozenset[str]:
+    """The confirmations that were of an earlier removal of the same project, which declared the same then.
+
+    `since`: the confirmations after a commit. Cost: a digest for each removed project; a call for each confirmed one.
+    """
+    left = {project.name for project in declared.projects}
+    gone = (each for each in ledgers if each.project not in left and each.project != OWN and each.content)
+    said = ((each, removal_digest(declared, each.project, each.content)) for each in gone)
+    return frozenset(digest for each, digest in said if digest in confirmed and digest not in since(each.revision))
 
 
 def _review_claims(

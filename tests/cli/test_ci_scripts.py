@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -109,9 +110,11 @@ def test_the_plan_on_a_cluster_has_the_line_that_lifts_a_refusal(
         repository.remove(path.relative_to(change).as_posix())
     repository.commit("team b leaves", AT_MS)
     assert step("plan", change, tmp_path, {}).returncode == 3
-    assert "Gpuctl-Confirm: " not in (tmp_path / "summary.md").read_text()
+    without_cluster = (tmp_path / "summary.md").read_text()
     assert step("plan", change, tmp_path, {"state": str(state)}).returncode == 3
-    assert "Gpuctl-Confirm: " in (tmp_path / "summary.md").read_text()
+    on_cluster = (tmp_path / "summary.md").read_text()
+    lines = [re.findall("Gpuctl-Confirm: [0-9a-f]{12}", text) for text in (without_cluster, on_cluster)]
+    assert (len(lines[0]), lines[1][-1:]) == (1, lines[0])
     done = gitlab(change, tmp_path, GPUCTL_STATE=str(state))
     assert (done.returncode, "Gpuctl-Confirm: " in done.stdout) == (3, True)
     assert step("plan", change, tmp_path, {"context": "nowhere"}).returncode == 1

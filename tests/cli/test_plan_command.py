@@ -248,11 +248,13 @@ def test_what_a_commit_must_confirm_is_told_before_it_is_merged(run: Run, reposi
     rewrite(repository, f"{D_JOBS}/d-1-gggg.yaml", "gpus: 4", "gpus: 3")
     command = ("plan", folder(repository), "--base", "main~1", "-o", "json")
     (refusal,) = json.loads(run(*command).stdout)["refusals"]
-    assert (refusal["code"], "--head" in refusal["help"]) == ("GPU6007", True)
+    assert refusal["code"] == "GPU6007"
+    uncommitted = refusal["help"]
     repository.commit("other jobs", AT_MS + 2000)
     result = run(*command, "--head", "main")
     (refusal,) = json.loads(result.stdout)["refusals"]
     assert (result.exit_code, json.loads(result.stdout)["result"]) == (3, "refused")
+    assert uncommitted == refusal["help"]
     line = refusal["help"].partition("`")[2].rstrip("`")
     told = run("reconcile", *follow, "--embedded", file, "--once")
     assert line in told.stderr
@@ -280,6 +282,32 @@ def test_a_project_that_is_removed_while_it_runs_waits_for_a_word(run: Run, repo
         ("GPU6002", True)
     ]
     assert [(stop["job"], stop["why"]) for stop in report["effect"]["stopped"]] == [("team-d/d-1-gggg", "removed")]
+
+
+def test_a_removal_is_confirmed_by_the_line_that_its_plan_shows_and_only_once(
+    run: Run, repository: WorkingCopy, embedded: Path
+) -> None:
+    files = {file: file.read_bytes() for file in sorted((folder(repository) / "projects" / "team-d").rglob("*.yaml"))}
+    paths = [file.relative_to(repository.folder).as_posix() for file in files]
+
+    def told(*options: object) -> tuple[list[str], list[str]]:
+        report = json.loads(run("plan", folder(repository), "--base", *options, "-o", "json").stdout)
+        return [each["help"] for each in report["refusals"]], [each["help"] for each in report["confirmed"]]
+
+    for path in paths:
+        repository.remove(path)
+    ((line,), _) = told("main")
+    assert "Gpuctl-Confirm: " in line
+    repository.commit("no d", AT_MS + 1000)
+    assert told("main~1", "--head", "main") == told("main~1", "--embedded", embedded) == ([line], [])
+    repository.commit(f"it is meant\n\n{line.split('`')[1]}\n", AT_MS + 2000)
+    assert told("main~2", "--head", "main") == ([], [line])
+    for path, content in zip(paths, files.values(), strict=True):
+        repository.write(path, content)
+    repository.commit("d again", AT_MS + 3000)
+    for path in paths:
+        repository.remove(path)
+    assert told("main") == ([line], [])
 
 
 def test_a_cluster_whose_folder_is_gone_has_no_effect(run: Run, repository: WorkingCopy) -> None:
@@ -627,7 +655,7 @@ def test_a_project_that_is_removed_with_many_waiting_jobs_is_told(run: Run, repo
         repository.remove(f"clusters/tr4858/projects/team-z/{name}")
     result = run("plan", folder(repository), "--base", "main", "-o", "json")
     (refusal,) = json.loads(result.stdout)["refusals"]
-    assert (result.exit_code, refusal["code"], "--context" in refusal["help"]) == (3, "GPU6010", True)
+    assert (result.exit_code, refusal["code"], "Gpuctl-Confirm: " in refusal["help"]) == (3, "GPU6010", True)
     assert "3 jobs that have not ended, more than 2," in refusal["message"]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from commands import AT_MS, ROOT, Run
-from planpulls import PULLS
-from planstories import STORIES
+from planpulls import PULLS, freeze
+from planstories import STORIES, claim_of_team_d
 
 from gpuctl import wiring
 from gpuctl.adapters.git import WorkingCopy
@@ -36,6 +36,17 @@ def test_a_plan_is_told_in_exactly_these_words(
         result = run(*command, "-o", form)
         assert result.exit_code == EXIT_CODES.get(name, 2), result.stderr
         golden(GOLDEN / f"{name}.{ending}", result.stdout)
+
+
+def test_a_freeze_window_has_the_same_confirm_line_before_the_commit(run: Run, repository: WorkingCopy) -> None:
+    freeze(repository)
+    repository.commit("a window", AT_MS + 1000)
+    claim_of_team_d(repository)
+    command = ("plan", repository.folder / "clusters" / "tr4858", "--base")
+    before = re.findall("Gpuctl-Confirm: [0-9a-f]{12}", run(*command, "main").stdout)
+    repository.commit("a claim", AT_MS + 2000)
+    assert re.findall("Gpuctl-Confirm: [0-9a-f]{12}", run(*command, "main~1", "--head", "main").stdout) == before
+    assert len(before) == 1
 
 
 def test_the_same_input_gives_the_same_bytes(run: Run, repository: WorkingCopy) -> None:

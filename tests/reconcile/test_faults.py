@@ -155,6 +155,26 @@ def test_a_tree_without_projects_is_refused_until_it_is_confirmed(stage: Stage) 
     assert [ref for ref in stage.state().live if ref.namespace.startswith("gpu-")] == []
 
 
+def test_a_project_that_came_back_is_not_removed_by_the_confirmation_before(stage: Stage) -> None:
+    mine = {path: BASE[path] for path in BASE if path.startswith("c/projects/b/")}
+    stage.at(20, lambda: stage.commit(dict.fromkeys(mine)))
+    stage.play(60)
+    told = [line["help"].split("`")[1] for line in stage.lines if line["event"] == "refused"]
+    stage.commit({}, f"It is meant\n\n{told[0]}\n")
+    stage.play(200)
+    assert stage.phases() == {"a/j1": "Running"}
+    stage.commit(mine)
+    stage.play(400)
+    assert stage.phases() == RUNNING
+    stage.lines.clear()
+    stage.commit(dict.fromkeys(mine))
+    stage.play(500)
+    assert (stage.phases(), stage.codes("refused")) == (RUNNING, ["GPU6002"])
+    stage.commit({}, f"It is meant again\n\n{told[0]}\n")
+    stage.play(640)
+    assert stage.phases() == {"a/j1": "Running"}
+
+
 def test_a_bad_commit_in_one_project_holds_no_other_back(stage: Stage) -> None:
     bad = {"c/projects/a/j1.yaml": BROKEN, "c/projects/b/j3.yaml": job("j3", "b")}
     stage.at(20, lambda: stage.commit(bad))
