@@ -18,6 +18,7 @@ from gpuctl.compile.cel_cost import FUNCTIONS, Size, most_steps, patterns_of
 from gpuctl.compile.cel_reads import Read, reads_of
 from gpuctl.compile.cel_scope import ROOTS, TOTALS, Value, field_problem
 from gpuctl.compile.cel_tree import Call, Node, all_of_tree, tree_of
+from gpuctl.compile.cel_words import named_value, said, value_at
 from gpuctl.compile.document import Path
 from gpuctl.compile.patterns import NotAPattern, Pattern
 from gpuctl.compile.rule_causes import Cause, shown_value
@@ -89,7 +90,7 @@ class CelRule:
         place = at or self._place(kind)
         if isinstance(holds, str):
             return Verdict((Cause(_above(place), ""),), steps, holds)
-        return self._breach(data, place, steps)
+        return self._breach(kind, data, place, steps)
 
     def _most_steps(self, size: Size) -> int:
         """The bound for sizes up to the next powers of two."""
@@ -123,12 +124,12 @@ class CelRule:
             common.append(steps[0])
         return tuple(common) or _UNNAMED
 
-    def _breach(self, data: dict[str, Any], place: Path, steps: int) -> Verdict:
+    def _breach(self, kind: str, data: dict[str, Any], place: Path, steps: int) -> Verdict:
         """Mark the place, or the entries of the list that are at fault where it leads into one."""
-        said = [_said(path, data) for path in self.paths if "*" not in path]
-        why = ", ".join([*dict.fromkeys(filter(None, said))][:_MOST_READS]) or "it is false"
+        told = [said(kind, path, data) for path in self.paths if "*" not in path]
+        why = ", ".join([*dict.fromkeys(filter(None, told))][:_MOST_READS]) or "it is false"
         above = _above(place)
-        entries = _at(data["object"], above)
+        entries = value_at(data["object"], above)
         if above == place or not isinstance(entries, list) or not 0 < len(entries) <= _MOST_ENTRIES:
             return Verdict((Cause(above, why),), steps)
         taken = steps * (len(entries) + 2)
@@ -143,8 +144,11 @@ class CelRule:
         """Why an entry is at fault, by the fields of it that are read."""
         start = ("object", *above, "*")
         paths = [path for path in self.paths if path[: len(start)] == start and len(path) > len(start)]
-        said = [_named(".".join(path[len(start) :]), _at(entry, path[len(start) :])) for path in paths[:_MOST_READS]]
-        return ", ".join(said) or f"an entry of {place[len(above) - 1]} is {shown_value(entry)}"
+        told = [
+            named_value(".".join(path[len(start) :]), value_at(entry, path[len(start) :]))
+            for path in paths[:_MOST_READS]
+        ]
+        return ", ".join(told) or f"an entry of {place[len(above) - 1]} is {shown_value(entry)}"
 
 
 def cel_rule(text: str, kind: str) -> CelRule | list[CelFlaw]:
@@ -230,12 +234,6 @@ def _above(place: Path) -> Path:
     return place[: place.index("*")] if "*" in place else place
 
 
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
 def _with(data: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     """The variables with another value at a path of the declaration."""
 
@@ -243,17 +241,3 @@ def _with(data: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
         return {**here, steps[0]: changed(here[steps[0]], steps[1:])} if steps else value
 
     return {**data, "object": changed(data["object"], path)}
-
-
-def _said(path: tuple[str, ...], data: Mapping[str, Any]) -> str:
-    """What a path came to; "" for what says nothing: a mapping of which fields are read."""
-    value = _at(data.get(path[0]), path[1:])
-    shown = path[1:] if path[0] == "object" else path
-    return _named(".".join(shown), value) if shown and not isinstance(value, dict) else ""
-
-
-def _named(name: str, value: Any) -> str:
-    if value is None:
-        return f"{name} is missing"
-    shown = shown_value(value)
-    return f"{name} is {shown.removesuffix('.0') if not isinstance(value, str) else shown}"

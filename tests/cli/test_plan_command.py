@@ -553,13 +553,13 @@ def test_a_rule_about_a_change_is_told_by_the_plan_of_it_alone(run: Run, reposit
     command = ("plan", folder(repository), "--base", "main")
     report = json.loads(run(*command, "-o", "json").stdout)
     assert [(each["starts"], each["file"].split("/")[-2]) for each in report["breaches"]] == [(True, "team-a")]
-    assert "total.quota is 6, oldTotal.quota is 4" in report["breaches"][0]["message"]
+    assert "spec.quota is 6, spec.quota was 4" in report["breaches"][0]["message"]
     valid = run("validate", folder(repository))
     assert (valid.exit_code, "GPU4001" in valid.stdout) == (0, False)
 
     rewrite(repository, "policies/raises.yaml", "severity: warning", "severity: error")
     refused = run(*command)
-    assert (refused.exit_code, "error GPU4001: Say who owns it. (total.quota is 6" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "error GPU4001: Say who owns it. (spec.quota is 6" in refused.stderr) == (1, True)
     repository.commit("merged all the same", AT_MS + 2000)
     assert run("validate", folder(repository)).exit_code == 0
 

@@ -54,7 +54,7 @@ def test_a_verdict_that_differs_is_told_with_what_breaks_the_policy(run: Run, po
     result = run("policy", "test", policies)
     assert result.exit_code == 1
     assert 'error GPU4010: the example is called good, and breaks it: policy "small"' in result.stdout
-    assert "note: At most eight. (total.gpus is 9" in result.stdout
+    assert "note: At most eight. (gpus of all workers is 9" in result.stdout
     assert 'error GPU4010: the example is called bad, and does not break it: policy "small"' in result.stdout
     assert result.stdout.endswith("small: 1 good and 1 bad; 2 mistakes\n")
 

@@ -38,16 +38,21 @@ def marked(found: Diagnostic) -> str:
 @pytest.mark.parametrize(
     ("cel", "spec", "words", "why"),
     [
-        ("total.gpus <= 2", "{image: x, gpus: 2, workers: 2}", "gpus", "total.gpus is 4"),
-        ("total.gpus <= 0.25", "{image: x, gpus: 0.5}", "gpus", "total.gpus is 0.5"),
-        ("total.gpus <= 2", "{image: x, gpuMemory: 1Gi, workers: 3}", "spec", "total.gpus is 3"),
+        ("total.gpus <= 2", "{image: x, gpus: 2, workers: 2}", "gpus", "gpus of all workers is 4"),
+        ("total.gpus <= 0.25", "{image: x, gpus: 0.5}", "gpus", "gpus of all workers is 0.5"),
+        ("total.gpus <= 2", "{image: x, gpuMemory: 1Gi, workers: 3}", "spec", "gpus of all workers is 3"),
         ("object.spec.workers <= 1", "{image: x, workers: 2}", "workers", "spec.workers is 2"),
         ("object.spec.workers > 1", "{image: x}", "spec", "spec.workers is 1"),
         ("has(object.spec.maxDuration)", "{image: x}", "spec", "spec.maxDuration is missing"),
         ("object.spec.?maxDuration.orValue('') == '1h'", "{image: x, maxDuration: 2h}", "maxDuration",
          'spec.maxDuration is "2h"'),
         ("total.maxDurationSeconds <= 3600", "{image: x, maxDuration: 2h}", "maxDuration",
-         "total.maxDurationSeconds is 7200"),
+         "spec.maxDuration is 2h"),
+        ("total.maxDurationSeconds != null", "{image: x}", "spec",
+         "spec.maxDuration is missing, and so is the project's training.maxDuration"),
+        ("total.maxDurationSeconds != null", "{image: x, type: inference}", "spec", "spec.maxDuration is missing"),
+        ("total.memoryBytes <= 1024", "{image: x, workers: 2, resources: {memory: 1Gi}}", "memory",
+         "memory of all workers is 2Gi"),
         ("object.spec.volumes.all(v, !has(v.hostPath))", VOLUMES, "hostPath", 'hostPath is "/mnt"'),
         ("'!object.spec.volumes.exists(v, has(v.hostPath))'", VOLUMES, "hostPath", 'hostPath is "/mnt"'),
         ("object.spec.command.all(c, c != 'a')", "{image: x, command: [b, a]}", "a", 'an entry of command is "a"'),
@@ -63,6 +68,17 @@ def marked(found: Diagnostic) -> str:
 def test_the_field_that_breaks_a_rule_is_marked_and_said(cel: str, spec: str, words: str, why: str) -> None:
     (found,) = checked(policy(cel), spec).diagnostics
     assert (marked(found), found.message) == (words, f'No. ({why}; policy "rule")')
+
+
+def test_the_words_are_those_of_the_declarations_and_not_of_the_expression() -> None:
+    limits = "{quota: 4, interactive: {maxDuration: 9h}}"
+    rule = policy("total.maxDurationSeconds <= 3600", more="  field: spec.maxDuration\n")
+    (found,) = checked(rule, "{image: x, type: interactive}", limits).diagnostics
+    assert found.message == 'No. (the project\'s interactive.maxDuration is 9h; policy "rule")'
+    (found,) = checked(policy("project.held < 4"), of_project="{quota: 4}").diagnostics
+    assert found.message == 'No. (gpus of the project\'s jobs is 4; policy "rule")'
+    (found,) = checked(policy("total.quota < 5", "Project"), of_project="{quota: {dgx: 4, old: 1.5}}").diagnostics
+    assert found.message == 'No. (spec.quota of all pools is 5.5; policy "rule")'
 
 
 def test_the_policy_may_name_the_field_to_be_marked() -> None:
@@ -137,7 +153,7 @@ def test_totals_of_the_other_kinds() -> None:
         assert checked(policy(cel, kind), of_project=of_pools).diagnostics == ()
     held = policy("project.held <= 3", "Project")
     (found,) = checked(held).diagnostics
-    assert "project.held is 4" in found.message
+    assert "gpus of the project's jobs is 4" in found.message
     assert checked(held, "{image: x, gpus: 4, suspend: true}").diagnostics == ()
 
 
@@ -159,7 +175,7 @@ def test_a_rule_about_a_change_is_held_against_what_was_declared_before() -> Non
     first = policy("old != null || total.quota <= 2", "Project")
     (one,) = compile_tree(tree_of({**new, "rule.yaml": first}), before=base).diagnostics
     assert (one.code, one.span.file) == ("GPU4001", "n.yaml")
-    assert one.message == 'No. (old is missing, total.quota is 9; policy "rule")'
+    assert one.message == 'No. (it is new, spec.quota is 9; policy "rule")'
     assert compile_tree(tree_of({**new, "rule.yaml": first})).diagnostics == ()
 
 
