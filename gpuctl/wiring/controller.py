@@ -44,6 +44,7 @@ from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.app.viewing import UNVIEWED, Viewer
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
+from gpuctl.k8s.overview import OVERVIEW_REF
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
@@ -153,16 +154,28 @@ def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) 
             identity=ports.identity,
             publish=ports.publish,
             history=history,
-            viewer=_viewer(served, target, source, journal, stack),
+            viewer=_viewer(served, source, ports, journal, stack),
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
 
 
+_NAMELESS = "controller"
+"""The title of a cluster that was given no name."""
+
+
+def _unpublished() -> None:
+    """Where the controller's copy of the cluster has what is published, nothing else has to be read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClusterPorts:
-    """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes."""
+    """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes.
 
+    `title`: what people call the cluster. `published`: reads the overview where the copy of the cluster leaves it out.
+    """
+
+    title: str
     cluster: Cluster
     machines: Machines
     leadership: Leadership
@@ -174,10 +187,11 @@ class _ClusterPorts:
     incidents: Incidents = NO_INCIDENTS
     identity: str = ""
     publish: Callable[[Body], object] | None = None
+    published: Callable[[], Body | None] = _unpublished
     ask_for_git: Callable[[], None] | None = None
 
 
-def _viewer(served: Served, target: Target, source: GitSource, journal: Journal, stack: ExitStack) -> Viewer:
+def _viewer(served: Served, source: GitSource, ports: _ClusterPorts, journal: Journal, stack: ExitStack) -> Viewer:
     """What shows the cluster in a browser; that its process has ended is logged."""
     if served.dashboard_address is None:
         return UNVIEWED
@@ -188,7 +202,7 @@ def _viewer(served: Served, target: Target, source: GitSource, journal: Journal,
         journal.tell(SystemClock().now_ms(), Entry(event="dashboard", level=Level.WARNING, fields=facts))
 
     site = Site(
-        title=target.context or (target.embedded if target.embedded not in {None, IN_MEMORY} else None) or "controller",
+        title=ports.title,
         address=served.dashboard_address,
         user_header=None if served.dashboard_secret is None else served.dashboard_user_header,
         secret_file=served.dashboard_secret,
@@ -197,7 +211,7 @@ def _viewer(served: Served, target: Target, source: GitSource, journal: Journal,
         clone=str(source.clone),
         path=source.path,
     )
-    return stack.enter_context(closing(DashboardProcess(site, ended)))
+    return stack.enter_context(closing(DashboardProcess(site, ended, ports.published)))
 
 
 def _notifier(
@@ -221,6 +235,7 @@ def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
     path = None if target.embedded == IN_MEMORY else target.embedded
     cluster = stack.enter_context(closing(EmbeddedCluster(SystemClock(), path)))
     return _ClusterPorts(
+        title=path or _NAMELESS,
         cluster=cluster,
         machines=cluster,
         leadership=ALONE,
@@ -243,7 +258,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     from gpuctl.adapters.kubernetes.incidents import EventReader  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
-    from gpuctl.adapters.kubernetes.publisher import ObjectPublisher  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.publisher import ObjectPublisher, read_one  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
@@ -274,6 +289,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
             facts = dict(zip(("code", "message"), lacking, strict=True))
             journal.tell(SystemClock().now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
     return _ClusterPorts(
+        title=target.context or _NAMELESS,
         cluster=cluster,
         machines=StandingMachines(),
         leadership=leadership,
@@ -285,6 +301,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         incidents=incidents,
         identity=me,
         publish=cluster.apply,
+        published=partial(read_one, cluster.requests, OVERVIEW_REF),
         ask_for_git=lambda: ask_for_git(cluster.requests, SystemClock().now_ms()),
     )
 

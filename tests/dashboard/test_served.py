@@ -82,6 +82,7 @@ def test_the_controller_serves_what_it_sees_and_its_pages_come_back_when_their_p
     controller: Controller,
 ) -> None:
     until(lambda: "<dt>Running jobs</dt><dd>13</dd>" in page(controller.port))
+    until(lambda: "quota 4, fair share 4" in page(controller.port))
     assert "standby" not in page(controller.port)
     assert "What would happen" in page(controller.port, "/what-if?project=team-a&quota=3")
     first = controller.server()
@@ -107,7 +108,7 @@ def test_it_ends_with_the_controller_and_gives_its_port_back(controller: Control
 
 def test_each_process_that_ends_is_told_and_none_after_the_close() -> None:
     ended: list[str] = []
-    with closing(DashboardProcess(Site(title="t", address="127.0.0.1:0"), ended.append)) as process:
+    with closing(DashboardProcess(Site(title="t", address="127.0.0.1:0"), ended.append, lambda: None)) as process:
         until(process.is_wanted)  # it asks when it begins
         until(lambda: "not read the cluster yet" in page(process.port))
     assert ended == []

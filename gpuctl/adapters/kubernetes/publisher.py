@@ -100,13 +100,16 @@ class ObjectPublisher:
                 self._waiting = body
 
     def _read(self) -> Body | None:
-        """By a list, for which a cycle has the right anyway."""
-        ref = self._ref
-        kind = (ref.api_version, ref.kind)
-        path = with_query(collection(kind, ref.namespace), {"fieldSelector": f"metadata.name={ref.name}"})
-        listed = self._requests.send(Request(verb="list", kind=kind, path=path, what=f"read {ref}"))
-        found = [*items(listed, "items")]
-        return {"apiVersion": ref.api_version, "kind": ref.kind, **found[0]} if found else None
+        return read_one(self._requests, self._ref)
 
     def _write(self, body: Body) -> None:
         self._requests.send(patching(self._ref, body, APPLY), self._permit)
+
+
+def read_one(requests: Requests, ref: ObjectRef) -> Body | None:
+    """One object, by a list, for which a cycle has the right anyway; None if it is not there. Raises WorldFault."""
+    kind = (ref.api_version, ref.kind)
+    path = with_query(collection(kind, ref.namespace), {"fieldSelector": f"metadata.name={ref.name}"})
+    listed = requests.send(Request(verb="list", kind=kind, path=path, what=f"read {ref}"))
+    found = [*items(listed, "items")]
+    return {"apiVersion": ref.api_version, "kind": ref.kind, **found[0]} if found else None

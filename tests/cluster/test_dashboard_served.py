@@ -1,0 +1,94 @@
+"""The controller's dashboard on a real API server: its numbers are the server's, and a crowd holds nothing up."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from controlplane.server import ControlPlane
+from unattended import Process, Site, job, project, within
+
+CROWD = 200
+
+
+@dataclass
+class Served:
+    """A site with the process that leads, and the port of its dashboard."""
+
+    site: Site
+    leader: Process
+    port: int
+
+    def page(self, path: str = "/", port: int = 0) -> str:
+        with suppress(URLError, ConnectionError), urlopen(f"http://127.0.0.1:{port or self.port}{path}") as answer:
+            return str(answer.read().decode())
+        return ""
+
+    def shows(self, words: str, path: str = "/") -> None:
+        within(60, lambda: words in self.page(path), self.site.logs)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def served(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    site, port = Site(plane_with_gpuctl, tmp_path_factory.mktemp("site"), "seen", gpus=8), free_port()
+    site.commit(
+        project("a", 4), project("b", 4), job("one", 4), job("two", 4, more=", maxDuration: 1h"), job("late", 8),
+        job("other", 2, project="b"),
+    )  # fmt: skip
+    yield Served(site, site.start("--dashboard-address", f"127.0.0.1:{port}"), port)
+    site.leave()
+
+
+def tiles(html: str) -> dict[str, str]:
+    return dict(re.findall(r"<div><dt>([^<]+)</dt><dd>([^<]+)</dd></div>", html))
+
+
+def test_its_numbers_are_the_servers(served: Served) -> None:
+    served.site.await_pods("other", project="b")
+    served.shows("<dt>Running jobs</dt><dd>2</dd>")
+    running = served.site.pods("a") | served.site.pods("b")
+    waiting = [each for space in "ab" for each in served.site.jobs(space) if each["spec"]["suspend"]]
+    shown = tiles(served.page())
+    assert shown["Running jobs"] == str(len(running))
+    assert shown["Pending jobs"] == str(len(waiting))
+    assert shown["Total GPUs"] == "8"
+    assert shown["Allocated GPUs"] == "6"
+    served.shows('<td class="amount">2</td>', "/queue")  # a position: the overview is published
+    assert set(re.findall(r'<a href="/jobs/[ab]/(\w+)">', served.page("/queue"))) == {"two", "late"}
+    assert "quota 4, fair share" in served.page()
+
+
+def test_a_replica_in_standby_shows_the_same_and_says_so(served: Served) -> None:
+    port = free_port()
+    standby = served.site.start("--dashboard-address", f"127.0.0.1:{port}")
+    try:
+        within(60, lambda: "in standby" in served.page(port=port), served.site.logs)
+        within(60, lambda: "quota 4, fair share" in served.page(port=port), served.site.logs)
+        assert tiles(served.page(port=port)) == tiles(served.page())
+    finally:
+        standby.end()
+
+
+def test_a_crowd_holds_nothing_up(served: Served) -> None:
+    """A crowd that reads nothing of what it asked for; then a job is committed, runs, and is shown."""
+    served.site.await_pods("other", project="b")
+    with ExitStack() as crowd:
+        for number in range(CROWD):
+            client = crowd.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+            path = "/events" if number % 2 else "/jobs"
+            client.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        served.site.commit(job("new", 2, project="b"))
+        served.site.await_pods("other", "new", project="b")
+        served.shows("<dt>Running jobs</dt><dd>3</dd>")
+    assert not [line for line in served.leader.lines() if line.get("level") == "error"]
