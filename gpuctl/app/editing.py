@@ -20,13 +20,14 @@ from gpuctl.compile.declarations import collect
 from gpuctl.compile.document import Document
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.wording import all_of
-from gpuctl.edit import Changes, Target, Value, add, remove, set_fields
+from gpuctl.edit import REMOVED, Changes, Refused, Target, Value, add, remove, set_fields
 from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, SourceTree
 
 API_VERSION = "gpuctl.dev/v1"
 SUFFIXES = (".yaml", ".yml")
 _NAMED_JOBS = 3
+_SUSPEND = ("spec", "suspend")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,14 +179,25 @@ def assign(working: WorkingTree, target: Target, changes: Changes, title: str) -
 
 
 def suspend(working: WorkingTree, jobs: Sequence[Target], *, suspended: bool) -> Edit:
-    """Set `suspend` of jobs. Nothing changes where it is so already."""
-    changes: Changes = {("spec", "suspend"): suspended}
+    """Set `suspend` of jobs, or take it out. Nothing changes where it is so already."""
 
     def changed(path: str, content: bytes, job: Target) -> bytes:
-        is_so = _is_suspended(working.find(job)) is suspended
-        return content if is_so else set_fields(path, content, job, changes)
+        if _is_suspended(working.find(job)) is suspended:
+            return content
+        return set_fields(path, content, job, {_SUSPEND: True}) if suspended else _resumed(path, content, job)
 
     return _each(working, jobs, "Suspend" if suspended else "Resume", changed)
+
+
+def _resumed(path: str, content: bytes, job: Target) -> bytes:
+    """The file without the job's `suspend`, as it was before it was suspended; with false in its place where the line
+    can't go alone, or has a comment."""
+    try:
+        without = set_fields(path, content, job, {_SUSPEND: REMOVED})
+    except Refused:
+        without = content
+    keeps_comments = content.count(b"#") == without.count(b"#")
+    return without if without != content and keeps_comments else set_fields(path, content, job, {_SUSPEND: False})
 
 
 def _is_suspended(document: Document) -> bool:

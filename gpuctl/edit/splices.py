@@ -178,8 +178,8 @@ def _removed(text: str, root: Node, path: Path) -> Splice:
         raise NotSpliced("the field is on a line with others", key.start)
     end = line_end(text, _end_of_lines(text, value))
     after = next_line(text, end) if end < len(text) else end
-    if after == end:  # the last line, without a break: that of the line before goes
-        start = line_end(text, line_start(text, max(0, start - 1)))
+    if after == end and start:  # the last line, without a break: that of the line before goes
+        start -= len(line_break(text, start))
     return Splice(start, after, "")
 
 

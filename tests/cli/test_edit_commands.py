@@ -95,7 +95,27 @@ def test_suspend_and_resume_are_one_line(run: Run, here: Path) -> None:
     assert file.read_text() == f"{before}  suspend: true\n"
     assert run("suspend", "a-1-g", "-p", "team-a").stdout.endswith("nothing to do, it is so already\n")
     assert run("resume", "a-1-g", "-p", "team-a").exit_code == 0
-    assert file.read_text() == f"{before}  suspend: false\n"
+    assert file.read_text() == before
+    for line, then in (("  suspend: true  # until Monday\n", "  suspend: false  # until Monday\n"), ("", "")):
+        file.write_text(f"{before}{line}")
+        run("resume", "team-a/a-1-g")
+        assert file.read_text() == f"{before}{then}"
+
+
+def test_suspend_and_resume_leave_a_file_as_it_was(run: Run, here: Path) -> None:
+    file = here / JOBS / "a-1-g.yaml"
+    head = "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {name: a-1-g, project: team-a}\n"
+    for spec in (
+        "spec: {image: x, gpus: 1}",
+        "spec:\n  image: x\n  gpus: 1\n  # more\n  priority: 2",
+        "spec:\n  image: x",
+    ):
+        file.write_bytes(f"{head}{spec}".replace("\n", "\r\n").encode())
+        before = file.read_bytes()
+        assert run("suspend", "team-a/a-1-g").exit_code == 0
+        assert file.read_bytes() != before
+        assert run("resume", "team-a/a-1-g").exit_code == 0
+        assert file.read_bytes() == before
 
 
 def test_delete_removes_the_document_and_an_empty_file(run: Run, here: Path) -> None:
@@ -256,7 +276,7 @@ def test_all_jobs_of_a_project_also_in_one_file(run: Run, here: Path) -> None:
     assert (folder / "all.yaml").read_text().count("suspend: true") == len(texts) == 5
     assert "nothing to do" in run("suspend", "-p", "team-c", "--all").stdout
     assert run("resume", "-p", "team-c", "--all").exit_code == 0
-    assert (folder / "all.yaml").read_text().count("suspend: false") == 5
+    assert "suspend" not in (folder / "all.yaml").read_text()
     assert run("delete", "-p", "team-c", "--all").exit_code == 0
     assert not (folder / "all.yaml").exists()
 
