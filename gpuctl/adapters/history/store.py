@@ -3,7 +3,7 @@
 Levels are kept raw for two days, by minutes for 30 days and by hours for two years; events for 30 days. Where that is
 more than `MOST_BYTES`, the oldest goes first.
 
-Size: for 1,000 GPUs, 100 projects that are always busy and 5,000 runs a day, 420 MiB in all.
+Size: for 1,000 GPUs, 100 projects that are always busy and 5,000 runs a day, 420 MiB, and up to 128 MiB of inputs.
 """
 
 from __future__ import annotations
