@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "init",
     examples=(
         "gpuctl init gpus --cluster prod --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi --owner @example/ml",
-        "gpuctl init gpus --context prod --owner @example/ml",
+        "gpuctl init gpus --context prod --owner @example/ml --platform-owner @example/platform",
         "gpuctl init --cluster lab --pool name=a100,nodes=a-[01-16],gpus=8,memory=80Gi,sharing=dra --ci gitlab",
     ),
     failed=EXIT_FAILED,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 @click.option("--project", default="team-a", show_default=True, metavar="NAME", help="The first project.")
 @click.option("--owner", "owners", multiple=True, metavar="@TEAM",
               help="An owner of the project, who CODEOWNERS has review it. Repeatable.")  # fmt: skip
+@click.option("--platform-owner", "platform", multiple=True, metavar="@TEAM",
+              help="An owner of the rest: the cluster, policies, CI. Repeatable.")  # fmt: skip
 @click.option("--ci", type=click.Choice(["github", "gitlab"]), default="github", show_default=True,
               help="Whose CI checks changes.")  # fmt: skip
 @cluster_options
@@ -48,6 +50,7 @@ def init(  # noqa: PLR0913 - an argument for each option
     pools: tuple[str, ...],
     project: str,
     owners: tuple[str, ...],
+    platform: tuple[str, ...],
     ci: Literal["github", "gitlab"],
 ) -> None:
     """Begin a repository for a cluster.
@@ -67,10 +70,12 @@ def init(  # noqa: PLR0913 - an argument for each option
     cluster = _named(cluster, where)
     found_pools = _pools(pools, where)
     try:
-        wanted = Beginning(cluster=cluster, pools=found_pools, project=project, owners=owners, ci=ci)
+        wanted = Beginning(cluster=cluster, pools=found_pools, project=project, owners=owners, platform=platform, ci=ci)
         made = files(wanted, wiring.example_policies(POLICIES))
     except ValueError as error:
-        raise Failure("GPU9002", f"--cluster or --project: {error}", hint="gpuctl init --help") from error
+        raise Failure(
+            "GPU9002", f"--cluster, --project or --platform-owner: {error}", hint="gpuctl init --help"
+        ) from error
     found = mistakes(made, f"clusters/{cluster}")
     tell(found)
     if has_errors(found):
@@ -87,6 +92,8 @@ def init(  # noqa: PLR0913 - an argument for each option
         say(f"  {path}")
     say()
     _say_next(folder, cluster, ci)
+    if owners and not platform:
+        say("In CODEOWNERS, name the platform team, in place of ORGANISATION/PLATFORM-TEAM.")
 
 
 def _named(cluster: str | None, where: Where) -> str:

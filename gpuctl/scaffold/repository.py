@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from gpuctl.compile.amounts import label
+from gpuctl.compile.fields_v1 import Owner
 from gpuctl.compile.jsonschema import any_kind
 from gpuctl.edit.values import Value, block
 from gpuctl.scaffold.pools import Pool
@@ -42,22 +45,29 @@ include: {project: ORGANISATION/gpuctl, ref: REVISION, file: templates/gitlab-ci
 variables: {GPUCTL_IMAGE: "REGISTRY/gpuctl:REVISION"}
 """
 
+_LAST_COUNTS = "# The last line that fits a file counts: what is in no project's folder is the platform team's."
+_NO_PLATFORM = """\
+# The cluster, policies, CI and this file have no owner yet. Name the platform team here; a later line counts more:
+# * @ORGANISATION/PLATFORM-TEAM"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What a new repository is for. `owners`: of the first project, as CODEOWNERS names them."""
+    """What a new repository is for. `owners`: of the first project, for CODEOWNERS; `platform`: of the rest."""
 
     cluster: str
     pools: tuple[Pool, ...]
     project: str
     owners: tuple[str, ...] = ()
+    platform: tuple[str, ...] = ()
     ci: Literal["github", "gitlab"] = "github"
 
 
 def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, bytes]:
     """Every file of the repository by its path from the top. `policies`: the content of each file of POLICIES.
 
-    Raises ValueError where the cluster or the project has a name that no folder can have.
+    Raises ValueError where the cluster or the project has a name that no folder can have, or an owner of the rest is
+    none.
     """
     folder = f"clusters/{label(beginning.cluster)}"
     project = f"{folder}/projects/{label(beginning.project)}"
@@ -71,12 +81,29 @@ def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, byte
     made[SCHEMA] = json.dumps(any_kind(), indent=1) + "\n"
     settings = {"yaml.schemas": {f"./{SCHEMA}": ["clusters/**/*.yaml", "policies/*.yaml"]}}
     made[".vscode/settings.json"] = json.dumps(settings, indent=2) + "\n"
-    if beginning.owners:
-        made["CODEOWNERS"] = f"/{project}/ {' '.join(beginning.owners)}\n"
+    if beginning.owners or beginning.platform:
+        made["CODEOWNERS"] = _code_owners(beginning, project)
     made[".github/workflows/gpuctl.yml" if beginning.ci == "github" else ".gitlab-ci.yml"] = (
         _GITHUB if beginning.ci == "github" else _GITLAB
     )
     return {path: text.encode() for path, text in sorted(made.items())}
+
+
+def _code_owners(beginning: Beginning, project: str) -> str:
+    """Who reviews what; without the platform team's name, a line to write it in."""
+    lines = [_NO_PLATFORM]
+    if beginning.platform:
+        lines = [_LAST_COUNTS, f"* {' '.join(map(_owner, beginning.platform))}"]
+    if beginning.owners:
+        lines.append(f"/{project}/ {' '.join(beginning.owners)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _owner(text: str) -> str:
+    try:
+        return TypeAdapter[str](Owner).validate_python(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no owner: @user, @organisation/team or an e-mail address") from None
 
 
 def _modeline(path: str) -> str:

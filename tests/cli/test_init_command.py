@@ -37,7 +37,12 @@ def test_what_it_makes_is_valid(run: Run, tmp_path: Path, ci: str) -> None:
     assert "valid, 1 job" in validated.stdout
     assert "warning" not in validated.output
     assert run("fmt", "--check", str(top / "clusters")).exit_code == 0
-    assert (top / "CODEOWNERS").read_text() == "/clusters/prod/projects/team-a/ @example/ml\n"
+    codeowners = (top / "CODEOWNERS").read_text().splitlines()
+    assert (codeowners[-2:], codeowners[0][:2]) == (
+        ["# * @ORGANISATION/PLATFORM-TEAM", "/clusters/prod/projects/team-a/ @example/ml"],
+        "# ",
+    )
+    assert "In CODEOWNERS, name the platform team" in result.stdout
     workflow = top / (".github/workflows/gpuctl.yml" if ci == "github" else ".gitlab-ci.yml")
     assert "ORGANISATION/gpuctl" in str(yaml.safe_load(workflow.read_text()))
     assert (top / ".git" / "HEAD").is_file()
@@ -58,6 +63,16 @@ def test_every_declaration_names_the_schema_that_editors_use(run: Run, tmp_path:
         named = line.removeprefix("# yaml-language-server: $schema=")
         assert (path.parent / named).resolve() == schema.resolve()
         assert Draft202012Validator(any_kind()).is_valid(yaml.safe_load(path.read_text()))
+
+
+def test_the_platform_team_owns_what_is_no_project_s(run: Run, tmp_path: Path) -> None:
+    for number, options in enumerate((OPTIONS, OPTIONS[:4])):
+        top = tmp_path / str(number)
+        result = run("init", str(top), *options, "--platform-owner", "@example/platform", "--platform-owner", "a@b.org")
+        assert (result.exit_code, "In CODEOWNERS" in result.stdout) == (0, False)
+        lines = [line for line in (top / "CODEOWNERS").read_text().splitlines() if not line.startswith("#")]
+        owned = ["/clusters/prod/projects/team-a/ @example/ml"] if options is OPTIONS else []
+        assert lines == ["* @example/platform a@b.org", *owned]
 
 
 def test_without_owners_there_is_no_codeowners(run: Run, tmp_path: Path) -> None:
@@ -118,6 +133,7 @@ def test_a_folder_inside_another_repository_is_refused(run: Run, tmp_path: Path)
         (("--cluster", "../x"), "GPU9002"),
         (("--project", "a/b"), "GPU9002"),
         (("--owner", "ml: x"), "GPU6403"),
+        (("--platform-owner", "@a/b\n* @c"), "GPU9002"),
         (("--pool", "name=b,nodes=b1,gpus=8,memory=3x"), "GPU6403"),
         (("--pool", "name=dgx,nodes=c1,gpus=8"), "GPU6403"),
         (("--pool", "name=b,gpus=x"), "GPU6402"),
