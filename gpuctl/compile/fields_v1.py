@@ -173,11 +173,9 @@ EnvName = Annotated[
 ]
 EnvText = Annotated[str, matching(r"[^\0]*", "text: it has a NUL character")]
 CommandText = Annotated[str, matching(r"[^\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*", "text without control characters")]
-Owner = Annotated[
-    str,
-    Field(max_length=253),
-    matching(r"@[\w.-]+(/[\w.-]+)?|[!-?A-~]+@[!-?A-~]+", "an owner: @user, @organisation/team or an e-mail address"),
-]
+OWNER = r"@[\w.-]+(/[\w.-]+)?|[!-?A-~]+@[!-?A-~]+"
+AN_OWNER = "an owner: @user, @organisation/team or an e-mail address"
+Owner = Annotated[str, Field(max_length=253), matching(OWNER, AN_OWNER)]
 Account = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(visible)]
 _LABEL_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_PREFIX = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?"
