@@ -189,7 +189,9 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
     near = nearest_job(str(wanted), {view.id for view in current.jobs})
     kind = wanted.name if isinstance(wanted, JobId) else wanted
-    hint = KINDS.get(kind) or near or "gpuctl list -A shows all"
+    past = f"gpuctl history {wanted if isinstance(wanted, JobId) else f'PROJECT/{wanted}'} --since 30d"
+    elsewhere = f"gpuctl list -A shows all; by which commit it was removed: {past}, or this command in the repository"
+    hint = KINDS.get(kind) or near or elsewhere
     seen = " that you may see" if current.unread else ""
     return Failure("GPU9003", f"there is no job {wanted}{seen} in this cluster", hint=hint)
 

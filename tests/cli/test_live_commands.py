@@ -75,6 +75,9 @@ def test_a_job_that_is_not_there(run: Run, embedded: Path, command: str) -> None
     result = run(command, "nobody", "--embedded", embedded)
     assert result.exit_code == 2
     assert result.stderr.startswith("error GPU9003: there is no job nobody")
+    assert "removed: gpuctl history PROJECT/nobody --since 30d, or this command in the repository\n" in result.stderr
+    result = run(command, "team-z/nobody", "--embedded", embedded)
+    assert "removed: gpuctl history team-z/nobody --since 30d, or" in result.stderr
 
 
 def test_explain_a_job(run: Run, embedded: Path) -> None:
