@@ -73,7 +73,7 @@ class Scheduling(Spec):
         "15m",
         validate_default=True,
         description="A run whose workers do not all run by then is stopped, so that other jobs get its GPUs. It is "
-        "tried again after 1, 5 and then every 30 minutes. At least 1m.",
+        "tried again after 1, 5 and then every 30 minutes, on GPUs that all other jobs leave idle. At least 1m.",
     )
     pause_grace: Annotated[Grace, AfterValidator(at_least_the_usual)] = Field(
         "5m",

@@ -1,7 +1,8 @@
 """Messages of the catalogue with their parameters filled in.
 
 A message is a `str.format` template with plain names and, where a parameter is an amount, its unit after a colon:
-`{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{size:memory}` bytes, `{cores:cpu}` milli-CPU.
+`{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{from:instant}` those since 1970, `{size:memory}`
+bytes, `{cores:cpu}` milli-CPU.
 Values are made printable here, so that no file can send control sequences to a terminal.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from gpuctl.diag.catalogue import CodeEntry
@@ -17,6 +19,7 @@ from gpuctl.diag.codes import CODES
 from gpuctl.diag.escapes import printable
 
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_LIST = 8
 _LONGEST_VALUE = 200
 """The most that a message shows of a list, in words, and of a value, in characters."""
@@ -62,8 +65,13 @@ def memory(size: int) -> str:
     return str(size)
 
 
+def instant(at_ms: int) -> str:
+    """An instant as Kubernetes writes it, to the second: 1_596_000_000_000 -> "2020-07-29T05:20:00Z"."""
+    return f"{_EPOCH + timedelta(milliseconds=at_ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
 _ONE_GPU = re.compile(r"(?<![\w.,-])1 GPUs\b")
-_UNITS = {"gpus": thousandths, "cpu": thousandths, "duration": duration, "memory": memory}
+_UNITS = {"gpus": thousandths, "cpu": thousandths, "duration": duration, "instant": instant, "memory": memory}
 
 
 class _Words(string.Formatter):

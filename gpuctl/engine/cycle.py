@@ -4,7 +4,7 @@
 2. Shares: what each project asks for, and what it may have (`jobs/`, `shares/`).
 3. Admission: which jobs start, and which runs make way (`admit/`, `victims/`).
 4. Rounds: 1 to 3 again, supposing that all of it has happened, until nothing follows (`rounds.py`).
-5. Decisions: one decision with one reason for each job (`Cycle.decide`).
+5. Decisions: one decision with one reason for each job, retries last (`Cycle.decide`).
 
 The phases share only what is written here: the snapshot and the other parts of `CarriedState`, which phase 1 brings up
 to date, and the `Round` that phases 1 to 3 return. Nothing else of a cycle outlives it.
@@ -12,13 +12,14 @@ to date, and the `Round` that phases 1 to 3 return. Nothing else of a cycle outl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
 from gpuctl.engine.admit.outcome import Outcome, Regained
 from gpuctl.engine.admit.reservations import keep_moves
+from gpuctl.engine.admit.retries import start_retries
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.admit.under_scaled import count_growth, under_scaled
@@ -27,12 +28,12 @@ from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.project_queue import JobClass
-from gpuctl.engine.rounds import Rounds, is_elastic
+from gpuctl.engine.rounds import Rounds, is_elastic, started
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
 from gpuctl.engine.victims.settled import settled
-from gpuctl.model.decision import Decision, Keep, Pending, Placement, Resize, Schedule
+from gpuctl.model.decision import Decision, Keep, Pending, Placement, Resize, Schedule, TraceStep
 from gpuctl.model.declared import Declared, DomainName, QuotaShrink
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.state import ClusterState, named
@@ -62,7 +63,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
             break
 
     # 5. Decisions.
-    cycle.decide(last, rounds, resized)
+    retry_steps = cycle.decide(last, rounds, resized)
     cache.keep(last.carried)
     shares = last.carried.shares(_only_claimed(rounds.reserved, last.outcome.regained, last.carried.snapshot))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
@@ -70,7 +71,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
         at_ms=now_ms,
         decisions=last.carried.all_decisions(),
         shares=shares,
-        trace=rounds.trace,
+        trace=rounds.trace + retry_steps,
         pending_queues=rounds.still_pending(last.outcome.pending_queues),
         usage=next_usage(state.ledgers, shares, half_life_ms, now_ms),
     )
@@ -148,8 +149,11 @@ class Cycle:
         changed = [carried.division.renew(domain, milli, full, used) for domain, milli in usable.items()]
         return any(changed)
 
-    def decide(self, last: Round, rounds: Rounds, resized: Iterable[Resize]) -> None:
-        """Enter one decision for each job: by itself, by the reason it waits, or by what this cycle does with it."""
+    def decide(self, last: Round, rounds: Rounds, resized: Collection[Resize]) -> tuple[TraceStep, ...]:
+        """Enter one decision for each job: by itself, by the reason it waits, or by what this cycle does with it.
+
+        Returns the steps of retries, which are decided last: they take what all others leave.
+        """
         carried, outcome, uuids = last.carried, last.outcome, self.cache.uuids
         overlay: dict[JobId, Decision] = dict(_still_moving(carried, last.moving))
         overlay.update(_reserved(carried, outcome.regained))
@@ -157,7 +161,7 @@ class Cycle:
         overlay.update(rounds.decisions(carried.snapshot, uuids))
         for job, (assignment, reason) in outcome.kept.items():
             if job not in overlay:
-                record = carried.pending_jobs.find(job)[0].record
+                record = carried.pending_jobs.find(job).record
                 overlay[job] = Pending(job=job, reason=reason, record=record, reserved=assignment.placement)
         changed: list[JobClass] = []
         is_as_before = not last.attempted and outcome.kept == carried.kept
@@ -167,7 +171,13 @@ class Cycle:
                 carried.pending_jobs, carried.snapshot, reservations, carried.cut_off
             )
         carried.kept = outcome.kept
+        retried = Outcome(kept=outcome.kept)
+        if all(isinstance(decision, Pending | Keep) for decision in overlay.values()):
+            start_retries(carried.pending_jobs, carried.snapshot, retried)
+        for job, (assignment, reason) in retried.started.items():
+            overlay[job] = started(carried.pending_jobs.find(job), assignment, reason, uuids)
         carried.decide(overlay, changed)
+        return tuple(retried.trace)
 
 
 def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:

@@ -8,8 +8,7 @@ from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.declared import NodePool, Sharing
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.pod_problem import PodProblem
-from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.model.units import GpuMilli, Instant, format_gpus
 
 IN_QUOTA = "GPU5001"
 ON_IDLE = "GPU5003"
@@ -228,15 +227,13 @@ def given_twice(node: NodeName) -> Reason:
     return _reason("GPU5035", node=node)
 
 
-def start_failed(problem: PodProblem | None, starts: int) -> Reason:
-    """It was stopped because it did not come to run, and is tried again later.
+def start_failed(problem: str, starts: int, retry_ms: Instant, rights_ms: Instant) -> Reason:
+    """It was stopped, for it did not come to run; it takes idle GPUs from `retry_ms`, has all rights from `rights_ms`.
 
-    It has the server's words too: while the run waits there is no pod that says them, and events last an hour.
+    `problem` has the server's words too: while the run waits there is no pod that says them, and events last an hour.
     """
-    words = "its pods do not run" if problem is None else problem.reason
-    if problem is not None and problem.message:
-        words = f"{words}: {problem.message}"
-    return _reason(START_FAILED, starts=starts, problem=words)
+    words = problem or "its pods did not run"
+    return _reason(START_FAILED, starts=starts, problem=words, retry=retry_ms, rights=rights_ms)
 
 
 def suspended() -> Reason:

@@ -122,7 +122,7 @@ class Rounds:
         changes = bool(outcome.pauses)
         self._without_run.clear()
         for job, assignment in _places(outcome):
-            pending, _ = carried.pending_jobs.find(job)
+            pending = carried.pending_jobs.find(job)
             is_start = job in outcome.started
             _, reason = (outcome.started if is_start else outcome.reserved)[job]
             gain = Gain(pending, assignment, reason, is_start, is_later=self.count > 0)

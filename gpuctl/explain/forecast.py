@@ -1,8 +1,8 @@
 """Forecast when waiting jobs start, if jobs end at their limits and nothing else changes.
 
 The cluster is simulated as values: decisions take effect at once, and time advances to the next instant at which a run
-reaches its limit or minRuntime, or the starvation guard applies to a job. Runs without a limit are assumed to keep
-running, so a forecast is an estimate of the latest start, without a guarantee.
+reaches its limit or minRuntime, the starvation guard applies to a job, or a run that did not start is tried again. Runs
+without a limit are assumed to keep running, so a forecast is an estimate of the latest start, without a guarantee.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
+from gpuctl.engine.jobs.starts import FULL_RIGHTS_AFTER_MS, next_right_ms
 from gpuctl.explain.progress import Jobs, come_to_rest, settled
 from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit
@@ -64,7 +65,8 @@ def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast
     while True:
         ends = dict(_ends(jobs, state, at_ms))
         grown_ms = _grown_ms(declared, state, at_ms)
-        news = [*ends.values(), *filter(None, (grown_ms, _guarded_ms(declared, state, queue, at_ms)))]
+        waits = _guarded_ms(declared, state, queue, at_ms), _tried_ms(jobs, state, at_ms)
+        news = [*ends.values(), *filter(None, (grown_ms, *waits))]
         far = looked == MAX_ENDS or asked + CYCLES_AN_END * len(queue) > MAX_ASKED or placed > MAX_PLACED
         if len(found) == len(wanted) or far or not news:
             break
@@ -102,6 +104,12 @@ def _guarded_ms(declared: Declared, state: ClusterState, queue: Collection[JobId
     patience_ms, asking = declared.cluster.scheduling.starvation_guard_ms, frozenset(queue)
     due = (run.queued_at_ms + patience_ms for run in state.runs if run.job in asking)
     return _soonest(due, at_ms, patience_ms)
+
+
+def _tried_ms(jobs: Jobs, state: ClusterState, at_ms: Instant) -> Instant | None:
+    """When the next runs that did not start may take more than they may now."""
+    due = (next_right_ms(run, at_ms) for run in state.runs if run.job in jobs and jobs[run.job].digest == run.digest)
+    return _soonest(filter(None, due), at_ms, FULL_RIGHTS_AFTER_MS)
 
 
 def _soonest(due: Iterable[Instant], at_ms: Instant, span_ms: DurationMs) -> Instant | None:

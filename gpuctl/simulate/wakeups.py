@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 from gpuctl.engine import schedule
 from gpuctl.engine.cache.engine_cache import EngineCache
-from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends, retry_at_ms, slow_at_ms, start_over_ms
+from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
+from gpuctl.engine.jobs.starts import next_right_ms, slow_at_ms, start_over_ms
 from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
@@ -36,7 +37,7 @@ def wakeups(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterato
 
 def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator[Instant]:
     policy = declared.cluster.scheduling
-    starting = retry_at_ms(run), slow_at_ms(run), start_over_ms(run, policy.start_timeout_ms)
+    starting = next_right_ms(run, now_ms), slow_at_ms(run), start_over_ms(run, policy.start_timeout_ms)
     yield from (at_ms for at_ms in starting if at_ms is not None)
     if run.phase is RunPhase.QUEUED:
         yield run.queued_at_ms + policy.starvation_guard_ms

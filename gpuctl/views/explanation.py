@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuctl.diag.wording import all_of, duration, reason_text
+from gpuctl.engine.reasons import START_FAILED
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, Placement, WorkerPlacement
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
@@ -47,7 +48,7 @@ def headline(told: Explanation) -> str:
     decided = _DECIDED[told.decision]
     if told.decision is DecisionKind.WAIT and told.leaving:
         decided = "is stopping"
-    elif told.decision is DecisionKind.WAIT and told.place is None and told.placement is None:
+    elif told.decision is DecisionKind.WAIT and told.place is None and told.placement is None and not _is_retry(told):
         decided = "can't start"
     known = told.beneficiary is None or _is_named(told.beneficiary, told)
     paused = "" if known else f" It was paused for {told.beneficiary} before."
@@ -75,17 +76,29 @@ def explanation_text(told: Explanation) -> Iterator[str]:
         yield f"Paused or scaled down for it: {_some(told.victims)}."
     for spent in told.spent:
         yield _limit(spent)
+    yield from _queue(told)
+    for remedy in told.remedies:
+        yield f"It would start {_remedy(remedy)}."
+    if told.forecast is not None:
+        yield _forecast(told.forecast, told.at_ms)
+
+
+def _queue(told: Explanation) -> Iterator[str]:
+    """The place of a waiting job in the queue, or why it has none."""
     if told.place is not None:
         yield _place(told.place, told.job)
     elif told.decision is DecisionKind.WAIT and told.leaving:
         then = "It joins the queue" if told.placement is None else "It starts there"
         yield f"{then} once its own pods are gone."
+    elif _is_retry(told):
+        yield "It is not in the queue: jobs that wait there come first, and no run makes way for it."
     elif told.decision is DecisionKind.WAIT and told.placement is None:
         yield "It is not in the queue: the end of other jobs would not start it."
-    for remedy in told.remedies:
-        yield f"It would start {_remedy(remedy)}."
-    if told.forecast is not None:
-        yield _forecast(told.forecast, told.at_ms)
+
+
+def _is_retry(told: Explanation) -> bool:
+    """Whether it waits because its last start failed."""
+    return told.decision is DecisionKind.WAIT and told.reason.code == START_FAILED
 
 
 def _asked(told: Explanation) -> str:

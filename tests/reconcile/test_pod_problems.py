@@ -149,7 +149,7 @@ def test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_proce
     assert run.failed_starts >= 3
     assert run.starts == int(running)
     gaps = [later - earlier for earlier, later in pairwise(tries)]
-    assert gaps == sorted(gaps)
+    assert min(gaps) >= 16  # the other job takes the GPUs while it waits
     assert gaps[-1] >= 45
 
 

@@ -358,11 +358,14 @@ STARTS = (
     CodeEntry(
         code="GPU5092",
         title="does not start",
-        message="waits to be tried again: starts in a row that came to nothing: {starts}, the last by {problem}",
+        message="failed starts in a row: {starts}, the last by {problem}; takes idle GPUs from {retry:instant}, has "
+        "its full rights again from {rights:instant}; correct the job or raise its runIndex to have it tried at once",
         why="Its workers did not all run within scheduling.startTimeout, so it was stopped and its GPUs went to other "
-        "jobs. It is tried again after 1 minute, then 5, then every 30; until then no GPU is reserved for it.",
-        fix="Correct what the reason names: the image, a Secret or ConfigMap, a claim. A changed declaration is a new "
-        "run and is tried at once. A larger scheduling.startTimeout gives large images more time.",
+        "jobs. After 1 minute, then 5, then 30 it is tried again on GPUs that no other job takes: no run is paused for "
+        "it, and none is reserved. Two hours after it began to wait it has its full rights again, for one start.",
+        fix="Correct what the reason names: the image, a Secret or ConfigMap, a claim. A changed declaration or a "
+        "higher spec.runIndex is a new run, which has its full rights at once. A larger scheduling.startTimeout gives "
+        "large images more time.",
     ),
 )
 

@@ -99,7 +99,7 @@ class Admission:
     def _reserve_for_longest_waiting(self, pending_jobs: PendingJobs) -> None:
         """Reserve a place in each pool for the longest-waiting job."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
-        starts = ((pending_jobs.find(job)[0], assignment) for job, (assignment, _) in taken)
+        starts = ((pending_jobs.find(job), assignment) for job, (assignment, _) in taken)
         self.reservations.choose(pending_jobs.left(self._decided), self._policy.starvation_guard_ms, starts)
         for reservation in self.reservations:
             kept = reservation.assignment, reasons.kept_for_oldest(reservation.pool)

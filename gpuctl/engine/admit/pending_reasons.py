@@ -67,7 +67,7 @@ class PendingReasons:
         """
         before = self._short
         shortfalls = {option.sort: _shortfall(option, snapshot) for option in pending_jobs.sorts}
-        classes = frozenset(pending_jobs.find(job)[1] for job in cut_off if pending_jobs.is_able(job))
+        classes = frozenset(pending_jobs.class_of(job) for job in cut_off if pending_jobs.is_queued(job))
         self._short = shortfalls, _reserved(pending_jobs, snapshot, reservations), classes
         projects, self._read = self._dirty.since(self._read), self._dirty.count
         if before != self._short:

@@ -45,6 +45,6 @@ def still_pending(
         if queue.project in with_decided:
             jobs = tuple([job for job in jobs if job not in decided])
         if jobs:
-            first = pending_jobs.find(jobs[0])[0]
+            first = pending_jobs.find(jobs[0])
             found.append((place_of(queue, accounts, first.gpu_milli, first.queued_at_ms), jobs))
     return tuple([jobs for _, jobs in sorted(found)])

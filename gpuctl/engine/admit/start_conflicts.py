@@ -129,7 +129,7 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
     A job without a run starts in the next cycle, when its Job is made, so it is in no conflict now. Cost: O(starts, and
     the runs on their nodes); and for each node of an ambiguous start, O(starts there).
     """
-    found = [(pending_jobs.find(job)[0], assignment) for job, (assignment, _) in outcome.started.items()]
+    found = [(pending_jobs.find(job), assignment) for job, (assignment, _) in outcome.started.items()]
     beginning = [
         (pending, UnboundStart.of(pending.job.id, assignment))
         for pending, assignment in found
@@ -154,7 +154,7 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
         )
         other = next((each for each in conflicts if each is not None), None)
         if other is not None:
-            _hold_back(outcome, pending, other.job)
+            _hold_back(outcome, pending, other.job, snapshot)
 
 
 def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFree) -> UnboundStart | None:
@@ -203,10 +203,14 @@ def _reserved_with(pending: PendingJob) -> Reason | None:
     return run.reason if run is not None and run.placement is not None else None
 
 
-def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId) -> None:
-    """Have a start wait for another with its place reserved. A reason that names runs which left the place is kept."""
+def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId, snapshot: Snapshot) -> None:
+    """Have a start wait for another with its place reserved; without it if it claims nothing. A reason that names runs
+    which left the place is kept."""
     job, reason = pending.job.id, _reserved_with(pending)
     assignment, _ = outcome.started.pop(job)
+    outcome.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(other)}))
+    if pending.idle_only:
+        snapshot.vacate(pending.job, assignment)
+        return
     keeps = reason is not None and reason.code in {reasons.FOR_PAUSED, reasons.MOVED}
     outcome.reserved[job] = assignment, reason if reason is not None and keeps else reasons.waits_for_start(other)
-    outcome.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(other)}))

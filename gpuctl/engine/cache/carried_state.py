@@ -332,8 +332,7 @@ class CarriedState:
             else:
                 pending.append(job)
                 runs.append(run)
-                if run is None:
-                    self._read_always.add(job_id)
+                self._read_again(job, run, None)
         for (job, run), keep in zip(staying, kept(staying, self._now_ms, self._start_timeout_ms), strict=True):
             self._note(job, run, keep)
         self.pending_jobs.join(zip(pending, runs, strict=True), self._now_ms)
@@ -384,15 +383,18 @@ class CarriedState:
 
     def _note(self, job: Job, run: Run | None, decision: Decision) -> None:
         """Keep a decision, and when time alone may change it."""
-        job_id = job.id
-        self.decisions[job_id] = decision
+        self.decisions[job.id] = decision
         if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
-            self.moving[job_id] = job, run
+            self.moving[job.id] = job, run
+        self._read_again(job, run, decision)
+
+    def _read_again(self, job: Job, run: Run | None, decision: Decision | None) -> None:
+        """Have a job read again when time alone may change its decision; None: the one to wait like other jobs."""
         at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime, self._start_timeout_ms)
         if at_ms is not None and at_ms <= self._now_ms:
-            self._read_always.add(job_id)
+            self._read_always.add(job.id)
         elif at_ms is not None:
-            heappush(self._due, (at_ms, job_id))
+            heappush(self._due, (at_ms, job.id))
             if len(self._due) > 4 * len(self._jobs) + 1000:
                 self._due = list(dict.fromkeys(self._due))
                 heapify(self._due)

@@ -1,25 +1,17 @@
-"""What time alone does to a run: limits end it for good, a start that takes too long is given up, and once minRuntime
-is over, other jobs may have it stopped.
-
-The time of a start counts as running time while it is short. One that takes longer than a minute is on record
-(`RunRecord.starting_ms`): its time counts for no limit. So only a start that was seen to be long can be given up, and a
-run that has run once since it was let go is never taken for one that has not started.
+"""What time alone does to a run that runs: limits end it for good, and once minRuntime is over, other jobs may have it
+stopped. What time does to a start is in `starts`.
 """
 
 from __future__ import annotations
 
 from gpuctl.engine import reasons
-from gpuctl.model.decision import NOT_YET, Reason, RunRecord
+from gpuctl.model.decision import NOT_YET, Reason
 from gpuctl.model.declared import MinRuntime
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 
 _RUNNING = RunPhase.RUNNING
-SLOW_MS: DurationMs = 60_000
-"""A start that takes longer is on record."""
-RETRIES_MS: tuple[DurationMs, ...] = (60_000, 300_000, 1_800_000)
-"""How long a run waits after its first, second and each further start in a row that was given up."""
 
 
 def since_start_ms(run: Run, now_ms: Instant) -> DurationMs:
@@ -33,37 +25,6 @@ def since_start_ms(run: Run, now_ms: Instant) -> DurationMs:
 def running_ms(run: Run, now_ms: Instant) -> DurationMs:
     """The time since the last start that counts for limits: without that of a start that took long."""
     return 0 if run.starting_ms == NOT_YET else max(0, since_start_ms(run, now_ms) - run.starting_ms)
-
-
-def start_over_ms(run: Run, timeout_ms: DurationMs) -> Instant | None:
-    """When a start that is seen to take long is given up; None: it is not."""
-    is_slow = run.phase is RunPhase.STARTING and run.starting_ms == NOT_YET and not run.begun
-    return run.let_go_at_ms + timeout_ms if is_slow and run.let_go_at_ms is not None else None
-
-
-def slow_at_ms(run: Run) -> Instant | None:
-    """When a start becomes one that takes long; None: it is over, or on record as such."""
-    is_open = run.phase is RunPhase.STARTING and not run.starting_ms and not run.begun
-    return run.let_go_at_ms + SLOW_MS if is_open and run.let_go_at_ms is not None else None
-
-
-def going_record(run: Run, now_ms: Instant, timeout_ms: DurationMs) -> RunRecord:
-    """The record of a run that goes on: with what is to be remembered of its start."""
-    record, slow_ms = run.record, slow_at_ms(run)
-    if slow_ms is not None and slow_ms <= now_ms <= slow_ms + 2 * timeout_ms:
-        return record._replace(starting_ms=NOT_YET)
-    if not run.begun or not (record.failed_starts or run.starting_ms == NOT_YET):
-        return record
-    since_ms = run.let_go_at_ms if run.started_at_ms is None else run.started_at_ms
-    took_ms = max(0, now_ms - since_ms) if run.starting_ms == NOT_YET and since_ms is not None else run.starting_ms
-    return record._replace(failed_starts=0, starting_ms=took_ms)
-
-
-def retry_at_ms(run: Run | None) -> Instant | None:
-    """When a waiting run is tried again that did not start; None: it waits for no such instant."""
-    if run is None or run.phase is not RunPhase.QUEUED or not run.failed_starts:
-        return None
-    return run.queued_at_ms + RETRIES_MS[min(run.failed_starts, len(RETRIES_MS)) - 1]
 
 
 def min_runtime_ends(run: Run, min_runtime: MinRuntime) -> tuple[Instant, ...]:

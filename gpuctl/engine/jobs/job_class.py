@@ -61,7 +61,8 @@ class JobOptions:
 
 @dataclass(slots=True, eq=False)
 class PendingJob:
-    """A job that could start: queued since when, its options, and the domain it counts in.
+    """A job that could start: queued since when, its options, and the domain it counts in. `idle_only`: it claims
+    nothing, and may start on GPUs that all others leave idle (see `starts`).
 
     Never changed. Not frozen, because that would double the cost of making one.
     """
@@ -71,6 +72,7 @@ class PendingJob:
     queued_at_ms: Instant
     job_options: JobOptions
     domain: DomainName
+    idle_only: bool = False
 
     @property
     def record(self) -> RunRecord:

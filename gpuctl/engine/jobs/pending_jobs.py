@@ -20,6 +20,7 @@ from gpuctl.engine.jobs.demand import Demand, StaticFit
 from gpuctl.engine.jobs.job_class import JobOptions, Kind, PendingJob, kind_of, rank_of
 from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
 from gpuctl.engine.jobs.runs import record_of
+from gpuctl.engine.jobs.starts import is_retry, reason_to_wait
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -45,12 +46,13 @@ def pending_decisions(job_classes: Iterable[JobClass]) -> dict[JobId, Decision]:
 class PendingJobs:
     """All pending jobs: those that could start, by project, and those that can't, each with its reason.
 
+    `retries`: those that may take idle GPUs only. They are in no queue, so they demand, reserve and reclaim nothing.
     `paused_for`: the beneficiaries of those that were paused, each with how many wait for it.
     """
 
     __slots__ = (
         "_capacity", "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "domains", "paused_for",
-        "queues", "unable",
+        "queues", "retries", "unable",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, static_fit: StaticFit, dirty: DirtyProjects) -> None:
@@ -63,6 +65,7 @@ class PendingJobs:
         self._sorts: tuple[PoolOption, ...] | None = None
         self.paused_for: Counter[JobId] = Counter()
         self.queues: dict[QueueKey, ProjectQueue] = {}
+        self.retries: dict[JobId, PendingJob] = {}
         self.unable: dict[JobId, tuple[Job, Run | None, Reason]] = {}
 
     def __bool__(self) -> bool:
@@ -75,13 +78,16 @@ class PendingJobs:
 
     def why(self, job: JobId, now_ms: Instant) -> tuple[RunRecord, Reason]:
         """The record and the last reason of a pending job without a place. Raises KeyError for any other."""
+        retry = self.retries.get(job)
+        if retry is not None and retry.run is not None:
+            return retry.record, reason_to_wait(retry.run)
         unable = self.unable.get(job)
         if unable is not None:
             return record_of(unable[1], now_ms), unable[2]
-        pending, job_class = self.find(job)
+        job_class = self.class_of(job)
         if job_class.reason is None:
             raise KeyError(job)
-        return pending.record, job_class.reason
+        return self.find(job).record, job_class.reason
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
         """Some nodes have changed. Returns the jobs whose options may differ by that."""
@@ -103,7 +109,7 @@ class PendingJobs:
     def left(self, decided: Collection[JobId]) -> Iterator[PendingJob]:
         """Of the jobs that are not decided, the first of each class."""
         yield from (job_class.first for job_class in self.job_classes() if job_class.first.job.id not in decided)
-        for job_class in dict.fromkeys(self.find(job)[1] for job in decided):
+        for job_class in dict.fromkeys(self.class_of(job) for job in decided):
             if job_class.first.job.id in decided:
                 yield from islice((pending for pending in job_class.jobs if pending.job.id not in decided), 1)
 
@@ -126,8 +132,11 @@ class PendingJobs:
         for job, run in jobs:
             job_options = self._static_fit.of(job)
             if isinstance(job_options, JobOptions):
-                since = run.queued_at_ms if run else now_ms
-                pending = PendingJob(job, run, since, job_options, job_options.domain)
+                since, is_idle_only = run.queued_at_ms if run else now_ms, is_retry(run, now_ms)
+                pending = PendingJob(job, run, since, job_options, job_options.domain, is_idle_only)
+                if is_idle_only:
+                    self._pending[job.id] = self.retries[job.id] = pending
+                    continue
                 alike[kind_of(pending)].append(pending)
                 if run is not None and run.placement is not None:
                     self._with_reservation.add(job.id)
@@ -138,18 +147,24 @@ class PendingJobs:
         for kind, members in alike.items():
             self._enter(kind, members)
 
-    def is_able(self, job: JobId) -> bool:
-        """Whether a job is pending and could start, so that `find` has it."""
-        return job in self._pending
+    def is_queued(self, job: JobId) -> bool:
+        """Whether a job could start and is in a queue, so that `class_of` has it."""
+        return job in self._pending and job not in self.retries
 
-    def find(self, job: JobId) -> tuple[PendingJob, JobClass]:
-        """A job that could start, and its class. Raises KeyError for any other."""
+    def find(self, job: JobId) -> PendingJob:
+        """A job that could start. Raises KeyError for any other."""
+        return self._pending[job]
+
+    def class_of(self, job: JobId) -> JobClass:
+        """The class of a job that could start, and is in a queue. Raises KeyError for any other."""
         pending = self._pending[job]
-        return pending, self.queues[job.project, pending.domain].job_classes[kind_of(pending)]
+        return self.queues[job.project, pending.domain].job_classes[kind_of(pending)]
 
     def leave(self, job: JobId) -> None:
         """Remove a job, if it is pending."""
         self.unable.pop(job, None)
+        if self.retries.pop(job, None) is not None:
+            del self._pending[job]
         pending = self._pending.get(job)
         if pending is not None:
             self._with_reservation.discard(job)
@@ -202,7 +217,7 @@ class PendingJobs:
 
     def _exit(self, pending: PendingJob) -> None:
         job = pending.job.id
-        job_class = self.find(job)[1]
+        job_class = self.class_of(job)
         queue = job_class.queue
         self._dirty.of(queue.project)
         queue.leave(pending, job_class)

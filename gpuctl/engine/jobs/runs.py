@@ -17,7 +17,7 @@ from typing import TypeAlias
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
-from gpuctl.engine.jobs import interactive
+from gpuctl.engine.jobs import interactive, starts
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -110,13 +110,7 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
     """The record of a run that can't stay where it is. One that has not started yet is queued as before."""
     if not run.unstarted:
         return paused_record(run, now_ms, None)
-    starts = max(0, run.starts - 1)
-    return RunRecord(run.queued_at_ms, starts, run.ran_ms, run.paused_for, run.failed_starts)
-
-
-def _failed_record(run: Run, now_ms: Instant) -> RunRecord:
-    """The record of a run whose start is given up: it waits from now, and did not start."""
-    return RunRecord(now_ms, max(0, run.starts - 1), run.ran_ms, failed_starts=run.failed_starts + 1)
+    return RunRecord(run.queued_at_ms, max(0, run.starts - 1), run.ran_ms, run.paused_for, run.failed_starts)
 
 
 def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
@@ -133,16 +127,18 @@ def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
     min_runtime: MinRuntime,
     start_timeout_ms: DurationMs,
 ) -> Instant | None:
-    """When time alone may change a job's decision: `now_ms` if at any time; None: never."""
+    """When time alone may change a job's decision: `now_ms` if at any time; None: never. A job without a decision of
+    its own competes with others."""
     if run is None or isinstance(decision, Displace | Resize):
         return now_ms
     if isinstance(decision, Suspended) and run.phase in ACTIVE:
         return now_ms
     if not isinstance(decision, _TIMED):
-        return interactive.retry_at_ms(run) if isinstance(decision, Pending) else None
+        waits = decision is None or isinstance(decision, Pending)
+        return starts.next_right_ms(run, now_ms) if waits else None
     times = list(interactive.min_runtime_ends(run, min_runtime)) if job.preemptible else []
     if run.phase is RunPhase.STARTING:
-        starting = interactive.slow_at_ms(run), interactive.start_over_ms(run, start_timeout_ms)
+        starting = starts.slow_at_ms(run), starts.start_over_ms(run, start_timeout_ms)
         times += [at_ms for at_ms in starting if at_ms is not None]
     if run.started_at_ms is not None and job.max_duration_ms is not None:
         end_ms = interactive.latest_end_ms(job, run, now_ms)
@@ -243,11 +239,11 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
 
 
 def _not_yet_again(job: JobId, run: Run | None, now_ms: Instant) -> Pending | None:
-    """A run that did not start waits a while, without any claim: whatever it lacks may still be missing."""
-    retry_ms = interactive.retry_at_ms(run)
+    """A run that did not start waits a while, and takes not even idle GPUs."""
+    retry_ms = starts.retry_at_ms(run)
     if run is None or retry_ms is None or now_ms >= retry_ms:
         return None
-    return Pending(job=job, reason=run.reason or reasons.start_failed(None, run.failed_starts), record=run.record)
+    return Pending(job=job, reason=starts.reason_to_wait(run), record=run.record)
 
 
 def _hindrance(job: Job, declared: Declared) -> Reason | None:
@@ -294,10 +290,10 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
     limit = interactive.limit_reached(job, run, now_ms)
     if limit is not None:
         return TimeOut(job=job.id, reason=limit, record=run.record)
-    over_ms = interactive.start_over_ms(run, start_timeout_ms)
+    over_ms = starts.start_over_ms(run, start_timeout_ms)
     if over_ms is not None and over_ms <= now_ms:
-        failed = reasons.start_failed(run.problem, run.failed_starts + 1)
-        return Displace(job=job.id, reason=failed, record=_failed_record(run, now_ms))
+        why, record = starts.given_up(run, now_ms)
+        return Displace(job=job.id, reason=why, record=record)
     nodes = capacity.nodes
     lost = {at: worker.node for at, worker in _staying(run) if worker.node not in nodes or not nodes[worker.node].ready}
     closed = _closed_places(run, capacity) if run.unbound else {}
@@ -351,7 +347,7 @@ def kept(staying: Sequence[tuple[Job, Run]], now_ms: Instant, start_timeout_ms: 
         Keep(
             job=job.id,
             reason=run.reason or reasons.runs_in_quota(job.id.project),
-            record=interactive.going_record(run, now_ms, start_timeout_ms),
+            record=starts.going_record(run, now_ms, start_timeout_ms),
             placement=run.placement or NOWHERE,
         )
         for job, run in staying

@@ -63,7 +63,7 @@ def test_every_code_says_what_why_and_how(code: str) -> None:
     for text in (entry.title, entry.message, entry.why, entry.fix):
         assert text.strip()
     units = {spec for _, name, spec, _ in string.Formatter().parse(entry.message) if name}
-    assert units <= {"", "gpus", "cpu", "duration", "memory"}
+    assert units <= {"", "gpus", "cpu", "duration", "instant", "memory"}
     assert explain_code(code).startswith(f"{code}: {entry.title}\n")
 
 

@@ -15,6 +15,7 @@ from gpuctl.model.declared import Declared, MinRuntime, SchedulingPolicy, Sharin
 from gpuctl.model.explanation import DecisionKind, Explanation, QueuePlace, RemedyKind
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import Run, RunPhase
 from gpuctl.views.explanation import document, explanation_text, headline
 from gpuctl.views.trace import step_text
 
@@ -85,6 +86,31 @@ def test_a_start_is_foreseen_at_the_limit_of_what_runs() -> None:
     assert forecast.start_ms == started_ms + HOUR_MS
     assert forecast.ends == (JobId.parse("a/held"),)
     assert forecast.endless == 0
+
+
+def not_started(tree: Declared, name: str, world: World) -> World:
+    """The world where the only start of a job has failed now."""
+    broken = next(each for each in tree.jobs if str(each.id) == name)
+    run = Run(job=broken.id, digest=broken.digest, phase=RunPhase.QUEUED, queued_at_ms=world.now_ms, failed_starts=1)
+    return replace(world, runs=world.runs | {(run.job, run.digest): run})
+
+
+def test_a_retry_is_foreseen_on_idle_gpus_else_when_its_rights_are_back() -> None:
+    held, broken = job("a/held", 4000), job("a/broken", 2000, priority=1)
+    tree = one_node(held, broken, a=4000)
+    full = not_started(tree, "a/broken", settled(one_node(held, a=4000)))
+    explanation = told(tree, full, "a/broken")
+    assert explanation.forecast is not None
+    assert explanation.forecast.start_ms == full.now_ms + 2 * HOUR_MS
+    lines = list(explanation_text(explanation))
+    assert "It is not in the queue: jobs that wait there come first, and no run makes way for it." in lines
+    assert headline(explanation).startswith("a/broken waits. GPU5092: failed starts in a row: 1, the last by ")
+    assert document(explanation)["reason"]["params"]["rights"] == full.now_ms + 2 * HOUR_MS
+    alone = one_node(broken, a=4000)
+    idle = not_started(alone, "a/broken", settled(one_node(a=4000)))
+    explanation = told(alone, idle, "a/broken")
+    assert explanation.forecast is not None
+    assert explanation.forecast.start_ms == idle.now_ms + 60_000
 
 
 def test_without_limits_nothing_is_foreseen_and_it_is_said_why() -> None:

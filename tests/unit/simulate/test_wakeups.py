@@ -63,6 +63,13 @@ def test_a_waiting_job_loses_patience(declared: Declared) -> None:
     assert woken(declared, run(declared, "notebook", RunPhase.QUEUED)) == [21_000]
 
 
+def test_a_run_that_did_not_start_is_tried_again_and_has_its_rights_back(declared: Declared) -> None:
+    waits = replace(run(declared, "training", RunPhase.QUEUED), failed_starts=1)
+    assert woken(declared, waits) == [21_000, 61_000]
+    assert woken(declared, waits, now_ms=61_000) == [7_201_000]
+    assert woken(declared, waits, now_ms=7_201_000) == []
+
+
 def test_a_running_job_reaches_min_runtime(declared: Declared) -> None:
     running = run(declared, "training", RunPhase.RUNNING)
     assert woken(declared, running) == [15_000]

@@ -1,0 +1,75 @@
+"""Retries: starts of runs whose last start failed, on GPUs that are idle once all other jobs have been attempted.
+
+Example: a job of high priority names an image that is not there. Its retry takes two idle GPUs, and is stopped after
+startTimeout. Had another job waited for these GPUs, that job would have had them; and no run is paused for the retry.
+How long a run is a retry stands in `jobs/starts`.
+
+Retries are decided after all else, in a cycle that starts, pauses, moves and stops nothing: what follows from such a
+change comes first, and the change brings another cycle. So a retry changes no decision about any other job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpuctl.engine import reasons
+from gpuctl.engine.admit.outcome import Outcome, gain_step
+from gpuctl.engine.admit.start_conflicts import keep_apart
+from gpuctl.engine.capacity.gang import PoolOption, place
+from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.shares.accounts import project_owner
+from gpuctl.engine.shares.entitlement import forbidden, reason_to_run
+from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.elastic import smaller_options
+from gpuctl.model.decision import Reason
+
+
+def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcome) -> None:
+    """Start those that find idle GPUs and break no ceiling, the one that waits longest first. `outcome` is new, but for
+    its head reservations.
+
+    Cost: a search for a place for each kind of job that finds none, and for each start.
+    """
+    without_place: set[JobOptions] = set()
+    for pending in sorted(pending_jobs.retries.values(), key=lambda each: (each.queued_at_ms, each.job.id)):
+        if pending.job_options not in without_place and not _start(pending, snapshot, outcome):
+            without_place.add(pending.job_options)
+    keep_apart(outcome, pending_jobs, snapshot)
+
+
+def _start(pending: PendingJob, snapshot: Snapshot, outcome: Outcome) -> bool:
+    """Start a retry if it finds idle GPUs."""
+    job, choices = pending.job, _choices(pending, snapshot)
+    assignment = next(filter(None, (place(snapshot.idle, options) for options in choices)), None)
+    if assignment is None:
+        return False
+    outcome.trace.append(gain_step(snapshot, job.id, "start", assignment.option))
+    outcome.started[job.id] = assignment, _reason_to_run(pending, snapshot, assignment.option)
+    snapshot.occupy(job, assignment)
+    return True
+
+
+def _choices(pending: PendingJob, snapshot: Snapshot) -> Iterator[list[PoolOption]]:
+    """The options to choose from: those for all workers, then in each pool the most workers that find idle GPUs."""
+    yield list(_allowed(pending, snapshot, pending.options))
+    for option in pending.options if pending.job.is_elastic else ():
+        sized = (found for size in option.sizes[1:] if (found := option.sized(size)) is not None)
+        yield list(smaller_options(snapshot, list(_allowed(pending, snapshot, sized)), ()))
+
+
+def _allowed(pending: PendingJob, snapshot: Snapshot, options: Iterable[PoolOption]) -> Iterator[PoolOption]:
+    """The options that break no ceiling."""
+    accounts, domain_of = snapshot.accounts, snapshot.capacity.domain_of
+    for option in options:
+        if forbidden(accounts, pending.job, domain_of[option.pool.name], option.request.total_milli) is None:
+            yield option
+
+
+def _reason_to_run(pending: PendingJob, snapshot: Snapshot, option: PoolOption) -> Reason:
+    project, milli = pending.job.id.project, option.request.total_milli
+    if not milli:
+        return reasons.runs_without_gpu()
+    domain = snapshot.capacity.domain_of[option.pool.name]
+    held_milli = snapshot.accounts.held(domain, project_owner(project)) + milli
+    return reason_to_run(snapshot.accounts, domain, project, held_milli)
