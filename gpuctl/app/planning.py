@@ -16,6 +16,7 @@ from gpuctl.compile import Written, fields_of_a_new_run
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.engine import reasons
 from gpuctl.k8s import names
+from gpuctl.k8s.kinds import RESOURCE_QUOTA
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
@@ -26,11 +27,13 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render
+from gpuctl.views.ceilings import ceiling_changes, in_words
 from gpuctl.views.plan_breaches import BreachChange
 from gpuctl.views.plan_report import DepartmentLimit, ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3
 """How many fields a change names; the rest are counted."""
+_CEILINGS = "spec.hard."
 
 _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
     names.QUOTA_ANNOTATION, names.DEPARTMENT_ANNOTATION, names.PREEMPTIBLE_ANNOTATION,
@@ -206,9 +209,18 @@ def _object_changes(
                 action=Action.DELETE, ref=ref, project=before.project, reason=reason, replaced=bool(fields)
             )
         elif before is not None and after is not None and before is not after:
-            changed = sorted(_differences(_lasting(before.body), _lasting(after.body), ""))
-            if changed:
-                yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=_named(changed))
+            reason = _changed_words(ref, _lasting(before.body), _lasting(after.body))
+            if reason:
+                yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=reason)
+
+
+def _changed_words(ref: ObjectRef, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The fields that differ between two bodies of an object; of a ResourceQuota, its ceilings in words."""
+    if (ref.api_version, ref.kind) != RESOURCE_QUOTA:
+        return _named(sorted(_differences(before, after, "")))
+    ceilings = [*ceiling_changes(before, after)]
+    fields = [in_words(path) for path in sorted(_differences(before, after, "")) if not path.startswith(_CEILINGS)]
+    return ", ".join(filter(None, (f"at most {_named(ceilings)}" if ceilings else "", _named(fields))))
 
 
 def _changed_of(manifest: Manifest, stay: Mapping[JobId, str]) -> str:

@@ -345,7 +345,7 @@ def test_what_a_cluster_allows_from_now_on_is_in_the_plan(run: Run, repository: 
     assert report["settings"] == [changed]
     told = {(change["ref"]["kind"], change["ref"]["name"]): change["reason"] for change in report["objects"]}
     assert "pod-security.kubernetes.io/enforce" in told.pop(("Namespace", "gpu-team-a"))
-    assert told == {("ResourceQuota", CLASSES_NAME): "spec.scopeSelector.matchExpressions"}
+    assert told == {("ResourceQuota", CLASSES_NAME): "other priority classes are allowed"}
     assert all(report["effect"][field] == [] for field in ("started", "paused", "moved"))
 
 
