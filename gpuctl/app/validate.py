@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.app.validation import Validation, Verdicts, all_of_them, key_of, read, written
@@ -12,6 +13,9 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.fingerprint import known_by
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.source import SourceTree
+
+if TYPE_CHECKING:
+    from gpuctl.compile import Compiled, Expanded
 
 
 def validate(
@@ -38,6 +42,24 @@ def validate_change(
     return all_of_them(_change(*read_trees(folder), verdicts) for folder in folders)
 
 
+def expand(folders: Iterable[str], read_tree: Callable[[str], SourceTree]) -> tuple[Validation, Sequence[Expanded]]:
+    """The same as `validate`, and the jobs of the folders without a mistake, with their defaults."""
+    from gpuctl.compile import compile_tree, expanded  # noqa: PLC0415 - as below
+
+    jobs: list[Expanded] = []
+
+    def found(folder: str) -> Validation:
+        try:
+            compiled = compile_tree(read_tree(folder))
+        except SourceUnavailable as fault:
+            return _unreadable(folder, fault)
+        if compiled.declared is not None:
+            jobs.extend(expanded(job.declaration, job.filled) for job in compiled.jobs)
+        return _validation(compiled)
+
+    return all_of_them(map(found, folders)), jobs
+
+
 def changed_files(before: SourceTree | None, now: SourceTree) -> frozenset[str]:
     """The files that are not as before: changed, new or gone."""
     old = {} if before is None else before.files
@@ -49,17 +71,24 @@ def _folder(folder: str, read_tree: Callable[[str], SourceTree], verdicts: Verdi
     try:
         tree = read_tree(folder)
     except SourceUnavailable as fault:
-        place, fix = SourceSpan(file=folder), CODES[fault.code].fix
-        return Validation(diagnostics=(Diagnostic(code=fault.code, message=str(fault), span=place, help=fix),))
+        return _unreadable(folder, fault)
 
     def found() -> Validation:
         from gpuctl.compile import compile_tree  # noqa: PLC0415 - slow to import, and not needed for what is known
 
-        compiled = compile_tree(tree)
-        jobs = 0 if compiled.declared is None else len(compiled.declared.jobs)
-        return Validation(diagnostics=compiled.diagnostics, jobs=jobs)
+        return _validation(compile_tree(tree))
 
     return _known(verdicts, (tree,), found)
+
+
+def _unreadable(folder: str, fault: SourceUnavailable) -> Validation:
+    place, fix = SourceSpan(file=folder), CODES[fault.code].fix
+    return Validation(diagnostics=(Diagnostic(code=fault.code, message=str(fault), span=place, help=fix),))
+
+
+def _validation(compiled: Compiled) -> Validation:
+    jobs = 0 if compiled.declared is None else len(compiled.declared.jobs)
+    return Validation(diagnostics=compiled.diagnostics, jobs=jobs)
 
 
 def _change(before: SourceTree | None, now: SourceTree, verdicts: Verdicts | None) -> Validation:

@@ -24,6 +24,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 
 if TYPE_CHECKING:
+    from gpuctl.adapters.clusterfolders import Found
     from gpuctl.app.validation import Validation
 
 FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
@@ -42,6 +43,7 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
         "gpuctl validate clusters/tr4858",
         "gpuctl validate --changed-since origin/main -o github",
         "gpuctl validate clusters/tr4858/projects/team-a/jobs/a-1-g.yaml",
+        "gpuctl validate --expanded clusters/tr4858/projects/team-a",
     ),
 )
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(exists=True))
@@ -57,8 +59,13 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     envvar="GPUCTL_NO_CACHE",
     help="Compile also what was validated before. Or GPUCTL_NO_CACHE=1.",
 )
+@click.option(
+    "--expanded",
+    is_flag=True,
+    help="Print the jobs with the defaults of their project and cluster, each with its file and line.",
+)
 @click.option("-o", "--output", "--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
-def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, form: str) -> None:
+def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, expanded: bool, form: str) -> None:
     """Check declarations, and report every mistake.
 
     PATH is the folder of a cluster, or a file or folder in one: its whole cluster is checked, since a mistake in one
@@ -68,6 +75,9 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, fo
     part of the change. Mistakes that were there before, in files that did not change, are counted and not told, and do
     not fail the check. Paths are told from the top of the repository.
 
+    --expanded prints the jobs declared in PATH as YAML, and what is wrong to standard error. A default has a comment
+    with its file and line.
+
     What was found is kept for files, versions and paths that are the same to the byte, in the user's cache folder.
 
     Exit code: 0 valid, 1 invalid, 2 usage or internal error.
@@ -75,6 +85,9 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, fo
     from gpuctl.adapters.clusterfolders import clusters_of  # noqa: PLC0415 - nothing else of the shell is needed
 
     found = clusters_of(paths or cluster_folders())
+    if expanded:
+        _expand(found, paths or found.folders, revision, form)
+        return
     validation = _validation(found.folders, revision, cached=not no_cache)
     strangers = tuple(_stranger(path) for path in found.strangers)
     validation = replace(validation, diagnostics=(*strangers, *validation.diagnostics))
@@ -85,6 +98,29 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, fo
         say(f"{_what(found.folders)}: {_verdict(validation)}")
     if not validation.valid:
         raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _expand(found: Found, paths: Sequence[str], revision: str | None, form: str) -> None:
+    """Print jobs with their defaults; of a cluster with a mistake none."""
+    from gpuctl.adapters.files import read_tree  # noqa: PLC0415
+    from gpuctl.app.validate import expand  # noqa: PLC0415
+    from gpuctl.views.expanded import expanded_text  # noqa: PLC0415
+
+    if revision is not None or form != "text":
+        raise Failure("GPU9002", "--expanded goes neither with --changed-since nor with -o")
+    validation, jobs = expand(found.folders, read_tree)
+    strangers = tuple(map(_stranger, found.strangers))
+    show_diagnostics((*strangers, *validation.diagnostics), err=True)
+    wanted = [os.path.normpath(path) for path in paths]
+    for job in jobs:
+        if any(_is_in(os.path.normpath(job.at.file), path) for path in wanted):
+            show(expanded_text(job))
+    if strangers or not validation.valid:
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _is_in(file: str, path: str) -> bool:
+    return path in {".", file} or file.startswith(path + os.sep)
 
 
 def _validation(folders: Sequence[str], revision: str | None, *, cached: bool) -> Validation:

@@ -13,7 +13,7 @@ from gpuctl.compile.declarations import Declarations, collect
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
-from gpuctl.compile.resolve import resolve
+from gpuctl.compile.resolve import ResolvedJob, resolve
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors, sorted_diagnostics
 from gpuctl.diag.wording import message
@@ -39,7 +39,8 @@ class Compiled:
     """`declared` is None exactly when a diagnostic is an error.
 
     `written` are all declarations but jobs; of a tree with errors none. `audits` are where declarations break policies
-    of severity audit: never among the diagnostics. `declarations`: all documents of the right shape.
+    of severity audit: never among the diagnostics. `declarations`: all documents of the right shape; `jobs`: the jobs
+    that fit, with their defaults.
 
     `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
     its documents belong to, else None: the cluster's own.
@@ -52,6 +53,7 @@ class Compiled:
     written: tuple[Written, ...] = ()
     audits: tuple[Diagnostic, ...] = ()
     declarations: Declarations | None = field(default=None, repr=False, compare=False)
+    jobs: tuple[ResolvedJob, ...] = field(default=(), repr=False, compare=False)
 
 
 def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Compiled | None = None) -> Compiled:
@@ -87,6 +89,7 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
         diagnostics=tuple(_as_many_as_are_read(sorted_diagnostics(told), declarations.owners)),
         audits=sorted_diagnostics(audits),
         declarations=declarations,
+        jobs=tuple(resolved.jobs),
         owners=declarations.owners,
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
         written=written if declared is not None else (),

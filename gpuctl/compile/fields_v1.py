@@ -44,6 +44,11 @@ def fields_of(model: type[Spec]) -> Iterator[tuple[str, Any, Any]]:
         yield field.alias or to_camel(name), field.annotation, field.default if is_written else None
 
 
+def written(name: str) -> str:
+    """How a field of that name is written in YAML."""
+    return to_camel(name)
+
+
 def matching(pattern: str, wanted: str) -> AfterValidator:
     """Text of that form; `wanted` says what it would be."""
     compiled = re.compile(pattern)

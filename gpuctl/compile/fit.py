@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration, Declarations
-from gpuctl.compile.document import Document, Path
+from gpuctl.compile.document import Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
 from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, too_long_grace
 from gpuctl.compile.security import check_security
@@ -100,8 +100,9 @@ class _Fitting:
         return Fitted(job, found)
 
 
-def _too_large(document: Document, spec: JobSpec) -> Iterator[Diagnostic]:
+def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
     """What a job's objects must carry, against what one object of the API server holds (1.5 MiB, the rest included)."""
+    spec = job.spec
     texts = {
         "command": sum(map(_size, spec.command)),
         "args": sum(map(_size, spec.args)),
@@ -110,7 +111,7 @@ def _too_large(document: Document, spec: JobSpec) -> Iterator[Diagnostic]:
     total = sum(texts.values())
     if total > _MOST_TEXT_BYTES:
         largest = max(texts, key=lambda field: texts[field])
-        yield document.diagnostic("GPU3060", document.key_span(("spec", largest)), {"found": total >> 10})
+        yield job.mistake("GPU3060", ("spec", largest), {"found": total >> 10}, at_key=True)
 
 
 def _size(text: str) -> int:
@@ -118,8 +119,8 @@ def _size(text: str) -> int:
 
 
 def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
-    document, spec = job.declaration.document, job.declaration.model.spec
-    yield from _too_large(document, spec)
+    document, spec = job.declaration.document, job.spec
+    yield from _too_large(job)
     yield from check_environment(job)
     yield from check_security(resolved, job)
     yield from too_long_grace(document, spec.pause_grace, resolved)
@@ -137,7 +138,7 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
 
 def _within_project(resolved: Resolved, job: ResolvedJob, backends: Backends) -> Iterator[Diagnostic]:
     """Against the limit and, when it can't be stopped, the quota of its project, in the domain that has most for it."""
-    document, spec, project = job.declaration.document, job.declaration.model.spec, job.project.model
+    document, spec, project = job.declaration.document, job.spec, job.project.model
     need = min(backends.charge(spec, pool) for pool in job.pools) * (spec.min_workers or spec.workers)
     if not need:
         return
@@ -169,12 +170,12 @@ class _Nodes:
         """Nothing, or that not one worker fits a node, or not all that must start together fit one pool."""
         if not all(self.by_pool[pool.name] for pool in job.pools):
             return
-        spec, document = job.declaration.model.spec, job.declaration.document
+        spec, document = job.spec, job.declaration.document
         roomiest = max(job.pools, key=lambda pool: self._room(spec, pool))
         room = self._room(spec, roomiest)
         together = spec.min_workers or spec.workers
         if room == 0:
-            yield self._no_node(job, document)
+            yield self._no_node(job)
         elif room < together:
             path = ("spec", "minWorkers") if spec.min_workers else ("spec", "workers")
             params: Params = {"need": together, "pools": pool_words([roomiest]), "room": room}
@@ -185,7 +186,7 @@ class _Nodes:
 
         How a pod gets its GPUs is part of its template, which may not change while the run waits.
         """
-        spec, document = job.declaration.model.spec, job.declaration.document
+        spec, document = job.spec, job.declaration.document
         together = spec.min_workers or spec.workers
         roomy = (p for p in job.pools if not self.by_pool[p.name] or self._room(spec, p) >= together)
         first = next(roomy, None)
@@ -210,8 +211,8 @@ class _Nodes:
             self.rooms[kind] = sum(count * _workers(node, grant, cpu, size) for node, count in nodes)
         return self.rooms[kind]
 
-    def _no_node(self, job: ResolvedJob, document: Document) -> Diagnostic:
-        spec = job.declaration.model.spec
+    def _no_node(self, job: ResolvedJob) -> Diagnostic:
+        spec = job.spec
         nodes = [(node, self.backends.grant(spec, pool)) for pool in job.pools for node in self.by_pool[pool.name]]
         cpu, size = spec.resources.cpu, spec.resources.memory
         fix = ""
@@ -228,7 +229,7 @@ class _Nodes:
         if path in {_CPU, _MEMORY}:
             largest = max(node.cpu_milli if path is _CPU else node.mem_bytes for node, _ in nodes)
             fix = "" if largest else "declare resourcesPerNode of the pool"
-        return document.diagnostic("GPU3016", document.span(path), {"pools": pool_words(job.pools), "need": need}, fix)
+        return job.mistake("GPU3016", path, {"pools": pool_words(job.pools), "need": need}, fix=fix)
 
 
 def _kinds(nodes: Sequence[DeclaredNode]) -> Sequence[tuple[DeclaredNode, int]]:

@@ -204,7 +204,7 @@ def _project(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain, ..
 
 def _job(resolved: ResolvedJob) -> job_model.Job:
     declaration, limits = resolved.declaration, resolved.project.model.spec
-    metadata, spec = declaration.model.metadata, declaration.model.spec
+    metadata, spec = declaration.model.metadata, resolved.spec
     kind = job_model.JobType(spec.type)
     interactive = kind is job_model.JobType.INTERACTIVE
     job = job_model.Job(

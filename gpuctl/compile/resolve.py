@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
+from gpuctl.compile.defaults import Filled, filled
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.shape import most_similar, nearest
-from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobV1, NodePool, ProjectV1
-from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobSpec, JobV1, NodePool, ProjectV1
+from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import all_of
@@ -32,12 +33,38 @@ _MOST_COMPARED = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedJob:
-    """A job with its project and the pools it may use. `in_order`: the job or the project lists them."""
+    """A job with its project and the pools it may use. `in_order`: the job or the project lists them.
+
+    `filled`: what it says, with the defaults of its project and cluster.
+    """
 
     declaration: Declaration[JobV1]
+    filled: Filled
     project: Declaration[ProjectV1]
     pools: tuple[NodePool, ...]
     in_order: bool
+
+    @property
+    def spec(self) -> JobSpec:
+        """What it says, with defaults."""
+        return self.filled.spec
+
+    def mistake(
+        self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
+    ) -> Diagnostic:
+        """An error of what it says at a path.
+
+        Where a default says it, the error is the job's all the same, so that it holds up no other project; the place
+        of the default stands beside it.
+        """
+        document = self.declaration.document
+        for length in range(2, len(path) + 1):
+            origin = self.filled.origins.get(path[:length])
+            if origin is not None:
+                found = document.diagnostic(code, document.name, params, fix)
+                return replace(found, related=(("the default is here", origin.span(path[length:])),))
+        span = document.key_span(path) if at_key else document.span(path)
+        return document.diagnostic(code, span, params, fix)
 
 
 @dataclass(slots=True)
@@ -322,7 +349,13 @@ def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | No
     usable = wanted if wanted is not None else allowed
     # The order is that of the narrowest list that there is: the job's, the project's or the cluster's.
     pools = tuple(out.pools[name] for name in (out.pools if usable is None else usable) if name in out.pools)
-    found = ResolvedJob(declaration=job, project=project, pools=pools, in_order=usable is not None)
+    found = ResolvedJob(
+        declaration=job,
+        filled=filled(job, project, out.cluster),
+        project=project,
+        pools=pools,
+        in_order=usable is not None,
+    )
     return (found if pools else None), []
 
 

@@ -19,26 +19,25 @@ def level_of(security: Security, project: str) -> Level:
 
 def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
     """Each folder of the node, and a user, that is not allowed, or that the API server would refuse to the pods."""
-    document, spec = job.declaration.document, job.declaration.model.spec
+    spec = job.spec
     if resolved.cluster is None:
         return
     security, project = resolved.cluster.model.spec.security, job.project.model.metadata.name
     level = level_of(security, project)
     if level == "restricted" and spec.security.run_as_user == 0:
-        span = document.span(("spec", "security", "runAsUser"))
-        yield document.diagnostic("GPU3073", span, {"project": project})
+        yield job.mistake("GPU3073", ("spec", "security", "runAsUser"), {"project": project})
     for position, capability in enumerate(spec.security.capabilities.add):
         if level == "restricted" and capability != "NET_BIND_SERVICE":
-            span = document.span(("spec", "security", "capabilities", "add", position))
-            yield document.diagnostic("GPU3074", span, {"project": project, "found": capability})
+            path = ("spec", "security", "capabilities", "add", position)
+            yield job.mistake("GPU3074", path, {"project": project, "found": capability})
     for position, volume in enumerate(spec.volumes):
         if volume.host_path is None:
             continue
-        path = ("spec", "volumes", position, "hostPath")
+        folder_path = ("spec", "volumes", position, "hostPath")
         if not any(_is_within(volume.host_path, folder) for folder in security.host_paths):
-            yield document.diagnostic("GPU3070", document.span(path), {"found": volume.host_path})
+            yield job.mistake("GPU3070", folder_path, {"found": volume.host_path})
         if level != "privileged":
-            yield document.diagnostic("GPU3071", document.span(path), {"project": project, "level": level})
+            yield job.mistake("GPU3071", folder_path, {"project": project, "level": level})
 
 
 def _is_within(path: str, folder: str) -> bool:

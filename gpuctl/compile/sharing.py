@@ -71,7 +71,7 @@ class Backends:
 
     def serve(self, job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
         """The job with the pools that can give it what it asks for, or why there is none."""
-        document, spec = job.declaration.document, job.declaration.model.spec
+        document, spec = job.declaration.document, job.spec
         if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
             return job, None
         sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
@@ -166,16 +166,16 @@ def _too_many(document: Document, here: Path, pool: NodePool) -> Iterator[Diagno
 
 def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
     """Variables of a job by which it would take more of GPUs than it was given."""
-    document, spec = job.declaration.document, job.declaration.model.spec
+    spec = job.spec
     for name in spec.env:
         if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
-            yield document.diagnostic("GPU3047", document.key_span(("spec", "env", name)), {"name": name})
+            yield job.mistake("GPU3047", ("spec", "env", name), {"name": name}, at_key=True)
     for position, source in enumerate(spec.env_from):
         reserved = (*sorted(names.RESERVED_ENV_NAMES), *names.RESERVED_ENV_PREFIXES)
         could_be = next((name for name in reserved if _may_name(source.prefix, name)), None)
         if could_be is not None:
-            span = document.span(("spec", "envFrom", position, "prefix"))
-            yield document.diagnostic("GPU3049", span, {"prefix": source.prefix, "name": could_be})
+            params: Params = {"prefix": source.prefix, "name": could_be}
+            yield job.mistake("GPU3049", ("spec", "envFrom", position, "prefix"), params)
 
 
 def _may_name(prefix: str, reserved: str) -> bool:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.choices_v1 import Freezes, Scheduling, Security
+from gpuctl.compile.defaults_v1 import Defaults
 from gpuctl.compile.fields_v1 import (
     INT32,
     MOST_POOLS,
@@ -199,6 +200,7 @@ class ClusterSpec(Spec):
     freeze: Freezes = Field(
         [], max_length=20, description="Windows in which commits wait that would do what the window forbids."
     )
+    defaults: Defaults = Field({}, validate_default=True, description="What jobs have that don't say otherwise.")
 
 
 class DepartmentSpec(Spec):
@@ -261,6 +263,9 @@ class ProjectSpec(Spec):
     training: TrainingLimits = Field({}, validate_default=True, description="Limits of its training jobs.")
     pause_grace: Grace | None = Field(
         None, description="The pauseGrace of its jobs that state none. Default: 30s. At most the Cluster's."
+    )
+    defaults: Defaults = Field(
+        {}, validate_default=True, description="What its jobs have that don't say otherwise. Before the Cluster's."
     )
     owners: Annotated[list[Owner], unique()] = Field(
         [], max_length=1000, description="Who reviews changes, as CODEOWNERS names them."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import yaml
@@ -24,7 +25,7 @@ _Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
-    """Writes plain JSON values; objects share label mappings, which must not become anchors."""
+    """Writes plain values; objects share label mappings, which must not become anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         """No anchors, ever."""
@@ -41,8 +42,14 @@ class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
         node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
         return node
 
+    def decimal(self, value: Decimal) -> yaml.ScalarNode:
+        """Represent a number as it was written, without an exponent."""
+        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:float", format(value, "f"))
+        return node
+
 
 _Dumper.add_representer(str, _Dumper.text)
+_Dumper.add_representer(Decimal, _Dumper.decimal)
 
 
 def yaml_stream(manifests: Manifests) -> str:

@@ -70,6 +70,24 @@ def test_mistakes_are_told_as_the_page_shows(request: pytest.FixtureRequest, tmp
     _shown(DOCS / "declare.md", "mistake", done.stdout, update=request.config.getoption("--update-golden"))
 
 
+def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    project = re.search(r"## Defaults.*?```yaml\n(.*?)```", (DOCS / "declare.md").read_text(), flags=re.DOTALL)
+    assert project is not None
+    job = ROOT / "clusters" / "tr4858" / "projects" / "team-a" / "jobs" / "a-1-g.yaml"
+    (tmp_path / "prod").mkdir()
+    cluster = (ROOT / "clusters" / "tr4858" / "cluster.yaml").read_text()
+    for name, text in {
+        "cluster.yaml": cluster,
+        "project.yaml": project.group(1),
+        "train.yaml": job.read_text(),
+    }.items():
+        (tmp_path / "prod" / name).write_text(text)
+    command = ["validate", "--expanded", "prod/train.yaml"]
+    done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
+    _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
+
+
 def test_a_plan_is_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folder, here = tmp_path / "clusters" / "tr4858", ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     copytree(ROOT / "clusters" / "tr4858", folder)

@@ -1,0 +1,16 @@
+"""A job's declaration with its defaults, as YAML that says of each default where it is written."""
+
+from __future__ import annotations
+
+from gpuctl.compile import Expanded, parse_documents
+from gpuctl.views.yamltext import yaml_document
+
+
+def expanded_text(job: Expanded) -> str:
+    """One document. What a line without a comment says is written in the file that the first comment names."""
+    text = yaml_document(job.data)
+    documents, _ = parse_documents("", text.encode())
+    lines = text.removesuffix("\n").split("\n")
+    for path, origin in job.origins.items():
+        lines[documents[0].key_span(path).line - 1] += f"  # {origin.file}:{origin.line}"
+    return "\n".join([lines[0], f"# {job.at.file}:{job.at.line}", *lines[1:]]) + "\n"
