@@ -21,8 +21,9 @@ from gpuctl.app.metrics import Measurements, ToldStatus
 from gpuctl.app.ports import WorldFault
 from gpuctl.app.predictions import Result
 from gpuctl.diag.wording import message
-from gpuctl.model.ids import Revision
+from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.model.utilisation import ProjectUse
 
 STALE_AFTER_MS: DurationMs = 300_000
 """A loop that did not come round for so long hangs: longer than a fetch and its retries ever take."""
@@ -276,6 +277,22 @@ def _of_projects(measured: Measurements) -> Iterator[Metric]:
     for name, text in amounts:
         values = [((row.project, row.domain), getattr(row, f"{name}_milli") / 1000) for row in measured.shares]
         yield _gauge(f"gpuctl_{name}_gpus", f"{text}, in GPUs", ("project", "domain"), values)
+    if measured.used_at_ms is not None:
+        yield from _of_uses(measured.uses, measured.used_at_ms)
+
+
+def _of_uses(uses: Mapping[ProjectName, ProjectUse], at_ms: Instant) -> Iterator[Metric]:
+    told = "When the use of GPUs was last measured well; gpuctl status says what is wrong with it"
+    yield _gauge("gpuctl_last_good_utilisation_timestamp_seconds", told, (), [((), at_ms / 1000)])
+    for name, field, text in (
+        ("measured", "held_milli", "GPUs of runs of which all GPUs are measured"),
+        ("busy", "busy_milli", "How many of these worked; gpuctl top job says of which jobs"),
+        ("idle", "idle_milli", "GPUs of runs that are idle for five minutes; gpuctl top job names them"),
+    ):
+        found = [((project,), getattr(use, field) / 1000) for project, use in uses.items()]
+        yield _gauge(f"gpuctl_{name}_gpus", text, ("project",), found)
+    memory = [((project,), use.used_bytes) for project, use in uses.items()]
+    yield _gauge("gpuctl_gpu_memory_used_bytes", "Memory in use of measured GPUs", ("project",), memory)
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple[Sequence[str], float]]) -> Metric:

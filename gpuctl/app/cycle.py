@@ -6,7 +6,7 @@ hands the next one only what the server refused, and caches. So it may be killed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
@@ -19,11 +19,11 @@ from gpuctl.engine import schedule
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import unexplained_runs, with_problems
+from gpuctl.observe import unexplained_runs, with_idle, with_problems
 from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
 from gpuctl.render import render
 
@@ -97,7 +97,8 @@ class CycleContext:
     `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
 
     `protected` objects are not written now, nor objects that the server has `rejected` and would reject again. `caches`
-    come from the cycles before. `incidents`: why runs do not start, where no pod says it.
+    come from the cycles before. `incidents`: why runs do not start, where no pod says it. `idle`: since when idle runs
+    are idle; None: nothing measures that.
     """
 
     object_cache: ObjectCache
@@ -108,6 +109,7 @@ class CycleContext:
     rejected: Rejections = field(default_factory=dict)
     caches: CycleCaches = field(default_factory=CycleCaches)
     incidents: Incidents = NO_INCIDENTS
+    idle: Mapping[RunKey, Instant] | None = None
 
 
 def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
@@ -121,6 +123,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         context.rejected,
         confirmations,
         context.incidents,
+        context.idle,
     )
 
 
@@ -132,9 +135,10 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     rejected: Rejections,
     confirmations: frozenset[str] = frozenset(),
     incidents: Incidents = NO_INCIDENTS,
+    idle: Mapping[RunKey, Instant] | None = None,
 ) -> CycleReport:
     """Decide on these objects, and plan the writes. Never raises, whatever is in them."""
-    state = caches.state_of(raw, declared.tenancy)
+    state = with_idle(caches.state_of(raw, declared.tenancy), idle)
     state = with_problems(state, incidents.of(unexplained_runs(state, now_ms)))
     rejected = still_refused(rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations, caches.plan)

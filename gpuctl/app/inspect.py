@@ -16,12 +16,14 @@ from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
+from gpuctl.k8s.utilisation import UTILISATION_REF, PublishedUse, decode_utilisation, uses_by_ref
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ProjectName, RunKey
 from gpuctl.model.overview import Overview
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
 from gpuctl.model.units import Instant
+from gpuctl.model.utilisation import MOST_GAP_MS, ProjectUse
 from gpuctl.observe import ObserveCache, Unexplained, observe, problem_of_events, unexplained_runs, with_problems
 from gpuctl.views.jobs import JobView, PodView
 from gpuctl.views.nodes import READY
@@ -46,13 +48,19 @@ ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobS
 class Live:
     """A cluster as it is observed now. `unread` are the faults of kinds that could not be read, and are missing.
 
-    `overview`: what the leader publishes, where it does and it may be read.
+    `overview` and `utilisation`: what the leader publishes, where it does and it may be read.
     """
 
     state: ClusterState
     jobs: tuple[JobView, ...]
     unread: tuple[Forbidden, ...] = ()
     overview: Overview | None = None
+    utilisation: PublishedUse | None = None
+
+    @property
+    def uses(self) -> Mapping[ProjectName, ProjectUse] | None:
+        """What the GPUs of each project do; None where that is not known."""
+        return None if self.utilisation is None else self.utilisation.projects
 
     def of_project(self, project: ProjectName | None) -> tuple[JobView, ...]:
         """The jobs of a project, or all, newest start first."""
@@ -137,7 +145,22 @@ def observed(raw: RawObjects, cache: ObserveCache | None = None) -> Live:
     overview = None if published is None else decode_overview(published)
     if overview is not None:
         state = _with_tolerated(state, overview)
-    return Live(state=state, jobs=views_now(state), overview=overview)
+    told = raw.objects.get(UTILISATION_REF)
+    utilisation = None if told is None else decode_utilisation(told)
+    return Live(state=state, jobs=views_now(state), overview=overview, utilisation=utilisation)
+
+
+def measured(current: Live, now_ms: Instant) -> Live:
+    """The same with what the jobs' GPUs do, where that is published and no older than MOST_GAP_MS; else without."""
+    told = current.utilisation
+    if told is None or not now_ms - MOST_GAP_MS <= told.at_ms <= now_ms + MOST_GAP_MS:
+        return replace(current, utilisation=None)
+    uses = uses_by_ref(told, current.state)
+    jobs = tuple(
+        view if use is None else replace(view, use=use, run=replace(view.run, idle_since_ms=use.idle_since_ms))
+        for view, use in ((view, uses.get(view.ref)) for view in current.jobs)
+    )
+    return replace(current, jobs=jobs)
 
 
 def _with_tolerated(state: ClusterState, overview: Overview) -> ClusterState:

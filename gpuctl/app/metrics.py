@@ -20,6 +20,7 @@ from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
 from gpuctl.model.pod_problem import OWN_EXIT
 from gpuctl.model.state import Body, RunPhase
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.model.utilisation import ProjectUse
 from gpuctl.plan import Stage
 from gpuctl.views.jobs import HOLDING, held_milli
 from gpuctl.views.pod_problems import known_reason
@@ -54,7 +55,8 @@ class Measurements:
     reason code; `waits` has the wait of each run that was
     let go. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
     objects that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of
-    which a start had been forecast, how much later than by the first forecast it was; less than 0: earlier.
+    which a start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `uses`:
+    what the GPUs of each project do, as last measured at `used_at_ms`.
     """
 
     duration_ms: DurationMs
@@ -70,6 +72,8 @@ class Measurements:
     pauses: Mapping[tuple[ProjectName, str], int] = field(default_factory=dict)
     drift: int = 0
     forecast_errors: tuple[DurationMs, ...] = ()
+    uses: Mapping[ProjectName, ProjectUse] = field(default_factory=dict)
+    used_at_ms: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from gpuctl.app.notices import UNNOTIFIED, Notifier
 from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Recorder, Reference, Source
 from gpuctl.app.status import UNPUBLISHED, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.app.utilisation import UtilisationPorts
 from gpuctl.app.viewing import UNVIEWED, Viewer
 from gpuctl.model.state import Body
 
@@ -41,6 +42,7 @@ ALONE = Alone()
 UNMEASURED = Unmeasured()
 UNRECORDED = Unrecorded()
 AT_ONCE = AtOnce()
+UNREAD = UtilisationPorts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +69,4 @@ class Outside:
     publish: Callable[[Body], object] | None = None
     history: HistoryKeeper = UNKEPT
     viewer: Viewer = UNVIEWED
+    utilisation: UtilisationPorts = UNREAD

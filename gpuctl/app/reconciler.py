@@ -40,6 +40,7 @@ from gpuctl.app.revisions import Desired
 from gpuctl.app.status import StatusBoard
 from gpuctl.app.timekeeping import LAST_RETRY_MS, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
+from gpuctl.app.utilisation import UtilisationBoard
 from gpuctl.app.viewing import Sight
 from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
@@ -81,6 +82,7 @@ class Reconciler:
         self._blind, self._look_due = 0, self._now()
         self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity, outside.notifier)
         self._overview = OverviewBoard(outside.publish, outside.background, outside.clock)
+        self._utilisation = UtilisationBoard(outside.utilisation, outside.background, outside.clock)
         self._begin()
 
     def _begin(self) -> None:
@@ -92,6 +94,7 @@ class Reconciler:
         self._follower.forget()
         self._board.begin()
         self._overview.begin()
+        self._utilisation.begin()
         self._asked: str | None = None
         self.has_followed = False
         """Whether the branch was read at least once, or could not be."""
@@ -122,7 +125,7 @@ class Reconciler:
         held, term = leadership.held(), leadership.term()
         if self._term not in {None, term}:
             self._begin()
-            self.troubles.forget("git", "following", "declarations", "cluster")
+            self.troubles.forget("git", "following", "declarations", "cluster", "utilisation")
         self._term = term
         waits = [] if held else [Entry(event="standby", fields={"leader": leadership.holder()})]
         fault = None if held else leadership.fault()
@@ -307,8 +310,10 @@ class Reconciler:
         if not self._predictions.knows(declared, self._confirmations):
             self._object_cache.refresh()
             self.troubles.aside("predicted", partial(self._predict, declared))
+        self.troubles.guarded("utilisation", partial(self._utilisation.turn, self._left))
         protected = self._fights.fought_over(self._now())
-        report = self._cycled(declared, replace(self._context, protected=protected), done)
+        context = replace(self._context, protected=protected, idle=self._utilisation.idle())
+        report = self._cycled(declared, context, done)
         self._context = replace(self._context, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
         self._left = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
@@ -367,7 +372,9 @@ class Reconciler:
 
     def _measure(self, report: CycleReport) -> None:
         measured = measure(report, self._before, self._now() - report.at_ms)
-        self._outside.meters.cycle(replace(measured, forecast_errors=self._overview.errors(report)))
+        uses = self._utilisation.known
+        errors = self._overview.errors(report)
+        self._outside.meters.cycle(replace(measured, forecast_errors=errors, uses=uses.projects, used_at_ms=uses.at_ms))
 
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()

@@ -26,7 +26,7 @@ from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import RawObjects
 from gpuctl.model.units import Instant
-from gpuctl.observe import observe, with_problems
+from gpuctl.observe import observe, with_idle, with_problems
 
 FORMAT = 1
 _OBJECTS = 200
@@ -37,6 +37,7 @@ _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, Recursio
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """What a cycle decided on. `pinned`, `blocked`: as in `Declared`; `problems`: why pods do not run, as it was told.
+    `idle`: since when runs were idle, as it was measured; None: it was not.
 
     `decided`: each decision in a line; of a cycle of this process its `schedule` instead, for lines cost more.
     """
@@ -48,6 +49,7 @@ class Inputs:
     pinned: frozenset[ProjectName] = frozenset()
     blocked: Mapping[JobId, str] = field(default_factory=dict)
     problems: Mapping[RunKey, PodProblem] = field(default_factory=dict)
+    idle: Mapping[RunKey, Instant] | None = None
     objects: RawObjects = field(default_factory=RawObjects)
     decided: tuple[str, ...] = ()
     schedule: Schedule | None = None
@@ -64,9 +66,15 @@ def inputs_of(report: CycleReport, desired: Desired) -> Inputs:
         pinned=report.declared.pinned,
         blocked=report.declared.blocked,
         problems={(run.job, run.digest): run.problem for run in report.state.runs if run.problem is not None},
+        idle=_idle(report) if report.state.is_measured else None,
         objects=RawObjects(objects=report.state.live),
         schedule=report.schedule,
     )
+
+
+def _idle(report: CycleReport) -> Mapping[RunKey, Instant]:
+    idle = ((run.job, run.digest, run.idle_since_ms) for run in report.state.runs)
+    return {(job, digest): since_ms for job, digest, since_ms in idle if since_ms is not None}
 
 
 def said(decided: Schedule) -> Iterator[str]:
@@ -94,7 +102,8 @@ def decided_again(inputs: Inputs) -> tuple[str, ...]:
         first = next(iter(compiled.diagnostics), None)
         raise unreadable("its declarations have errors" + (f": {first.code}: {first.message}" if first else ""))
     declared = replace(compiled.declared, pinned=inputs.pinned, blocked=inputs.blocked)
-    state = with_problems(observe(inputs.objects, declared.tenancy), inputs.problems)
+    state = with_idle(observe(inputs.objects, declared.tenancy), inputs.idle)
+    state = with_problems(state, inputs.problems)
     return tuple(said(schedule(declared, state, inputs.at_ms)))
 
 
@@ -109,6 +118,9 @@ def lines_of(inputs: Inputs) -> Iterator[bytes]:
         "pinned": sorted(inputs.pinned),
         "blocked": {str(job): code for job, code in inputs.blocked.items()},
         "problems": [[str(job), digest, asdict(problem)] for (job, digest), problem in inputs.problems.items()],
+        "idle": None
+        if inputs.idle is None
+        else [[str(job), digest, since_ms] for (job, digest), since_ms in inputs.idle.items()],
     })
     for path, file in sorted(inputs.files.items()):
         text = file.content.decode("utf-8", "surrogateescape")
@@ -150,10 +162,16 @@ def _inputs(parts: list[Any]) -> Inputs:
         problems={
             (JobId.parse(job), RunDigest(digest)): PodProblem(**known) for job, digest, known in head["problems"]
         },
+        idle=None if (idle := head.get("idle")) is None else dict(map(_since, idle)),
         objects=RawObjects(objects={ref_of(body): body for body in bodies}),
         decided=tuple(str(line) for part in parts for line in part.get("decided", ())),
         version=str(head["version"]),
     )
+
+
+def _since(row: Any) -> tuple[RunKey, Instant]:
+    job, digest, since_ms = row
+    return (JobId.parse(job), RunDigest(digest)), int(since_ms)
 
 
 def unreadable(why: str) -> WorldFault:

@@ -72,8 +72,9 @@ UNPUBLISHED = Unpublished()
 class Direct:
     """Implements the port Publisher on a cluster in this process, which always answers."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, ref: ObjectRef = REF) -> None:
         self._cluster = cluster
+        self._ref = ref
 
     def publish(self, body: Body) -> None:
         """Write it now."""
@@ -88,7 +89,7 @@ class Direct:
 
     def now(self) -> Body | None:
         """The object as it is now."""
-        return _one(self._cluster.list(kinds.CONFIG_MAP).items, REF)
+        return _one(self._cluster.list(kinds.CONFIG_MAP).items, self._ref)
 
 
 class StatusBoard:

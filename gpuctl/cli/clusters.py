@@ -143,7 +143,7 @@ def told_live(
     nothing published stands for them.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
-    from gpuctl.app.inspect import WORKLOADS, live, with_events  # noqa: PLC0415
+    from gpuctl.app.inspect import WORKLOADS, live, measured, with_events  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
     from gpuctl.views.rights import team_grant  # noqa: PLC0415
 
@@ -156,7 +156,8 @@ def told_live(
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
     for unread in current.unread if current.overview is None else ():
         say(f"note: {unread.code}: {unread}", err=True)
-    return current if sessions is None else with_events(current, sessions, wiring.now_ms())
+    now_ms = wiring.now_ms()
+    return measured(current if sessions is None else with_events(current, sessions, now_ms), now_ms)
 
 
 def project_of(job: str, project: str | None) -> str | None:

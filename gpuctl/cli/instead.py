@@ -80,18 +80,12 @@ INSTEAD: Mapping[tuple[str, ...], str] = {
         "config",
         "cluster",
     ): "--context NAME names a cluster; kubectl config use-context NAME sets the default",
-    ("config", "set"): "gpuctl config project NAME sets the default project",
-    ("config", "unset"): "gpuctl config project --unset forgets the default project",
-    ("config", "current-context"): "kubectl config current-context: gpuctl goes by the same file",
-    ("config", "get-clusters"): "kubectl config get-contexts: gpuctl goes by the same file",
     ("config", "view"): "gpuctl config project prints the default project; kubectl config view the clusters",
     ("config", "set-context"): "gpuctl config project NAME sets the default project",
     ("config", "use-context"): "kubectl config use-context NAME: gpuctl goes by the same file",
     ("config", "get-contexts"): "kubectl config get-contexts: gpuctl goes by the same file",
-    ("top", "job"): "gpuctl list -o wide, and gpuctl top node -d GPU by GPU",
-    ("top", "jobs"): "gpuctl list -o wide, and gpuctl top node -d GPU by GPU",
-    ("top", "pod"): "gpuctl list -o wide; kubectl top pod -n NAMESPACE",
-    ("top", "pods"): "gpuctl list -o wide; kubectl top pod -n NAMESPACE",
+    ("top", "pod"): "gpuctl top job; kubectl top pod -n NAMESPACE",
+    ("top", "pods"): "gpuctl top job; kubectl top pod -n NAMESPACE",
     # kubectl
     ("apply",): _GIT,
     ("create",): f"gpuctl submit NAME for a job; {_GIT}",
@@ -157,13 +151,6 @@ _OF_A_JOB = frozenset([
 ])
 """Commands whose first argument is a job. `freeze`, `history`, `project` and `top` do take a kind."""
 
-_OF_A_PROJECT: Mapping[str, str] = {
-    "delete": INSTEAD["project", "delete"],
-    "suspend": "gpuctl suspend -p PROJECT --all",
-    "resume": "gpuctl resume -p PROJECT --all",
-}
-"""Verbs of a job with a project's name."""
-
 _TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"
 _NOT_PODS = "what pods may do is the cluster's choice, not the job's: spec.security in cluster.yaml"
 _VOLUMES = "--pvc, -v; in the job's file, spec.volumes, also configMap, secret and emptyDir; other kinds behind a claim"
@@ -228,10 +215,7 @@ def without_kind(words: Sequence[str]) -> str:
     """What to do instead of a command with a kind, as kubectl has it: `delete job NAME`; "" for others."""
     if len(words) < 2 or words[1] not in KINDS or words[0] not in _OF_A_JOB:
         return ""
-    verb, meant = words[0], KINDS[words[1]]
-    if meant == _PROJECTS:
-        return _OF_A_PROJECT.get(verb, meant)
-    return meant if verb == "get" or meant == _NODES else f"without the kind: gpuctl {verb} JOB"
+    return KINDS[words[1]] if words[0] == "get" else f"without the kind: gpuctl {words[0]} JOB"
 
 
 def instead_of(words: Sequence[str]) -> str:

@@ -15,8 +15,10 @@ from gpuctl.cli.dashboard import is_loopback
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.signatures import check_signers, signature_options
 from gpuctl.diag.wording import all_of
+from gpuctl.install.forms import HTTP_URL
 
 LEAST_INTERVAL_MS = 200
+_HELP = "gpuctl reconcile --help"
 
 
 @command(
@@ -62,6 +64,25 @@ LEAST_INTERVAL_MS = 200
 @click.option("--notify", metavar="DIR", help="Notify the receivers that files of this folder name: slack-url, ...")
 @click.option("--push-address", metavar="HOST:PORT", help="Receive webhooks of GitHub and GitLab there, at /push.")
 @click.option("--push-secret", metavar="FILE", help="The secret of these webhooks, 16 characters at least.")
+@click.option(
+    "--utilisation-prometheus", metavar="URL", help="Read what GPUs do in this Prometheus, which scrapes DCGM exporter."
+)
+@click.option(
+    "--utilisation-match",
+    metavar="MATCHERS",
+    default="",
+    help="Only series with these labels, as in PromQL: 'job=\"dcgm-exporter\"'.",
+)
+@click.option(
+    "--utilisation-token", metavar="FILE", help="The bearer token for that Prometheus. Read anew for each request."
+)
+@click.option(
+    "--utilisation-exporter",
+    "exporters",
+    metavar="URL",
+    multiple=True,
+    help="Read it in DCGM exporters themselves: each address of that name. Repeatable.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def reconcile(interval: int, **options: Any) -> None:
     """Follow a branch and make a cluster match it.
@@ -110,8 +131,14 @@ def reconcile(interval: int, **options: Any) -> None:
         dashboard_secret=options["dashboard_secret"],
         dashboard_user_header=options["dashboard_user_header"],
     )
+    measured = wiring.Measured(
+        prometheus=options["utilisation_prometheus"],
+        exporters=options["exporters"],
+        matching=options["utilisation_match"],
+        token=options["utilisation_token"],
+    )
     journal = Journal(_write, LogForm(options["log_format"]))
-    raise click.exceptions.Exit(wiring.reconcile(follow, target, served, journal))
+    raise click.exceptions.Exit(wiring.reconcile(follow, target, served, journal, measured))
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -131,6 +158,7 @@ def _check(options: Mapping[str, Any]) -> None:
         raise Failure("GPU9002", "--push-address and --push-secret belong together", hint="gpuctl reconcile --help")
     if options["push_address"] is not None and options["embedded"] is not None:
         raise Failure("GPU9002", "pushes are passed on by an API server", hint="leave out --push-address")
+    check_utilisation(options)
     address, secret = options["dashboard_address"], options["dashboard_secret"]
     if address is None and secret is not None:
         raise Failure("GPU9002", "--dashboard-secret is for --dashboard-address", hint="gpuctl reconcile --help")
@@ -140,6 +168,18 @@ def _check(options: Mapping[str, Any]) -> None:
             f"--dashboard-address {address} could be reached from other machines, by anybody",
             hint="name a loopback address, or --dashboard-secret FILE behind an authenticating proxy",
         )
+
+
+def check_utilisation(options: Mapping[str, Any]) -> None:
+    """Refuse options of where the use of GPUs is read that contradict one another, or name no http address."""
+    prometheus, exporters = options["utilisation_prometheus"], options["exporters"]
+    if prometheus is not None and exporters:
+        raise Failure("GPU9002", "--utilisation-prometheus and --utilisation-exporter exclude each other", hint=_HELP)
+    if prometheus is None and (options["utilisation_match"] or options["utilisation_token"]):
+        raise Failure("GPU9002", "--utilisation-match and -token are for --utilisation-prometheus", hint=_HELP)
+    for url in (*([prometheus] if prometheus is not None else ()), *exporters):
+        if not HTTP_URL.fits(url):
+            raise Failure("GPU9002", f"{url!r} {HTTP_URL.words}", hint=_HELP)
 
 
 def _write(line: str) -> None:

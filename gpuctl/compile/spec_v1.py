@@ -227,8 +227,8 @@ class InteractiveLimits(Spec):
     max_duration: Limit | None = Field(None, description="An interactive job ends after running this long: 8h.")
     idle_timeout: Limit | None = Field(
         None,
-        description="An interactive job ends after its GPUs idled this long: 1h. Where nothing writes the annotation "
-        "gpuctl.dev/idle-since on its pods, it ends no job.",
+        description="An interactive job ends after its GPUs idled this long: 1h. Where gpuctl does not read what GPUs "
+        "do, and nothing writes the annotation gpuctl.dev/idle-since on its pods, it ends no job.",
     )
 
 

@@ -26,6 +26,8 @@ class Form:
         return bool(re.search(self.pattern, text)) and not (self.never and re.search(self.never, text))
 
 
+HTTP_URL = Form(rf"^https?://{_HOST}(:[0-9]{{1,5}})?(/[^\s?#]*)?$", "is not an http or https URL")
+
 FORMS: Mapping[str, Form] = {
     "repo": Form(
         rf"^((https|ssh)://([A-Za-z0-9_.-]+@)?{_HOST}(:[0-9]{{1,5}})?/\S+|[A-Za-z0-9_.]+@{_HOST}:[^-:\s]\S*)$",
@@ -38,6 +40,8 @@ FORMS: Mapping[str, Form] = {
     "proxy_namespace": Form(r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$", "must name a namespace"),
     "push_from": Form(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "must name a namespace"),
     "controllers": Form(r"^[A-Za-z0-9][A-Za-z0-9_.:@/-]*$", "must name a user"),
+    "utilisation_prometheus": HTTP_URL,
+    "utilisation_exporter": HTTP_URL,
     "image": Form(r"^[a-z0-9][A-Za-z0-9_.:/@-]*$", "is not an image"),
 }
 """By the field of `Installation`. A list's is that of each of its texts."""

@@ -17,7 +17,9 @@ STATUS_NAME, STATUS_KEY = "gpuctl-status", "status.json"
 """The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes its own state, and the key of it."""
 CONTROL_NAME = "gpuctl-control"
 """The ConfigMap in SYSTEM_NAMESPACE by which people with rights there freeze a part, or have Git read now."""
-PUBLISHED = (OVERVIEW_NAME, STATUS_NAME)
+UTILISATION_NAME = "gpuctl-utilisation"
+"""The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes what GPUs do."""
+PUBLISHED = (OVERVIEW_NAME, STATUS_NAME, UTILISATION_NAME)
 """All ConfigMaps there that are published, and no ledgers. Nothing is decided by them, and a cycle reads none."""
 READER_ROLE = "gpuctl-reader"
 """The ClusterRole of people who look at jobs, and the Role in SYSTEM_NAMESPACE for what is published to them."""

@@ -243,6 +243,7 @@ class ClusterState:
     `own` are the Jobs and Deployments that gpuctl made, in the order of their runs, `foreign` are all others. `pods`
     are the pods of runs, with the run of each. `occupied` are the namespaces with foreign pods that are not terminal.
     `unreadable` are objects of which the reading failed, each with what was wrong. `frozen` is what people froze.
+    `is_measured`: gpuctl itself measures which runs are idle, so that no annotation says it.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -259,6 +260,7 @@ class ClusterState:
     occupied: frozenset[str] = frozenset()
     unreadable: tuple[tuple[ObjectRef, str], ...] = ()
     frozen: tuple[Frozen, ...] = ()
+    is_measured: bool = False
 
     @property
     def all_frozen(self) -> bool:

@@ -17,9 +17,12 @@ from gpuctl.model.units import Instant
 def no_idle_reports(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Diagnostic]:
     """A notice for the first job that has run for its idleTimeout, if no pod of a run has the annotation of idle GPUs.
 
-    An empty annotation says that the GPUs are in use, so whatever writes it is known to be there. Cost: a look at each
-    job with an idleTimeout; linear in pods only if one of them has run that long.
+    An empty annotation says that the GPUs are in use, so whatever writes it is known to be there. Where gpuctl measures
+    idle GPUs itself it needs none. Cost: a look at each job with an idleTimeout; linear in pods only if one of them has
+    run that long.
     """
+    if state.is_measured:
+        return
     limited = {(job.id, job.digest): job for job in declared.jobs if job.idle_timeout_ms is not None}
     if not limited:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuctl.model.decision import JobState
 from gpuctl.model.declared import WHOLE_CLUSTER
@@ -11,10 +11,11 @@ from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.overview import Overview
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
+from gpuctl.model.utilisation import ProjectUse, together
 from gpuctl.views.departments import DepartmentView, department_tree
 from gpuctl.views.jobs import HOLDING, JobView, held_milli
 from gpuctl.views.nodes import NodeView, node_views
-from gpuctl.views.projects import WAITING, ProjectView, project_views
+from gpuctl.views.projects import WAITING, ProjectView, project_views, with_uses
 from gpuctl.views.published import published_projects
 from gpuctl.views.queue import Turn, in_order, turns_of
 from gpuctl.views.tables import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -34,8 +35,8 @@ class ClusterView:
     """A cluster at an instant. `jobs` are newest start first, `nodes` and `projects` by name.
 
     `allocated_milli` is what gpuctl's jobs and other pods hold, `idle_milli` the part of it whose GPUs do nothing.
-    `note`: a sentence about what shows it. `departments`: a tree, each before those below it. `turns`: of the waiting
-    jobs whose position is published.
+    `use`: what the GPUs of all jobs do; None: it is not measured. `note`: a sentence about what shows it.
+    `departments`: a tree, each before those below it. `turns`: of the waiting jobs whose position is published.
     """
 
     at_ms: Instant
@@ -45,6 +46,7 @@ class ClusterView:
     gpus: int = 0
     allocated_milli: GpuMilli = 0
     idle_milli: GpuMilli = 0
+    use: ProjectUse | None = None
     unread: tuple[str, ...] = ()
     note: str = ""
     departments: tuple[DepartmentView, ...] = ()
@@ -71,6 +73,12 @@ class ClusterView:
     def allocated_percent(self) -> int:
         """How much of all healthy GPUs is allocated, rounded down."""
         return 100 * self.allocated_milli // (self.gpus * WHOLE_GPU) if self.gpus else 0
+
+    @property
+    def busy_percent(self) -> int:
+        """How much of all healthy GPUs works for jobs, as far as that is measured, rounded to the nearest."""
+        whole = self.gpus * WHOLE_GPU
+        return 0 if self.use is None or not whole else (200 * self.use.busy_milli + whole) // (2 * whole)
 
     @property
     def reserved_milli(self) -> GpuMilli:
@@ -121,6 +129,13 @@ def cluster_view(
         turns={} if overview is None else turns_of([job for job in jobs if job.state in WAITING], state, overview),
         _by_id=by_id,
     )
+
+
+def with_use(view: ClusterView, uses: Mapping[ProjectName, ProjectUse] | None) -> ClusterView:
+    """The view with what the GPUs of each project do; None: that is not measured."""
+    if uses is None:
+        return view
+    return replace(view, use=together(uses.values()), projects=with_uses(view.projects, uses))
 
 
 def is_idle(job: JobView) -> bool:

@@ -14,6 +14,7 @@ from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.pod_problem import ENDED_BY_OTHERS
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.utilisation import RunUse
 
 PHASE_STATES = {
     RunPhase.STARTING: JobState.STARTING,
@@ -53,7 +54,7 @@ class JobView:
     """A live job. `gpu_milli` is of all workers together; `nodes` are in worker order, each once.
 
     `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
-    FILE:LINE@COMMIT of its declaration.
+    FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do, where that is measured.
     """
 
     id: JobId
@@ -70,6 +71,7 @@ class JobView:
     pods: tuple[PodView, ...] = field(default_factory=tuple)
     created_at_ms: Instant | None = None
     source: str = ""
+    use: RunUse | None = None
 
     @property
     def created_ms(self) -> Instant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.k8s import kinds, names, objects
@@ -13,6 +13,7 @@ from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, DomainName
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import GpuMilli, format_gpus
+from gpuctl.model.utilisation import ProjectUse
 from gpuctl.views.jobs import HOLDING, JobView, held_milli
 from gpuctl.views.tables import NARROW, table
 
@@ -27,6 +28,7 @@ class ProjectView:
     """One project. `allowances` are by quota domain, empty where its namespace has no annotation for them.
 
     `pending_milli`: what the waiting jobs ask for. `share_milli`: the fair share in each domain, where it is known.
+    `use`: what its GPUs do, where that is measured.
     """
 
     name: ProjectName
@@ -38,11 +40,17 @@ class ProjectView:
     pending: int
     pending_milli: GpuMilli = 0
     share_milli: Mapping[DomainName, GpuMilli] = field(default_factory=dict)
+    use: ProjectUse | None = None
 
 
 def project_views(state: ClusterState, jobs: Sequence[JobView]) -> tuple[ProjectView, ...]:
     """Every project that has a namespace, by name."""
     return tuple(sorted(_views(state, jobs), key=lambda view: (view.name, view.namespace)))
+
+
+def with_uses(views: Sequence[ProjectView], uses: Mapping[ProjectName, ProjectUse]) -> tuple[ProjectView, ...]:
+    """The same with what the GPUs of each project do."""
+    return tuple(replace(view, use=uses[view.name]) if view.name in uses else view for view in views)
 
 
 def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _PARTS = {
-    "controller": ("IN_MEMORY", "Follow", "Served", "Target", "reconcile"),
+    "controller": ("IN_MEMORY", "Follow", "Measured", "Served", "Target", "reconcile"),
     "pages": ("Allowed", "Shown", "dashboard"),
     "past": ("cycle_at", "past_in_cluster", "past_in_file", "report_in"),
     "access": (

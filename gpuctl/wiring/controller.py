@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,7 @@ from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.kept import Keep
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.notices import UNNOTIFIED, Notifier
-from gpuctl.app.outside import ALONE, AT_ONCE, UNRECORDED, Outside
+from gpuctl.app.outside import ALONE, AT_ONCE, UNREAD, UNRECORDED, Outside
 from gpuctl.app.ports import (
     Cluster,
     ClusterUnavailable,
@@ -41,15 +41,19 @@ from gpuctl.app.report import Entry, Journal, Level
 from gpuctl.app.status import REF as STATUS
 from gpuctl.app.status import UNPUBLISHED, Direct, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
+from gpuctl.app.utilisation import UtilisationPorts
 from gpuctl.app.viewing import UNVIEWED, Viewer
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.overview import OVERVIEW_REF
+from gpuctl.k8s.utilisation import UTILISATION_REF
+from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 if TYPE_CHECKING:
     from gpuctl.adapters.kubernetes.connection import Connection
+    from gpuctl.adapters.kubernetes.requests import Requests
 
 IN_MEMORY = ":memory:"
 
@@ -119,7 +123,25 @@ class Served:
     dashboard_user_header: str = "X-Forwarded-User"
 
 
-def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Where the use of GPUs is read: a Prometheus at `prometheus`, or the `exporters` themselves; else nowhere.
+
+    `matching`: label matchers of the series in Prometheus. `token`: a file with the token that it is asked with.
+    """
+
+    prometheus: str | None = None
+    exporters: tuple[str, ...] = ()
+    matching: str = ""
+    token: str | None = None
+
+
+NOT_MEASURED = Measured()
+
+
+def reconcile(
+    follow: Follow, target: Target, served: Served, journal: Journal, measured: Measured = NOT_MEASURED
+) -> int:
     """Run the controller until it is told to stop. Returns the exit code. Raises WorldFault if it can't begin."""
     with StopOnSignal() as stop, ExitStack() as stack:
         workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
@@ -155,6 +177,7 @@ def reconcile(follow: Follow, target: Target, served: Served, journal: Journal) 
             publish=ports.publish,
             history=history,
             viewer=_viewer(served, source, ports, journal, stack),
+            utilisation=UNREAD if follow.once else _utilisation(measured, ports.for_utilisation, stack),
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)
         return run(settings, outside, journal, stop)
@@ -164,15 +187,16 @@ _NAMELESS = "controller"
 """The title of a cluster that was given no name."""
 
 
-def _unpublished() -> None:
+def _unpublished() -> Sequence[Body]:
     """Where the controller's copy of the cluster has what is published, nothing else has to be read."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClusterPorts:
     """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes.
 
-    `title`: what people call the cluster. `published`: reads the overview where the copy of the cluster leaves it out.
+    `title`: what people call the cluster. `published`: reads what the copy of the cluster leaves out.
     """
 
     title: str
@@ -187,8 +211,25 @@ class _ClusterPorts:
     incidents: Incidents = NO_INCIDENTS
     identity: str = ""
     publish: Callable[[Body], object] | None = None
-    published: Callable[[], Body | None] = _unpublished
+    published: Callable[[], Sequence[Body]] = _unpublished
     ask_for_git: Callable[[], None] | None = None
+    for_utilisation: Callable[[], Publisher] = lambda: UNPUBLISHED
+
+
+def _utilisation(measured: Measured, publisher: Callable[[], Publisher], stack: ExitStack) -> UtilisationPorts:
+    """What reads the use of GPUs, and where it is published."""
+    if measured.prometheus is None and not measured.exporters:
+        return UNREAD
+    from gpuctl.adapters.utilisation.exporters import Exporters  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.utilisation.prometheus_api import Prometheus  # noqa: PLC0415
+
+    token = str if measured.token is None else partial(secret_in, Path(measured.token))
+    source: Prometheus | Exporters = (
+        Exporters(measured.exporters)
+        if measured.prometheus is None
+        else Prometheus(measured.prometheus, measured.matching, token)
+    )
+    return UtilisationPorts(source=stack.enter_context(closing(source)), publisher=publisher())
 
 
 def _viewer(served: Served, source: GitSource, ports: _ClusterPorts, journal: Journal, stack: ExitStack) -> Viewer:
@@ -243,6 +284,7 @@ def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
         react_ms=250,
         publisher=Direct(cluster),
         publish=cluster.apply,
+        for_utilisation=partial(Direct, cluster, UTILISATION_REF),
     )
 
 
@@ -254,11 +296,10 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.control import ask_for_git  # noqa: PLC0415
-    from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.incidents import EventReader  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
-    from gpuctl.adapters.kubernetes.publisher import ObjectPublisher, read_one  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.publisher import ObjectPublisher, read_all  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.recorder import EventRecorder  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.timings import limited  # noqa: PLC0415
 
@@ -279,15 +320,14 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     stack.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
     stack.enter_context(closing(recorder))
-    publisher = ObjectPublisher(connection, STATUS, permit=leadership.held, on_request=meters.request)
-    stack.enter_context(closing(publisher))
+
+    def publisher_of(ref: ObjectRef) -> ObjectPublisher:
+        publisher = ObjectPublisher(connection, ref, permit=leadership.held, on_request=meters.request)
+        return stack.enter_context(closing(publisher))
+
     incidents = EventReader(connection, permit=leadership.held, on_news=wake, on_request=meters.request)
     stack.enter_context(closing(incidents))
-    with suppress(WorldFault):
-        lacking = discover(cluster.requests).told
-        if lacking is not None:
-            facts = dict(zip(("code", "message"), lacking, strict=True))
-            journal.tell(SystemClock().now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
+    _tell_what_lacks(cluster.requests, journal)
     return _ClusterPorts(
         title=target.context or _NAMELESS,
         cluster=cluster,
@@ -297,13 +337,25 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         react_ms=1_000,
         recorder=recorder,
         reference=connection.time,
-        publisher=publisher,
+        publisher=publisher_of(STATUS),
+        for_utilisation=partial(publisher_of, UTILISATION_REF),
         incidents=incidents,
         identity=me,
         publish=cluster.apply,
-        published=partial(read_one, cluster.requests, OVERVIEW_REF),
+        published=partial(read_all, cluster.requests, (OVERVIEW_REF, UTILISATION_REF)),
         ask_for_git=lambda: ask_for_git(cluster.requests, SystemClock().now_ms()),
     )
+
+
+def _tell_what_lacks(requests: Requests, journal: Journal) -> None:
+    """Journal once what the server lacks, if it can be reached now."""
+    from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415 - slow to import
+
+    with suppress(WorldFault):
+        lacking = discover(requests).told
+        if lacking is not None:
+            facts = dict(zip(("code", "message"), lacking, strict=True))
+            journal.tell(SystemClock().now_ms(), Entry(event="server", level=Level.WARNING, fields=facts))
 
 
 def _make_home(connection: Connection, journal: Journal) -> None:

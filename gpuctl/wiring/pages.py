@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.app.effects import objects_of, read_objects
-from gpuctl.app.inspect import Live, Mirror, live, live_of
+from gpuctl.app.inspect import Live, Mirror, live, live_of, measured
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.units import DurationMs
-from gpuctl.views.clusters import ClusterView, cluster_view
+from gpuctl.views.clusters import ClusterView, cluster_view, with_use
 from gpuctl.wiring.access import reading, reading_embedded
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboar
         read = _reader(shown, stack)
 
         def view() -> ClusterView:
-            found = read()
+            now_ms = clock.now_ms()
+            found = measured(read(), now_ms)
             unread = [str(fault) for fault in found.unread]
-            return cluster_view(found.state, found.jobs, clock.now_ms(), unread, found.overview)
+            return with_use(cluster_view(found.state, found.jobs, now_ms, unread, found.overview), found.uses)
 
         feed = stack.enter_context(closing(Feed(view, _EVERY_MS)))
         feed.start()

@@ -12,13 +12,16 @@ import yaml
 from commands import EXAMPLE, Run
 
 from gpuctl import wiring
-from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.app.inspect import live
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
+from gpuctl.k8s.utilisation import encode_utilisation
 from gpuctl.model.source import SourceFile
+from gpuctl.model.utilisation import RunUse, Utilisation
 
 HEADER = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs"
 RUN_AI = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs CREATED BY CLI SERVICE URL(S)"
@@ -135,6 +138,25 @@ def test_projects_and_nodes_of_the_embedded_cluster(run: Run, embedded: Path) ->
     assert lines[1].split() == ["team-a", "-", "4", "none", "4", "3", "0", "gpu-team-a"]
     assert run("top", "node", "--embedded", embedded).stdout.endswith("16/16 (100%)\n")
     assert run("top", "nodes", "-o", "name", "--embedded", embedded).stdout == "dgx1-1\ndgx1-2\n"
+
+
+def test_what_gpus_do_where_nothing_and_where_something_measures_it(run: Run, embedded: Path) -> None:
+    unmeasured = run("top", "job", "-p", "team-a", "--embedded", embedded)
+    assert "note: what GPUs do is not measured" in unmeasured.stderr
+    assert unmeasured.stdout.splitlines()[1].split()[-3:] == ["-", "-", "-"]
+    with closing(EmbeddedCluster(SystemClock(), str(embedded))) as cluster:
+        state = live(cluster).state
+        key = next(run for run in state.pods.values() if run[0].name == "a-2-gg")
+        use = RunUse(held_milli=2000, busy_milli=1500, used_bytes=20 << 30, total_bytes=64 << 30)
+        cluster.apply(encode_utilisation(Utilisation(at_ms=SystemClock().now_ms(), runs={key: use}), state))
+    (line,) = [each for each in run("top", "jobs", "--embedded", embedded).stdout.splitlines() if "a-2-gg" in each]
+    assert line.split()[-4:] == ["########..", "75%", "20/64Gi", "-"]
+    lines = run("top", "project", "--embedded", embedded).stdout.splitlines()
+    assert lines[1].split() == ["team-a", "4", "2", "########..", "75%", "20/64Gi", "0"]
+    (team,) = json.loads(run("top", "project", "-o", "json", "--embedded", embedded).stdout)["projects"][:1]
+    assert team["use"]["busyGpuMilli"] == 1500
+    jobs = json.loads(run("top", "job", "-p", "team-a", "-o", "json", "--embedded", embedded).stdout)["jobs"]
+    assert [job["name"] for job in jobs if job["use"]] == ["a-2-gg"]
 
 
 @pytest.mark.parametrize("line", [("logs", "a-1-g"), ("bash", "a-1-g"), ("exec", "a-1-g", "ls")])

@@ -21,9 +21,10 @@ from gpuctl.adapters.dashboard.guarding import ANY_HOST, Access
 from gpuctl.adapters.dashboard.listing import ROWS, Query, jobs_page
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.model.declared import WHOLE_CLUSTER
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import format_gpus
-from gpuctl.views.clusters import ClusterView
+from gpuctl.model.utilisation import IDLE_AFTER_MS, ProjectUse, RunUse
+from gpuctl.views.clusters import ClusterView, with_use
 
 PATHS = ("/", "/projects", "/jobs", "/jobs/team-a/a-1-g", "/nodes", "/queue", "/analytics")
 REPORT = {
@@ -63,7 +64,7 @@ def test_the_overview_shows_each_state_of_the_report(label: str, story: Mapping[
     bars = dict(re.findall(r'aria-label="(team-.): ([\d.]+) GPUs allocated', html))
     assert bars == {project: str(gpus) for project, gpus in held.items()}
     header, *lines = rows(html, "Running Jobs")
-    assert header[:6] == ["Job", "Project", "Type", "Node", "GPUs", "Run Time"]
+    assert header[:7] == ["Job", "Project", "Type", "Node", "GPUs", "Run Time", "Utilisation"]
     assert len(lines) == running
     assert all(re.fullmatch(r"\d+\.\d\d", line[4]) and re.fullmatch(r"\d\d:\d\d:\d\d", line[5]) for line in lines)
     header, *lines = rows(html, "Pending Jobs")
@@ -82,6 +83,35 @@ def test_a_paused_job_is_shown_with_the_job_it_was_paused_for(story: Mapping[str
                          r"b-4-gg</a> \(team-b\) was paused for <a[^>]*>d-2-gg</a>", html)  # fmt: skip
         _, html = site.get("/jobs/team-c/c-4-gg")
         assert "<dt>Last paused for</dt>" in html
+
+
+def test_what_gpus_do_is_shown_where_it_is_measured(story: Mapping[str, ClusterView]) -> None:
+    """The report has 23 % with jobs of one team alone."""
+    view, gib = story["4.8"], 1 << 30
+    with serving(view) as site:
+        _, html = site.get("/")
+        assert "GPU utilisation" not in html
+    rest = RunUse(
+        held_milli=1000, busy_milli=0, used_bytes=gib, total_bytes=32 * gib, quiet_since_ms=0, seen_ms=IDLE_AFTER_MS
+    )
+    work = RunUse(held_milli=2000, busy_milli=1840, used_bytes=20 * gib, total_bytes=64 * gib, seen_ms=IDLE_AFTER_MS)
+    uses = {"a-1-g": rest, "a-2-gg": work}
+    jobs = tuple(
+        replace(job, use=use, run=replace(job.run, idle_since_ms=use.idle_since_ms)) if use is not None else job
+        for job, use in ((job, uses.get(job.id.name)) for job in view.jobs)
+    )
+    known = replace(view, jobs=jobs, idle_milli=1000, _by_id={job.id: job for job in jobs})
+    known = with_use(known, {ProjectName("team-a"): ProjectUse(held_milli=3000, busy_milli=3680, idle_milli=1000)})
+    with serving(known) as site:
+        _, html = site.get("/")
+        _, page = site.get("/jobs/team-a/a-1-g")
+    assert tiles(html)["Idle allocated GPUs"] == "1"
+    assert 'aria-label="23 % of all GPUs work for jobs"' in html
+    shown = {line[0]: line[6] for line in rows(html, "Running Jobs")[1:]}
+    assert (shown["a-1-g"], shown["a-2-gg"], shown["b-4-gg"]) == ("0 %", "92 %", "-")
+    facts = tiles(page)
+    assert facts["Utilisation"] == "0 %, memory 1/32Gi"
+    assert "Idle for" in facts
 
 
 def test_a_bar_has_a_mark_at_the_fair_share_where_it_is_published(story: Mapping[str, ClusterView]) -> None:

@@ -108,7 +108,7 @@ def test_it_ends_with_the_controller_and_gives_its_port_back(controller: Control
 
 def test_each_process_that_ends_is_told_and_none_after_the_close() -> None:
     ended: list[str] = []
-    with closing(DashboardProcess(Site(title="t", address="127.0.0.1:0"), ended.append, lambda: None)) as process:
+    with closing(DashboardProcess(Site(title="t", address="127.0.0.1:0"), ended.append, tuple)) as process:
         until(process.is_wanted)  # it asks when it begins
         until(lambda: "not read the cluster yet" in page(process.port))
     assert ended == []

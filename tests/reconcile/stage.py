@@ -15,7 +15,7 @@ from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.history import UNKEPT, HistoryKeeper
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.metrics import Meters
-from gpuctl.app.outside import ALONE, AT_ONCE, UNMEASURED, Outside
+from gpuctl.app.outside import ALONE, AT_ONCE, UNMEASURED, UNREAD, Outside
 from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Note, Recorder, Reference, Source
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.status import UNPUBLISHED, Publisher
@@ -73,6 +73,7 @@ class Stage:
         self.recorder: Recorder = self
         self.publisher: Publisher = UNPUBLISHED
         self.viewer: Viewer = UNVIEWED
+        self.utilisation = UNREAD
         self.publish: Callable[[Body], object] | None = None
         self.history: HistoryKeeper = UNKEPT
         self.lines: list[dict[str, Any]] = []
@@ -136,6 +137,7 @@ class Stage:
             reference=self.reference,
             publisher=self.publisher,
             viewer=self.viewer,
+            utilisation=self.utilisation,
             publish=self.publish,
             history=self.history,
         )

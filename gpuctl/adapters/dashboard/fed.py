@@ -24,14 +24,14 @@ from gpuctl.adapters.dashboard.pages import Pages
 from gpuctl.adapters.dashboard.past import Past
 from gpuctl.adapters.dashboard.routes import Routes
 from gpuctl.adapters.dashboard.server import Dashboard
-from gpuctl.app.inspect import observed
+from gpuctl.app.inspect import measured, observed
 from gpuctl.app.ports import Clock
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import ObserveCache
-from gpuctl.views.clusters import ClusterView, cluster_view
+from gpuctl.views.clusters import ClusterView, cluster_view, with_use
 from gpuctl.views.tables import age
 
 _EVERY_MS: DurationMs = 1_000
@@ -90,8 +90,9 @@ class FedView:
             return ClusterView(at_ms=now_ms, note="The controller has not read the cluster yet.")
         raw, at_ms, leader = came
         if self._last is None or self._last[0] is not raw:
-            found = observed(raw, self._cache)
-            self._last = raw, cluster_view(found.state, found.jobs, at_ms, (), found.overview)
+            found = measured(observed(raw, self._cache), at_ms)
+            view = cluster_view(found.state, found.jobs, at_ms, (), found.overview)
+            self._last = raw, with_use(view, found.uses)
         return replace(self._last[1], at_ms=at_ms, note=_note(now_ms - at_ms, leader))
 
 

@@ -28,6 +28,7 @@ from gpuctl.views.jobs import JobView
 from gpuctl.views.plan_page import page as plan_page
 from gpuctl.views.pod_problems import problem_text
 from gpuctl.views.tables import HOUR_MS, age
+from gpuctl.views.top import memory_text
 from gpuctl.views.trends import uses
 
 COLOURS = 8
@@ -107,6 +108,7 @@ class Pages:
             quota=quota_milli,
             share=share_milli,
             is_idle=is_idle,
+            memory=memory_text,
             WHOLE=WHOLE_GPU,
         )
 

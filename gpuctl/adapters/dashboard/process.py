@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +23,13 @@ import gpuctl
 from gpuctl.adapters.dashboard.server import listening
 from gpuctl.app.ports import WorldFault
 from gpuctl.app.viewing import Sight
-from gpuctl.k8s.objects import resource_version
-from gpuctl.k8s.overview import OVERVIEW_REF
+from gpuctl.k8s.objects import ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
 WANTED_S = 30.0
 """Since the last time that the other process asked, objects are handed over for so long."""
-_OVERVIEW_S = 5.0
+_PUBLISHED_S = 5.0
 """The leader publishes no sooner. The overview of a large cluster is close to a megabyte."""
 _BODIES = 200
 """Objects of one line: encoding them holds up the loop for some milliseconds at most."""
@@ -60,15 +59,15 @@ class Site:
 class DashboardProcess:
     """Implements the port Viewer. The process is begun again when it has ended; `ended` is told why. `close` it.
 
-    `published` reads the overview, which the controller's own copy of the cluster leaves out; it may raise WorldFault.
+    `published` reads what the controller's own copy of the cluster leaves out; it may raise WorldFault.
     Raises WorldFault GPU7036 where the address can't be listened on.
     """
 
-    def __init__(self, site: Site, ended: Callable[[str], None], published: Callable[[], Body | None]) -> None:
+    def __init__(self, site: Site, ended: Callable[[str], None], published: Callable[[], Sequence[Body]]) -> None:
         self._site = site
         self._ended = ended
         self._published = published
-        self._overview: Body | None = None
+        self._told: Sequence[Body] = ()
         self._read_s = float("-inf")
         self._socket = listening(site.address)
         self.port: int = self._socket.getsockname()[1]
@@ -168,24 +167,24 @@ class DashboardProcess:
             if self._closed or process.poll() is not None:
                 return
             if sight is not None:
-                self._read_overview()
-                for line in lines_of(sight, sent, self._overview):
+                self._read_published()
+                for line in lines_of(sight, sent, self._told):
                     stdin.write(line)
                 stdin.flush()
 
-    def _read_overview(self) -> None:
+    def _read_published(self) -> None:
         """Read it where that is due; while it can't be read, the last one stands."""
-        if time.monotonic() - self._read_s >= _OVERVIEW_S:
+        if time.monotonic() - self._read_s >= _PUBLISHED_S:
             with suppress(WorldFault):
-                self._overview = self._published()
+                self._told = self._published()
             self._read_s = time.monotonic()
 
 
-def lines_of(sight: Sight, sent: dict[ObjectRef, str], overview: Body | None = None) -> Iterator[bytes]:
+def lines_of(sight: Sight, sent: dict[ObjectRef, str], published: Sequence[Body] = ()) -> Iterator[bytes]:
     """What has changed against what was `sent`, which is brought up to date. The last line says that this is all."""
     there = sight.objects.objects
-    if overview is not None:
-        there = {**there, OVERVIEW_REF: overview}
+    if published:
+        there = {**there, **{ref_of(body): body for body in published}}
     gone = [ref for ref in sent if ref not in there]
     for ref in gone:
         del sent[ref]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Condition, Thread
 
@@ -113,3 +113,8 @@ def read_one(requests: Requests, ref: ObjectRef) -> Body | None:
     listed = requests.send(Request(verb="list", kind=kind, path=path, what=f"read {ref}"))
     found = [*items(listed, "items")]
     return {"apiVersion": ref.api_version, "kind": ref.kind, **found[0]} if found else None
+
+
+def read_all(requests: Requests, refs: Sequence[ObjectRef]) -> Sequence[Body]:
+    """Those of the objects that are there. Raises WorldFault."""
+    return [body for ref in refs if (body := read_one(requests, ref)) is not None]

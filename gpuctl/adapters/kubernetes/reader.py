@@ -14,6 +14,7 @@ from gpuctl.adapters.kubernetes.requests import Request
 from gpuctl.app.ports import Forbidden, NotFound, ObjectList
 from gpuctl.k8s.kinds import CLUSTER_SCOPED, CONFIG_MAP, JOB, NAMESPACE, SCOPES, Kind, for_people
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
+from gpuctl.k8s.utilisation import UTILISATION_REF
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.overview import ProjectOverview
 from gpuctl.model.state import Body
@@ -65,7 +66,7 @@ class PartCluster(KubernetesCluster):
         return [body for space in spaces for body in self._there(kind, space)]
 
     def _published(self) -> Sequence[Body]:
-        return list(self._one(OVERVIEW_REF))
+        return [*self._one(OVERVIEW_REF), *self._one(UTILISATION_REF)]
 
     def _namespaces(self) -> Sequence[str]:
         """The namespaces of projects in which the person may list jobs. Found once."""
@@ -78,7 +79,7 @@ class PartCluster(KubernetesCluster):
 
     def _candidates(self) -> Iterator[str]:
         for body in self._published():
-            overview = decode_overview(body)
+            overview = decode_overview(body)  # None for what is another object
             for project in overview.projects[:MOST_NAMESPACES] if overview else ():
                 if self._is_wanted(project):
                     yield project.namespace

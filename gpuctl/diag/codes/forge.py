@@ -41,7 +41,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6205",
         title="the code host has no such thing",
-        message="{what}: {host} says that it is not there, or that the token may not see it (404): {why}",
+        message="{what}: {host} has it not, or the token may not see it (404): {why}",
         why="A repository, request or branch that a token may not see is answered as if it did not exist.",
         fix="Check --repository and --number, and that the token belongs to this repository.",
     ),
@@ -55,14 +55,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6207",
         title="the code host's rate limit is used up",
-        message="{what}: {host} accepts no further request for {wait}: its rate limit is used up",
+        message="{what}: {host} accepts no request for another {wait}",
         why="All jobs that share an account share its rate limit.",
         fix="Run it again later, or give this job a token of its own.",
     ),
     CodeEntry(
         code="GPU6208",
-        title="the code host can't be reached",
-        message="{what}: {attempts} requests to {host} have failed: {why}",
+        title="the code host does not answer",
+        message="{what}: {host} did not answer after {attempts} attempts: {why}",
         why="The code host, or what is on the way to it, is down or slow.",
         fix="Check the address with --api-url and the proxy (HTTPS_PROXY), then run it again: it edits the same "
         "comment.",

@@ -77,9 +77,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7059",
         title="nothing reports idle GPUs",
         message="nothing in this cluster reports idle GPUs, so the idleTimeout of {job} can't end it",
-        why="A job ends after its idleTimeout if something in the cluster writes the annotation gpuctl.dev/idle-since "
-        "on its pods: since when their GPUs are idle, or empty while they work. No pod of a job has it.",
-        fix="Run something that writes the annotation, by your GPU metrics, or take idleTimeout out.",
+        why="A job ends after its idleTimeout if gpuctl reads what GPUs do, or if something in the cluster writes the "
+        "annotation gpuctl.dev/idle-since on its pods: since when their GPUs are idle, or empty while they work. "
+        "gpuctl does not read it, and no pod of a job has the annotation.",
+        fix="Have it read from NVIDIA's DCGM exporter: `gpuctl install --utilisation-prometheus URL`. Or take "
+        "idleTimeout out.",
     ),
     CodeEntry(
         code="GPU7095",

@@ -121,6 +121,25 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Name a later time, or a file that `gpuctl replay --output FILE` wrote.",
     ),
     CodeEntry(
+        code="GPU7110",
+        title="what GPUs do can't be read",
+        message="the use of GPUs can't be read: {why}",
+        why="`gpuctl reconcile --utilisation-prometheus` or `--utilisation-exporter` names where the metrics of "
+        "NVIDIA's DCGM exporter are read. It does not answer, or not as it should. Scheduling goes on; a job of which "
+        "nothing was measured for three minutes is not idle, so no idleTimeout ends it.",
+        fix="Check the address, and in a cluster the NetworkPolicies on the way: `gpuctl install` with the same option "
+        "lets the requests out.",
+    ),
+    CodeEntry(
+        code="GPU7111",
+        title="no job's GPUs are measured",
+        message="the source of GPU metrics has none of the pods of jobs that run, so no idleTimeout can end a job",
+        why="The use of GPUs can be read, but of no running job for all its GPUs. DCGM exporter names pods only where "
+        "DCGM_EXPORTER_KUBERNETES is true, and on the nodes where it runs.",
+        fix="Ask the exporter of a node with a job for DCGM_FI_DEV_GPU_UTIL: it needs the labels namespace and pod. "
+        "Check that --utilisation-match selects this series.",
+    ),
+    CodeEntry(
         code="GPU8023",
         title="the history can't be kept",
         message="nothing of this time can be kept in the history: {why}",
