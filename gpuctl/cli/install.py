@@ -20,6 +20,8 @@ from gpuctl.cli.terminal import say
 from gpuctl.diag.diagnostic import has_errors
 from gpuctl.model.state import Body
 
+_HELP = "gpuctl install --help"
+
 
 @command(
     "install",
@@ -108,6 +110,19 @@ from gpuctl.model.state import Body
     default="ingress-nginx",
     show_default=True,
     help="The only namespace that may reach the dashboard: that of the proxy; an empty one: all may.",
+)
+@click.option("--utilisation-prometheus", metavar="URL", help="Read what GPUs do in this Prometheus: for idleTimeout.")
+@click.option("--utilisation-match", metavar="MATCHERS", help="Only series with these labels: 'job=\"dcgm-exporter\"'.")
+@click.option(
+    "--utilisation-exporter", metavar="URL", help="Or in the DCGM exporters behind this name, of a headless Service."
+)
+@click.option(
+    "--utilisation-port",
+    metavar="N",
+    type=click.IntRange(1, 65_535),
+    default=9090,
+    show_default=True,
+    help="The port of either, for the NetworkPolicy: DCGM exporter has 9400.",
 )
 @signature_options
 @click.option("--kubeconfig", metavar="FILE", help="As --context, in this kubeconfig.")
@@ -234,5 +249,9 @@ def _check(given: Mapping[str, Any]) -> None:
     """Refuse values early that the API server, or the controller in its pod, would refuse later."""
     from gpuctl.install.forms import misfits  # noqa: PLC0415 - only now
 
+    if "utilisation_prometheus" in given and "utilisation_exporter" in given:
+        raise Failure("GPU9002", "--utilisation-prometheus and --utilisation-exporter exclude each other", hint=_HELP)
+    if "utilisation_match" in given and "utilisation_prometheus" not in given:
+        raise Failure("GPU9002", "--utilisation-match is for --utilisation-prometheus", hint=_HELP)
     for name, text, words in misfits(given):
         raise Failure("GPU9002", f"{option_of(install, name)} {text!r} {words}", hint="gpuctl install --help")

@@ -15,6 +15,8 @@ NAME = "gpuctl"
 GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
 NOTIFY_SECRET, PUSH_SECRET, DASHBOARD_SECRET = "gpuctl-notify", "gpuctl-push", "gpuctl-dashboard"
 """Of the Secrets with the receivers of notifications, with the secret of webhooks, and with that of the proxy."""
+UTILISATION_SECRET = "gpuctl-utilisation"  # noqa: S105 - its name
+"""Of the Secret with the token for Prometheus."""
 SIGNERS = "gpuctl-signers"
 """Of the ConfigMap with the keys of those who may sign commits."""
 METRICS_PORT = 8080
@@ -50,6 +52,8 @@ class Installation:
     `notify`: whether receivers in a Secret are notified. `push_from`: the namespace from which webhooks for pushes
     come, such as the ingress controller's; None: they are not received.
     `monitoring`: whether the Prometheus operator is to read the metrics, with alerts.
+    `utilisation_prometheus`, `utilisation_exporter`: where the use of GPUs is read, at `utilisation_port`; of
+    Prometheus only series with the labels of `utilisation_match`. None: nowhere.
     `dashboard`: whether pages are served to an authenticating proxy in `proxy_namespace`; empty: in any.
     """
 
@@ -76,6 +80,10 @@ class Installation:
     dashboard: bool = False
     proxy_namespace: str = "ingress-nginx"
     monitoring: bool = False
+    utilisation_prometheus: str | None = None
+    utilisation_match: str | None = None
+    utilisation_exporter: str | None = None
+    utilisation_port: int = 9090
 
     @property
     def signer_files(self) -> Mapping[str, str]:

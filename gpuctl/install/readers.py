@@ -1,8 +1,8 @@
 """Roles for people. An administrator binds them; `gpuctl install` binds them to no one.
 
 ClusterRole `gpuctl-reader`, bound in a project's namespace, shows the jobs there; bound in the cluster, all of them.
-Role `gpuctl-reader` in gpuctl's namespace shows the overview, which is for every team and names no job. Role
-`gpuctl-operator` there shows what does: ledgers, for `diff` and `plan --context`, and the status with its Lease.
+Role `gpuctl-reader` in gpuctl's namespace shows the overview and what GPUs do, for every team and without jobs' names.
+Role `gpuctl-operator` there shows what does: ledgers, for `diff` and `plan --context`, and the status with its Lease.
 Role `gpuctl-history` there shows the past of all teams, by a port of the controller's pods.
 Role `gpuctl-freezer` there is the one that writes: annotations of a single object.
 """
@@ -24,7 +24,8 @@ def reader_roles() -> Iterator[Body]:
     """The roles. None of them has a verb that changes anything, reads a Secret, or enters a container."""
     home = names.SYSTEM_NAMESPACE
     yield made(kinds.CLUSTER_ROLE, names.READER_ROLE, {"rules": list(_cluster_rules())})
-    published = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": [names.OVERVIEW_NAME]}
+    told = [names.OVERVIEW_NAME, names.UTILISATION_NAME]
+    published = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": told}
     yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
     rules = [_rule(kinds.CONFIG_MAP, *_LOOK), {**_rule(kinds.LEASE, *_LOOK), "resourceNames": [names.LEASE_NAME]}]
     yield made(kinds.ROLE, names.OPERATOR_ROLE, {"rules": rules}, namespace=home)

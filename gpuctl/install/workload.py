@@ -22,6 +22,7 @@ from gpuctl.install.installation import (
     PUSH_SECRET,
     SIGNERS,
     UNGUARDED,
+    UTILISATION_SECRET,
     Installation,
     made,
 )
@@ -33,6 +34,7 @@ _USER = 65532
 """The user of the image."""
 _WORK, _PAST, _GIT, _SIGNERS = "/var/lib/gpuctl", "/var/lib/gpuctl-history", "/etc/gpuctl/git", "/etc/gpuctl/signers"
 _NOTIFY, _PUSH, _DASHBOARD = "/etc/gpuctl/notify", "/etc/gpuctl/push", "/etc/gpuctl/dashboard"
+_UTILISATION = "/etc/gpuctl/utilisation"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
 _SSH = (
     f"ssh -F none -i {_GIT}/{_KEY} -o IdentitiesOnly=yes -o UserKnownHostsFile={_GIT}/{_HOSTS} "
@@ -129,6 +131,12 @@ def _more_secrets(wanted: Installation) -> Iterator[Body]:
             f"{fill_in('secret', secret=DASHBOARD_SECRET)}"
         )
         yield made(kinds.SECRET, DASHBOARD_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
+    if wanted.utilisation_prometheus is not None:
+        note = (
+            "Only for a Prometheus that asks for one: token, a bearer token that may query it. "
+            f"{fill_in('token', secret=UTILISATION_SECRET)}"
+        )
+        yield made(kinds.SECRET, UTILISATION_SECRET, {"type": "Opaque"}, namespace=_HOME, note=note)
 
 
 def fill_in(*keys: str, secret: str = GIT_SECRET) -> str:
@@ -204,6 +212,7 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
             *([_optional("notify", NOTIFY_SECRET)] if wanted.notify else ()),
             *([_optional("push", PUSH_SECRET)] if wanted.push_from is not None else ()),
             *([_optional("dashboard", DASHBOARD_SECRET)] if wanted.dashboard else ()),
+            *([_optional("utilisation", UTILISATION_SECRET)] if wanted.utilisation_prometheus is not None else ()),
         ],
     }
 
@@ -252,6 +261,11 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
             *([{"name": "notify", "mountPath": _NOTIFY, "readOnly": True}] if wanted.notify else ()),
             *([{"name": "push", "mountPath": _PUSH, "readOnly": True}] if wanted.push_from is not None else ()),
             *([{"name": "dashboard", "mountPath": _DASHBOARD, "readOnly": True}] if wanted.dashboard else ()),
+            *(
+                [{"name": "utilisation", "mountPath": _UTILISATION, "readOnly": True}]
+                if wanted.utilisation_prometheus is not None
+                else ()
+            ),
         ],
     }
 
@@ -274,6 +288,13 @@ def arguments(wanted: Installation) -> Iterator[str]:
         yield from ("--push-address", f"0.0.0.0:{PUSH_PORT}", "--push-secret", f"{_PUSH}/secret")
     if wanted.dashboard:
         yield from ("--dashboard-address", f"0.0.0.0:{DASHBOARD_PORT}", "--dashboard-secret", f"{_DASHBOARD}/secret")
+    if wanted.utilisation_prometheus is not None:
+        yield from ("--utilisation-prometheus", wanted.utilisation_prometheus)
+        yield from ("--utilisation-token", f"{_UTILISATION}/token")
+    if wanted.utilisation_match is not None:
+        yield from ("--utilisation-match", wanted.utilisation_match)
+    if wanted.utilisation_exporter is not None:
+        yield from ("--utilisation-exporter", wanted.utilisation_exporter)
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
     yield from ("--history", f"{_PAST}/history.db", "--history-address", f"127.0.0.1:{HISTORY_PORT}")
 
@@ -284,9 +305,10 @@ def _service(name: str, number: int) -> Body:
 
 
 def _network(wanted: Installation) -> Mapping[str, Any]:
-    """In: metrics and webhooks; a node reaches its own pods for probes all the same. Out: names, the API server, Git
-    and receivers of notifications, whose addresses are not known here, only their ports."""
+    """In: metrics and webhooks; a node reaches its own pods for probes all the same. Out: names, the API server, Git,
+    the source of GPU metrics and receivers of notifications, whose addresses are not known here, only their ports."""
     servers = (_SERVICE_PORT, wanted.api_port or SERVER_PORT)
+    is_measured = wanted.utilisation_prometheus is not None or wanted.utilisation_exporter is not None
     return {
         "podSelector": {"matchLabels": LABELS},
         "policyTypes": ["Ingress", "Egress"],
@@ -304,6 +326,7 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
             },
             {"ports": [{"port": port, "protocol": "TCP"} for port in servers]},
             {"ports": [{"port": wanted.git_port, "protocol": "TCP"}]},
+            *([{"ports": [{"port": wanted.utilisation_port, "protocol": "TCP"}]}] if is_measured else []),
         ],
     }
 

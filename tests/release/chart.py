@@ -36,6 +36,9 @@ _SAMPLES: Mapping[str, Sequence[Any]] = {
     "controllers": (("aks-service", "gke:x"), ()),
     "monitoring_namespace": ("prometheus", ""),
     "proxy_namespace": ("oauth2", ""),
+    "utilisation_prometheus": ("http://prometheus.monitoring:9090", "https://[::1]/prom"),
+    "utilisation_match": ('job="dcgm-exporter",cluster=~"a|b"',),
+    "utilisation_exporter": ("http://dcgm.gpu-operator:9400/metrics",),
     "roles": (("view", "edit", "a:b"),),
 }
 
