@@ -221,7 +221,10 @@ def _looked(kubeconfig: str | None, context: str | None, given: int | None) -> i
 
 
 def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) -> list[Body]:
-    """The admission policies of a folder's policies; says which of them have none. Mistakes in them end the command."""
+    """The admission policies of a folder's policies; says which of them have none. Mistakes in them end the command.
+
+    What declarations of the folder break is not told: `validate` and `policy list` do.
+    """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile.declarations import collect  # noqa: PLC0415
     from gpuctl.compile.policy import check_policies  # noqa: PLC0415
@@ -234,15 +237,16 @@ def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) 
     if not is_guarded:
         raise Failure("GPU9002", "--policies is for an installation with --guard", hint="gpuctl install --help")
     declarations = collect(read_tree(folder), Memo())
-    wrong = (*declarations.diagnostics, *check_policies(declarations, Memo(), Memo()))
+    found = (*declarations.diagnostics, *check_policies(declarations, Memo(), Memo()))
+    wrong = tuple(each for each in found if not each.policy)
     tell(wrong)
     if has_errors(wrong):
         raise click.exceptions.Exit(EXIT_FAILED)
-    found = list(admission_rules(declarations.policies, declarations.owners, (*MAKERS, *controllers)))
-    for each in found:
+    rules = list(admission_rules(declarations.policies, declarations.owners, (*MAKERS, *controllers)))
+    for each in rules:
         if isinstance(each, GitAlone):
             say(f"note: policy {each.policy} is checked in Git alone: {each.why}", err=True)
-    return [each for each in found if not isinstance(each, GitAlone)]
+    return [each for each in rules if not isinstance(each, GitAlone)]
 
 
 def _check(given: Mapping[str, Any]) -> None:

@@ -57,6 +57,9 @@ def named_value(name: str, value: Any, verb: str = "is") -> str:
     """A field and its value."""
     if value is None:
         return f"{name} {verb} missing"
+    if isinstance(value, list):
+        many = "no entry" if not value else "1 entry" if len(value) == 1 else f"{len(value)} entries"
+        return f"{name} {'has' if verb == 'is' else 'had'} {many}"
     shown = shown_value(value)
     return f"{name} {verb} {shown.removesuffix('.0') if not isinstance(value, str) else shown}"
 

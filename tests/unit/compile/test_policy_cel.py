@@ -56,7 +56,7 @@ def marked(found: Diagnostic) -> str:
         ("object.spec.volumes.all(v, !has(v.hostPath))", VOLUMES, "hostPath", 'hostPath is "/mnt"'),
         ("'!object.spec.volumes.exists(v, has(v.hostPath))'", VOLUMES, "hostPath", 'hostPath is "/mnt"'),
         ("object.spec.command.all(c, c != 'a')", "{image: x, command: [b, a]}", "a", 'an entry of command is "a"'),
-        ("size(object.spec.volumes) < 2", VOLUMES, "volumes", "spec.volumes is a list"),
+        ("size(object.spec.volumes) < 2", VOLUMES, "volumes", "spec.volumes has 2 entries"),
         ("object.spec.env.all(name, name != 'A')", "{image: x, env: {A: b}}", "env", "it is false"),
         ("object.spec.type == 'training' || has(object.spec.maxDuration)", "{image: x, type: interactive}", "spec",
          'spec.type is "interactive", spec.maxDuration is missing'),
