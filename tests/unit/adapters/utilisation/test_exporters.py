@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+import yaml
 from exporters import MIB, Answers, answering, drops, exposition, matrix
 
 from gpuctl.adapters.utilisation import fetching, prometheus_api
@@ -153,3 +157,44 @@ def test_only_lines_of_the_metrics_that_count_are_parsed() -> None:
     long = b'DCGM_FI_DEV_GPU_UTIL{pod="' + b"p" * 20_000 + b'"} 1\n'
     (first, *_) = samples_of(b"nonsense {{{\n" + long + exposition(("gpu-a", "p", "G", 1, 2, 3)), NOW_MS)
     assert first.value == 10
+
+
+def test_a_real_prometheus_that_scrapes_an_exporter_gives_its_samples(server: Answers, tmp_path: Path) -> None:
+    """It keeps labels of the target under the exporter's names, so these are renamed; a matcher selects the job."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("prometheus is not installed")
+    server.body = exposition(("gpu-a", "train-0", "GPU-1", 40, 100, 900), ("", "", "GPU-2", 0, 0, 1000))
+    target = {"targets": [f"127.0.0.1:{server.port}"], "labels": {"namespace": "ops", "pod": "exporter-x"}}
+    scrape = {"job_name": "dcgm", "scrape_interval": "1s", "static_configs": [target]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        own = free.getsockname()[1]
+    line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{own}"]
+    with subprocess.Popen([*line, "--storage.tsdb.path=data", "--log.level=error"], cwd=tmp_path) as process:
+        try:
+            found = _read(own, 'job="dcgm"')
+            now_ms = int(time.time_ns() // 1_000_000)
+            nobodys = ("ops", "exporter-x", "GPU-2/")  # of the exporter's own pod, which is no job's
+            assert {(s.namespace, s.pod, s.device) for s in found} == {("gpu-a", "train-0", "GPU-1/"), nobodys}
+            assert {(s.gauge, s.value) for s in found if s.namespace == "gpu-a"} == {
+                (Gauge.BUSY, 400), (Gauge.USED, 100 * MIB), (Gauge.FREE, 900 * MIB),
+            }  # fmt: skip
+            assert all(now_ms - 60_000 < sample.at_ms <= now_ms for sample in found)
+            with closing(Prometheus(f"http://127.0.0.1:{own}", 'job="other"')) as source:
+                assert source.read(NOW_MS).samples == []
+            with closing(Prometheus(f"http://127.0.0.1:{own}", "job=")) as source, pytest.raises(Unread, match="400"):
+                source.read(NOW_MS)
+        finally:
+            process.kill()
+
+
+def _read(port: int, matching: str) -> list[Sample]:
+    until = time.monotonic() + 30
+    with closing(Prometheus(f"http://127.0.0.1:{port}", matching)) as source:
+        while True:
+            with suppress(Unread):
+                if found := list(source.read(NOW_MS).samples):
+                    return found
+            assert time.monotonic() < until
+            time.sleep(0.3)
