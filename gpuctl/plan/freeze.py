@@ -80,10 +80,11 @@ def frozen(in_force: Declared, head: Declared, doing: Doing, now_ms: Instant) ->
             found.append((*until, _WORDS[forbidden].format(done)))
     if not found:
         return None
-    until_ms, reason, what = max(found, key=lambda each: each[0])
+    other = _WORDS[Forbidden.CHANGE]
+    until_ms, reason, _ = max(found, key=lambda each: each[0])
     params = {
         "until": format_timestamp(until_ms).replace(".000Z", "Z"),
         "reason": f" ({reason})" if reason else "",
-        "what": what,
+        "what": ", and ".join([what for *_, what in found if what != other] or [other]),
     }
     return of_all(head, "freeze", [], "GPU6013", params)[1]

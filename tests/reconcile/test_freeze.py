@@ -62,6 +62,14 @@ def test_a_commit_that_deletes_waits(tmp_path: Path, forbids: str, told: str) ->
     assert phase(stage, "a/k0") == "Running"
 
 
+def test_all_that_a_commit_does_of_what_is_forbidden_is_told(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "all")
+    stage.commit({"c/projects/a/j1.yaml": f"{job('j1', 'a')[:-2]}, suspend: true}}\n", "c/projects/a/k0.yaml": None})
+    stage.play(130)
+    (line,) = held(stage)
+    assert line["message"].endswith(": the commit pauses, moves or ends a/j1, and removes a/k0")
+
+
 def test_all_holds_any_change_and_no_comment(tmp_path: Path) -> None:
     stage = staged(tmp_path, "all")
     stage.commit({"c/projects/a/j1.yaml": "# a word\n" + job("j1", "a")})
