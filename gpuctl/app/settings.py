@@ -73,7 +73,10 @@ _POLICY: Mapping[str, Words] = {
     "stop_guard_percent": ("stopGuard", _plain),
     "delete_guard_jobs": ("deleteGuard", _plain),
 }
-_SECURITY: Mapping[str, Words] = {"host_paths": ("hostPaths", _names)}
+_SECURITY: Mapping[str, Words] = {
+    "host_paths": ("hostPaths", _names),
+    "nfs": ("nfs", _names),
+}
 """The other security settings show in objects: in labels of namespaces, and in quotas."""
 _SAID = {
     "Cluster": ("scheduling", "security"),

@@ -153,7 +153,10 @@ _OF_A_JOB = frozenset([
 
 _TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"
 _NOT_PODS = "what pods may do is the cluster's choice, not the job's: spec.security in cluster.yaml"
-_VOLUMES = "--pvc, -v; in the job's file, spec.volumes, also configMap, secret and emptyDir; other kinds behind a claim"
+_NFS = "--nfs SERVER:FOLDER:PATH, of what the Cluster lists in security.nfs"
+_VOLUMES = (
+    "--pvc, --nfs, -v; in the job's file, spec.volumes, also configMap, secret and emptyDir; others behind a claim"
+)
 _CPU_LIMITS = "a job asks for CPU and memory, and gets that much: --cpu, --memory"
 _PATIENCE = "submit writes a file and does not wait: gpuctl get JOB, gpuctl explain JOB"
 
@@ -172,9 +175,9 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--gpu-devices-request": "-g N",
     "--mig-profile": "-g 0.5 or --gpu-memory 16Gi: the pool's sharing says how a fraction becomes real",
     "--extended-resource": "GPUs, CPU and memory are what a job can ask for",
-    "--nfs-server": _VOLUMES,
-    "--nfs-path": _VOLUMES,
-    "--nfs-mount": _VOLUMES,
+    "--nfs-server": _NFS,
+    "--nfs-path": _NFS,
+    "--nfs-mount": _NFS,
     "--s3": _VOLUMES,
     "--git-sync": "put the code into the image, or clone it in the job's command",
     "--configmap-volume": _VOLUMES,

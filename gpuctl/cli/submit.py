@@ -62,6 +62,7 @@ class _Submit(ExampleCommand):
 @click.option("--min-workers", "--min-replicas", type=int, metavar="N", help="Elastic: may run with so few workers.")
 @click.option("--pvc", metavar="CLAIM:PATH", multiple=True,
               help="A claim at a path; CLASS:SIZE:PATH or :SIZE:PATH is a new one; then :ro: read-only.")  # fmt: skip
+@click.option("--nfs", metavar="SERVER:FOLDER:PATH", multiple=True, help="A folder of an NFS server at a path.")
 @click.option("-v", "--volume", metavar="HOST:PATH", multiple=True, help="A folder of the node at a path.")
 @click.option("--service-type", type=click.Choice(["ingress", "service", "portforward"]), help="How ports are reached.")
 @click.option("--port", metavar="PORT", multiple=True, help="A port that the container listens on.")

@@ -32,7 +32,11 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "nodePools": [pool for some in options["node_pools"] for pool in some.split(",") if pool],
         "expose": _ports(options["port"], options["service_type"]),
         "largeShm": options["large_shm"] or None,
-        "volumes": [*map(_claim, options["pvc"]), *map(_host_path, options["volume"])],
+        "volumes": [
+            *map(_claim, options["pvc"]),
+            *map(_nfs, options["nfs"]),
+            *map(_host_path, options["volume"]),
+        ],
         "imagePullSecrets": list(options["image_pull_secret"]),
         "labels": dict(_pair("--label", text) for text in options["label"]),
         "annotations": dict(_pair("--annotation", text) for text in options["annotation"]),
@@ -135,6 +139,14 @@ def _claim(text: str) -> dict[str, Any]:
             new = _given({"size": size, "storageClass": storage_class or None})
             return _given({"newClaim": new, "mountPath": path, "readOnly": read_only})
     raise _usage("--pvc", text, "CLAIM:PATH for a claim that exists, CLASS:SIZE:PATH or :SIZE:PATH for a new one")
+
+
+def _nfs(text: str) -> dict[str, Any]:
+    parts, read_only = _mount(text)
+    match parts:
+        case [server, folder, path] if server and folder:
+            return _given({"nfs": {"server": server, "path": folder}, "mountPath": path, "readOnly": read_only})
+    raise _usage("--nfs", text, "SERVER:FOLDER:PATH or SERVER:FOLDER:PATH:ro")
 
 
 def _host_path(text: str) -> dict[str, Any]:

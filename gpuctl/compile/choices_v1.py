@@ -166,6 +166,13 @@ Freezes = list[Annotated[Freeze, AfterValidator(_ending)]]
 Level = Literal["privileged", "baseline", "restricted"]
 
 
+class NfsExport(Spec):
+    """A folder of an NFS server."""
+
+    server: Subdomain = Field(description="Its host name or IPv4 address.")
+    path: AbsolutePath = Field(description="The folder that it exports: /datasets.")
+
+
 class Security(Spec):
     """What the people of a project may do in its namespace. Only the Cluster says it, never the project itself."""
 
@@ -185,6 +192,12 @@ class Security(Spec):
         max_length=1000,
         description="Folders of the nodes that jobs of privileged projects may mount, with everything below: "
         "[/mnt/data]. Default: none. A job that can write there can make a link that leads out of the folder.",
+    )
+    nfs: Annotated[list[NfsExport], unique()] = Field(
+        [],
+        max_length=1000,
+        description="Folders of NFS servers that jobs may mount, with everything below. Default: none. A server takes "
+        "a job's word for its user's number, so list only what all may read.",
     )
     priority_classes: Annotated[list[Subdomain], unique()] = Field(
         [],

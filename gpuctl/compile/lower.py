@@ -100,6 +100,7 @@ def _security(spec: Security) -> model.Security:
         pod_security=model.PodSecurity(spec.pod_security),
         exceptions={ProjectName(name): model.PodSecurity(level) for name, level in sorted(spec.exceptions.items())},
         host_paths=tuple(spec.host_paths),
+        nfs=tuple(f"{export.server}:{export.path}" for export in spec.nfs),
         priority_classes=tuple(sorted(spec.priority_classes)),
     )
 
@@ -315,6 +316,10 @@ def _volume(volume: pod_v1.Volume) -> job_model.Volume:
         return job_model.ConfigMapVolume(config_map=volume.config_map, mount_path=mount, read_only=read_only)
     if volume.empty_dir is not None:
         return job_model.EmptyDirVolume(size_bytes=volume.empty_dir.size, mount_path=mount, read_only=read_only)
+    if volume.nfs is not None:
+        return job_model.NfsVolume(
+            server=volume.nfs.server, path=volume.nfs.path, mount_path=mount, read_only=read_only
+        )
     if volume.host_path is not None:
         return job_model.HostPathVolume(host_path=volume.host_path, mount_path=mount, read_only=read_only)
     return job_model.ClaimVolume(claim=volume.claim or "", mount_path=mount, read_only=read_only)

@@ -161,7 +161,7 @@ class NewClaim(Spec):
     storage_class: Subdomain | None = Field(None, description="The StorageClass. Default: the cluster's default class.")
 
 
-_ORIGINS = ("claim", "newClaim", "secret", "configMap", "emptyDir", "hostPath")
+_ORIGINS = ("claim", "newClaim", "secret", "configMap", "emptyDir", "nfs", "hostPath")
 
 
 class EmptyDir(Spec):
@@ -172,8 +172,15 @@ class EmptyDir(Spec):
     )
 
 
+class NfsVolume(Spec):
+    """A folder of an NFS server: one of the cluster's security.nfs, or below one."""
+
+    server: Subdomain = Field(description="The server's host name or IPv4 address, as the cluster lists it.")
+    path: AbsolutePath = Field(description="The folder: /datasets/images.")
+
+
 class Volume(Spec):
-    """A volume: exactly one of claim, newClaim, secret, configMap, emptyDir and hostPath."""
+    """A volume: exactly one of claim, newClaim, secret, configMap, emptyDir, nfs and hostPath."""
 
     claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
     new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
@@ -184,6 +191,7 @@ class Volume(Spec):
     empty_dir: EmptyDir | None = Field(
         None, description="An empty folder on the node's disk, for as long as the pod is."
     )
+    nfs: NfsVolume | None = Field(None, description="A folder of an NFS server.")
     host_path: AbsolutePath | None = Field(
         None, description="A folder of the node: one of the cluster's security.hostPaths, or below one."
     )

@@ -1,4 +1,4 @@
-"""Folders of the nodes that jobs mount, and users they run as, checked against what the Cluster allows.
+"""Folders of nodes and of NFS servers that jobs mount, and users they run as, checked against what the Cluster allows.
 
 Only the Cluster, the administrators' declaration, has fields that allow anything: a project can't grant itself more.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.compile.choices_v1 import Level, Security
+from gpuctl.compile.choices_v1 import Level, NfsExport, Security
+from gpuctl.compile.pod_v1 import NfsVolume
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.diag.diagnostic import Diagnostic
 
@@ -18,7 +19,7 @@ def level_of(security: Security, project: str) -> Level:
 
 
 def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Each folder of the node, and a user, that is not allowed, or that the API server would refuse to the pods."""
+    """Each folder of the node or of a server, and a user, that is not allowed, or that the API server would refuse."""
     spec = job.spec
     if resolved.cluster is None:
         return
@@ -31,13 +32,23 @@ def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]
             path = ("spec", "security", "capabilities", "add", position)
             yield job.mistake("GPU3074", path, {"project": project, "found": capability})
     for position, volume in enumerate(spec.volumes):
-        if volume.host_path is None:
-            continue
-        folder_path = ("spec", "volumes", position, "hostPath")
-        if not any(_is_within(volume.host_path, folder) for folder in security.host_paths):
-            yield job.mistake("GPU3070", folder_path, {"found": volume.host_path})
-        if level != "privileged":
-            yield job.mistake("GPU3071", folder_path, {"project": project, "level": level})
+        if volume.host_path is not None:
+            here = ("spec", "volumes", position, "hostPath")
+            if not any(_is_within(volume.host_path, folder) for folder in security.host_paths):
+                yield job.mistake("GPU3070", here, {"found": volume.host_path})
+            if level != "privileged":
+                yield job.mistake("GPU3071", here, {"project": project, "level": level})
+        if volume.nfs is not None:
+            here = ("spec", "volumes", position, "nfs")
+            if not any(_is_exported(volume.nfs, export) for export in security.nfs):
+                yield job.mistake("GPU3076", here, {"found": f"{volume.nfs.server}:{volume.nfs.path}"}, at_key=True)
+            if level == "restricted":
+                yield job.mistake("GPU3077", here, {"project": project}, at_key=True)
+
+
+def _is_exported(volume: NfsVolume, export: NfsExport) -> bool:
+    """Whether a folder is the listed one or below it. A server has the name by which it is listed, and no other."""
+    return volume.server == export.server and _is_within(volume.path, export.path)
 
 
 def _is_within(path: str, folder: str) -> bool:

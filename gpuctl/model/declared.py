@@ -247,13 +247,14 @@ class PodSecurity(StrEnum):
 class Security:
     """What the people of a project may do in its namespace, as the cluster's administrators declare it.
 
-    `host_paths`: folders of nodes that jobs may mount. `priority_classes`: PriorityClasses that pods may have besides
-    gpuctl's own.
+    `host_paths`: folders of nodes that jobs may mount; `nfs`: of NFS servers, as SERVER:PATH. `priority_classes`:
+    PriorityClasses that pods may have besides gpuctl's own.
     """
 
     pod_security: PodSecurity = PodSecurity.BASELINE
     exceptions: Mapping[ProjectName, PodSecurity] = field(default_factory=dict)
     host_paths: tuple[str, ...] = ()
+    nfs: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
 
     def level_of(self, project: ProjectName) -> PodSecurity:

@@ -69,6 +69,16 @@ class HostPathVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NfsVolume:
+    """A folder of an NFS server."""
+
+    server: str
+    path: str
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecretVolume:
     """A Secret of the project's namespace: a file for each key."""
 
@@ -95,7 +105,9 @@ class EmptyDirVolume:
     read_only: bool = False
 
 
-Volume: TypeAlias = ClaimVolume | NewClaimVolume | HostPathVolume | SecretVolume | ConfigMapVolume | EmptyDirVolume
+Volume: TypeAlias = (
+    ClaimVolume | NewClaimVolume | HostPathVolume | NfsVolume | SecretVolume | ConfigMapVolume | EmptyDirVolume
+)
 
 
 class ExposeVia(StrEnum):

@@ -29,6 +29,7 @@ from gpuctl.model.job import (
     HostPathVolume,
     Job,
     NewClaimVolume,
+    NfsVolume,
     SecretKey,
     SecretVolume,
     Volume,
@@ -234,6 +235,8 @@ def _source(job: Job, volume: Volume, new_claims: Iterator[int]) -> Spec:
             return {"persistentVolumeClaim": {"claimName": names.claim_name(job.id.name, next(new_claims))}}
         case HostPathVolume():
             return {"hostPath": {"path": volume.host_path}}
+        case NfsVolume():
+            return {"nfs": {"server": volume.server, "path": volume.path}}
         case SecretVolume():
             return {"secret": {"secretName": volume.secret}}
         case ConfigMapVolume():

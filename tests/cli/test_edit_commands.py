@@ -181,6 +181,16 @@ def test_what_can_not_be_is_told_and_nothing_is_written(
     assert contents(here) == before
 
 
+def test_a_folder_of_an_nfs_server_is_declared_by_a_flag(run: Run, here: Path) -> None:
+    file = here / "clusters/tr4858/cluster.yaml"
+    file.write_text(f"{file.read_text()}  security: {{nfs: [{{server: files, path: /sets}}]}}\n")
+    assert run(*SUBMIT.split(), "--nfs", "files:/sets/a:/data:ro").exit_code == 0
+    assert "nfs:" in (here / JOBS / "lab.yaml").read_text()
+    assert run("validate", "clusters/tr4858").exit_code == 0
+    refused = run(*SUBMIT.replace("lab", "other").split(), "--nfs", "files:/homes:/data")
+    assert (refused.exit_code, "GPU3076" in refused.stderr) == (1, True)
+
+
 @pytest.mark.parametrize("flag", ["--elastic", "--parallelism", "--nfs-server", "--host-network", "--job-name-prefix"])
 def test_a_flag_of_runai_that_no_field_has_is_answered(run: Run, here: Path, flag: str) -> None:
     del here

@@ -34,7 +34,7 @@ POOL = (
 FILES = {
     "c/cluster.yaml": f"{HEAD}Cluster\nmetadata: {{name: isle}}\nspec:\n  nodePools: [{POOL}]\n"
     "  namespacePrefix: gpu-isle-\n  ingress: {host: gpus.example.com}\n"
-    "  security: {hostPaths: [/mnt/data], exceptions: {team-a: privileged}}\n",
+    "  security: {hostPaths: [/mnt/data], nfs: [{server: files, path: /common}], exceptions: {team-a: privileged}}\n",
     "c/projects/team-a/project.yaml": f"{HEAD}Project\nmetadata: {{name: team-a}}\n"
     "spec: {quota: 4, access: [{group: people-of-a, role: edit}]}\n",
     "c/projects/team-b/project.yaml": f"{HEAD}Project\nmetadata: {{name: team-b}}\n"
@@ -138,10 +138,11 @@ def assert_confined(template: Mapping[str, Any]) -> None:
 
 
 def assert_sources(spec: Mapping[str, Any]) -> None:
-    """Volumes are objects of the namespace, folders of the pod's own and the folder for data; variables are text, the
-    pod's labels, and keys of objects of the namespace, in a whole object after a prefix."""
+    """Volumes are objects of the namespace, folders of the pod's own, the folder for data and the share; variables are
+    text, the pod's labels, and keys of objects of the namespace, in a whole object after a prefix."""
     for volume in spec.get("volumes", ()):
-        assert set(volume) - {"name"} <= {"persistentVolumeClaim", "emptyDir", "hostPath", "secret", "configMap"}
+        assert set(volume) - {"name"} <= {"persistentVolumeClaim", "emptyDir", "hostPath", "nfs", "secret", "configMap"}
+        assert volume.get("nfs") in (None, {"server": "files", "path": "/common"})
         assert set(volume.get("secret", {})) <= {"secretName", "defaultMode"}
         assert set(volume.get("configMap", {})) <= {"name", "defaultMode"}
         assert volume.get("hostPath", {}).get("path", "/mnt/data") == "/mnt/data"

@@ -56,4 +56,22 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "long that may take.",
         fix="ask for less; or have an administrator of the cluster raise scheduling.pauseGrace",
     ),
+    CodeEntry(
+        code="GPU3076",
+        title="a folder of an NFS server that jobs may not mount",
+        message='"{found}" is in none of the folders of NFS servers that jobs of this cluster may mount',
+        why="An NFS server takes a job's word for its user's number, so what one team may mount, it may read as any "
+        "user. Jobs may mount only the folders that the Cluster lists in security.nfs, and folders below them. The "
+        "default is none.",
+        fix="mount a claim; or have an administrator of the cluster list the folder in security.nfs",
+    ),
+    CodeEntry(
+        code="GPU3077",
+        title="a folder of an NFS server in a project whose pods are restricted",
+        message='Pod Security level restricted of project "{project}" lets no pod mount a folder of an NFS server',
+        why="The API server would refuse the pods of this job. The level is the Cluster's security.podSecurity, or the "
+        "project's entry in security.exceptions.",
+        fix="mount a claim; or have an administrator of the cluster declare the project baseline in "
+        "security.exceptions",
+    ),
 )

@@ -82,7 +82,38 @@ def test_a_level_that_refuses_the_pods_is_told_before_they_are_made(level: str) 
     assert codes(compiled("{}", "/mnt")) == ["GPU3070", "GPU3071"]
 
 
-@pytest.mark.parametrize("field", ["security", "podSecurity", "exceptions", "hostPaths", "priorityClasses"])
+def shared(server: str, path: str, security: str = "nfs: [{server: files, path: /data}]") -> Compiled:
+    """A job that mounts a folder of an NFS server."""
+    mounted = job("train", f"{{image: x, volumes: [{{nfs: {{server: {server}, path: {path}}}, mountPath: /m}}]}}")
+    return compile_tree(
+        tree_of({
+            "cluster.yaml": f"{CLUSTER}  security: {{{security}}}\n",
+            "p.yaml": project("team-a"),
+            "j.yaml": mounted,
+        })
+    )
+
+
+@pytest.mark.parametrize("path", ["/data", "/data/", "//data/./sets"])
+def test_a_folder_of_a_server_that_is_listed_may_be_mounted(path: str) -> None:
+    assert codes(shared("files", path)) == []
+
+
+@pytest.mark.parametrize(
+    ("server", "path"),
+    [("files", "/"), ("files", "/data2"), ("files", "/homes"), ("files.", "/data"), ("other", "/data")],
+)
+def test_no_other_folder_of_a_server_may(server: str, path: str) -> None:
+    assert codes(shared(server, path)) == ["GPU2010" if server == "files." else "GPU3076"]
+
+
+def test_what_the_api_server_would_refuse_of_nfs_is_told_before() -> None:
+    assert codes(shared("files", "/data", "podSecurity: restricted, nfs: [{server: files, path: /}]")) == ["GPU3077"]
+    assert codes(shared("files", "/data/../homes")) == ["GPU2020"]
+    assert codes(shared("files", "/data", "hostPaths: [/data]")) == ["GPU3076"]
+
+
+@pytest.mark.parametrize("field", ["security", "podSecurity", "exceptions", "hostPaths", "nfs", "priorityClasses"])
 def test_a_project_can_grant_itself_nothing(field: str) -> None:
     """A job has a security of its own, and nothing of the Cluster's in it."""
     of_job = "security: {podSecurity: privileged}" if field == "security" else f"{field}: [/]"

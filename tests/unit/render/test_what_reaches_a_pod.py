@@ -25,6 +25,7 @@ from gpuctl.model.job import (
     Job,
     JobType,
     NewClaimVolume,
+    NfsVolume,
     RunAs,
     SecretKey,
 )
@@ -151,3 +152,5 @@ def test_digests_of_volumes_and_variables_never_change_between_versions() -> Non
     )
     assert run_digest(replace(BASE, container=container)) == "92f76c20"
     assert run_digest(replace(BASE, gpu_mem_bytes=8 * 1024**3)) == "2b87ef3a"
+    share = Container(image="x", volumes=(NfsVolume(server="s", path="/p", mount_path="/n"),))
+    assert run_digest(replace(BASE, container=share)) == "7bd95f65"
