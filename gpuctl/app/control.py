@@ -107,6 +107,8 @@ def last_sync(body: Body | None) -> str:
 
 
 def _change(control: ControlObject, change: Callable[[tuple[Frozen, ...]], tuple[Frozen, ...]]) -> None:
+    """Write what is frozen after a change; nothing where it is the same."""
+
     def notes(body: Body) -> Mapping[str, str | None]:
         said = annotations_of(body).get(names.FROZEN_ANNOTATION)
         try:
@@ -114,18 +116,22 @@ def _change(control: ControlObject, change: Callable[[tuple[Frozen, ...]], tuple
         except (ValueError, RecursionError) as error:
             params = {"name": f"{names.SYSTEM_NAMESPACE}/{names.CONTROL_NAME}", "why": str(error)}
             raise WorldFault("GPU7083", message("GPU7083", params)) from error
-        return {names.FROZEN_ANNOTATION: encode_frozen(change(known)) or None}
+        after = change(known)
+        return {} if after == known else {names.FROZEN_ANNOTATION: encode_frozen(after) or None}
 
     _written(control, notes)
 
 
 def _written(control: ControlObject, notes: Callable[[Body], Mapping[str, str | None]]) -> None:
-    """Write what `notes` makes of the object; again where another person was faster."""
+    """Write what `notes` makes of the object, if anything; again where another person was faster."""
     for left in reversed(range(_TRIES)):
         body = control.read()
         version = "" if body is None else str(body["metadata"]["resourceVersion"])
+        wanted = notes(body or {})
+        if not wanted:
+            return
         try:
-            control.annotate(notes(body or {}), version)
+            control.annotate(wanted, version)
         except Conflict:
             if not left:
                 raise

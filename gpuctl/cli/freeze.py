@@ -45,7 +45,8 @@ def freeze(kind: str, name: str | None, reason: str, kubeconfig: str | None, con
 
     What runs goes on, what waits waits, and no commit is applied to that part, until `gpuctl unfreeze`. It stands in
     ConfigMap gpuctl-control of namespace gpuctl-system, with your name as the API server has it.
-    Role gpuctl-freezer there may write it.
+    Role gpuctl-freezer there may write it. The embedded cluster has no controller beside it: there, end `gpuctl
+    reconcile --embedded` instead.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.control import LONGEST_REASON, freeze, projects  # noqa: PLC0415
@@ -71,7 +72,10 @@ def freeze(kind: str, name: str | None, reason: str, kubeconfig: str | None, con
 @_part
 @_cluster
 def unfreeze(kind: str, name: str | None, kubeconfig: str | None, context: str | None) -> None:
-    """End what `gpuctl freeze` began."""
+    """End what `gpuctl freeze` began.
+
+    Where nothing is frozen, nothing is written.
+    """
     from gpuctl.app.control import unfreeze  # noqa: PLC0415
 
     part = _named(kind, name)
@@ -87,7 +91,8 @@ def unfreeze(kind: str, name: str | None, kubeconfig: str | None, context: str |
 def sync(kubeconfig: str | None, context: str | None) -> None:
     """Have the controller read Git now.
 
-    It does so every interval anyway. The right to it is the one of `gpuctl freeze`.
+    It does so every interval anyway. The right to it is the one of `gpuctl freeze`. On the embedded cluster, `gpuctl
+    reconcile --embedded --once` reads Git.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.control import sync  # noqa: PLC0415

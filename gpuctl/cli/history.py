@@ -45,6 +45,7 @@ def history(  # noqa: PLR0913, PLR0917 - its options
 
     The replica that leads is asked, by a port of its pod: this needs Role gpuctl-history in gpuctl-system, for it shows
     the jobs of all teams. Events and minutes are kept for 30 days, hours for two years, as long as the pod lives.
+    The embedded cluster's file holds no past: --file reads what `gpuctl reconcile --embedded --history FILE` has kept.
     """
     from gpuctl.views.history import as_csv, event_table, holding_table, use_table  # noqa: PLC0415 - only now
     from gpuctl.views.history_form import document  # noqa: PLC0415

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gpuctl import __version__
 from gpuctl.cli.amounts import write_options
@@ -170,7 +171,7 @@ def install(
     here as its defaults; neither needs gpuctl to be used. -o monitoring writes alerts for Prometheus, the same for its
     operator with a ServiceMonitor, and a dashboard for Grafana. Files of the same names are replaced.
     """
-    from gpuctl.install import UNGUARDED, Installation, all_objects  # noqa: PLC0415 - only now
+    from gpuctl.install import Installation, all_objects  # noqa: PLC0415 - only now
 
     if (folder is not None) != (output in {"kustomize", "helm", "monitoring"}):
         raise Failure("GPU9002", "--dir is for -o kustomize, helm and monitoring", hint="gpuctl install --help")
@@ -197,8 +198,7 @@ def install(
         bodies = (*all_objects(Installation(**options)), *rules)
     except ValueError as error:
         raise Failure("GPU9002", f"--repo {options['repo']!r}: {error}", hint="gpuctl install --help") from error
-    if not options["guard"]:
-        say(f"note: {UNGUARDED}", err=True)
+    _tell_what_is_missing(ctx, options)
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": bodies})
     elif output == "kustomize":
@@ -206,6 +206,17 @@ def install(
     else:
         for body in bodies:
             print_yaml(body)
+
+
+def _tell_what_is_missing(ctx: click.Context, options: Mapping[str, Any]) -> None:
+    """Say what an installation without the guard, or without an image's name, lacks."""
+    from gpuctl.install import UNGUARDED  # noqa: PLC0415 - only now
+
+    if not options["guard"]:
+        say(f"note: {UNGUARDED}", err=True)
+    if ctx.get_parameter_source("image") is ParameterSource.DEFAULT:
+        said = f"without --image the Deployment runs {options['image']}, which no registry has"
+        say(f"note: {said}: build it with the Dockerfile, push it, and name it with --image", err=True)
 
 
 def _looked(kubeconfig: str | None, context: str | None, given: int | None) -> int | None:

@@ -23,6 +23,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_LIST = 8
 _LONGEST_VALUE = 200
 """The most that a message shows of a list, in words, and of a value, in characters."""
+_SHOWN_END = 60
+"""How much of that is the end of a longer value."""
 _MEMORY_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
@@ -84,7 +86,7 @@ class _Words(string.Formatter):
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - _SHOWN_END]} [...] {text[-_SHOWN_END:]}"
 
 
 _WORDS = _Words()

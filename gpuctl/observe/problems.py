@@ -17,7 +17,10 @@ from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
 from gpuctl.model.state import Body
 
-LONGEST_MESSAGE = 300
+LONGEST_MESSAGE = 500
+_CUT = " [...] "
+_SHOWN_END = 150
+"""What is kept of the end of a message that is cut: a webhook says its reason there."""
 _LONGEST_REASON = 64
 _MOST_CONTAINERS = 16
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
@@ -133,9 +136,13 @@ def _last_line(ended: Mapping[str, Any]) -> str:
 
 
 def one_line(said: str) -> str:
-    """A message on one line, cut. Doing it twice changes nothing."""
+    """A message on one line. Of a long one the beginning and the end, with `[...]` between. Doing it twice changes
+    nothing."""
     line = " ".join(said.split())
-    return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 3].rstrip()}..."
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    begin = line[: LONGEST_MESSAGE - _SHOWN_END - len(_CUT)].rstrip()
+    return f"{begin}{_CUT}{line[-_SHOWN_END:].lstrip()}"
 
 
 def _is_word(reason: str) -> bool:

@@ -27,11 +27,19 @@ def test_both_forms_are_the_same_objects(run: Run) -> None:
 
 def test_what_only_the_guard_stops_is_said_where_it_is_left_out(run: Run) -> None:
     for more, said in (((), True), (("--guard",), False)):
-        told = run("install", *HTTPS, *more)
+        told = run("install", *HTTPS, "--image", "registry.example.com/gpuctl:1", *more)
         bodies = list(yaml.safe_load_all(told.stdout))
         (deployment,) = (body for body in bodies if body["kind"] == "Deployment")
         description = deployment["metadata"].get("annotations", {}).get("kubernetes.io/description", "")
         assert (UNGUARDED in description, told.stderr) == ((True, f"note: {UNGUARDED}\n") if said else (False, ""))
+
+
+def test_without_an_image_the_name_that_no_registry_has_is_told(run: Run) -> None:
+    told = run("install", *HTTPS, "--guard")
+    assert told.stderr == (
+        "note: without --image the Deployment runs gpuctl:0.1.0, which no registry has: build it with the Dockerfile, "
+        "push it, and name it with --image\n"
+    )
 
 
 def test_the_pod_is_called_as_reconcile_is(run: Run) -> None:
@@ -188,7 +196,7 @@ def test_policies_become_admission_policies_and_the_others_are_named_with_the_re
     (tmp_path / "rules.yaml").write_text("---\n".join(rule(name, text, kind) for name, (text, kind) in rules.items()))
     (tmp_path / "projects" / "a").mkdir(parents=True)
     (tmp_path / "projects" / "a" / "own.yaml").write_text(rule("own", "cel: object.spec.image != 'x'"))
-    told = run("install", *HTTPS, "--guard", "--policies", tmp_path, "-o", "json")
+    told = run("install", *HTTPS, "--image", "x", "--guard", "--policies", tmp_path, "-o", "json")
     assert told.exit_code == 0
     hidden = "which no pod or workload shows as it is declared"
     assert [line.removeprefix("note: policy ") for line in told.stderr.splitlines()] == [

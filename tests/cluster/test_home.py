@@ -43,6 +43,11 @@ def looker(plane: ControlPlane, folder: Path) -> Path:
     return plane.write_kubeconfig(folder / "looker.kubeconfig", token)
 
 
+def config_maps(plane: ControlPlane) -> set[str]:
+    items = plane.call("GET", "/api/v1/namespaces/gpuctl-system/configmaps")["items"]
+    return {body["metadata"]["name"] for body in items}
+
+
 def test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on(
     new_control_plane: Callable[[], ControlPlane], tmp_path: Path
 ) -> None:
@@ -51,7 +56,7 @@ def test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on(
     for path, text in FILES.items():
         copy.write(path, text.encode())
     copy.commit("a cluster", 1_800_000_000_000)
-    for line in (["freeze", "cluster", "--reason", "an incident"], ["unfreeze", "cluster"], ["sync"]):
+    for line in (["freeze", "cluster", "--reason", "an incident"], ["sync"]):
         command = [sys.executable, "-m", "gpuctl", *line, "--kubeconfig", str(plane.kubeconfig)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
         assert (done.returncode, done.stdout) == (2, "")
@@ -64,3 +69,9 @@ def test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on(
     assert "there was no namespace gpuctl-system: it was made" in done.stderr
     names = {body["metadata"]["name"] for body in plane.call("GET", "/api/v1/namespaces")["items"]}
     assert {"gpuctl-system", "gpu-a"} <= names, done.stderr
+    before = config_maps(plane)
+    command = [sys.executable, "-m", "gpuctl", "unfreeze", "cluster", "--kubeconfig", str(plane.kubeconfig)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.startswith("error GPU9003: the cluster is not frozen")
+    assert config_maps(plane) == before

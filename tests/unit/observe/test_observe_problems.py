@@ -101,6 +101,18 @@ def test_a_message_is_cut_and_on_one_line() -> None:
     assert "\n" not in found.message
 
 
+def test_of_a_long_message_the_end_is_told_and_that_it_is_cut() -> None:
+    said = f"admission webhook denied the request: {'x' * 2000} because the team has no budget"
+    found = problem_of(waiting("CreateContainerConfigError", said))
+    assert found is not None
+    assert found.message.startswith("admission webhook denied the request: xxx")
+    assert " [...] " in found.message
+    assert found.message.endswith("because the team has no budget")
+    again = problem_of(waiting("CreateContainerConfigError", found.message))
+    assert again is not None
+    assert again.message == found.message
+
+
 def test_many_containers_are_not_all_read() -> None:
     body = with_status(pod(phase="Pending"), containerStatuses=[container(waiting={"reason": "Odd"})] * 9_999)
     assert len(Keep()(body)["status"]["containerStatuses"]) < 100
