@@ -77,7 +77,12 @@ Of gpuctl's own objects all but the status is kept as well. Of a kind that is no
 NOTES: Mapping[Kind, Collection[str]] = {
     kinds.NODE: (names.HAMI_REGISTER_ANNOTATION, names.HAMI_CORDON_ANNOTATION),
     kinds.CONFIG_MAP: (names.FROZEN_ANNOTATION, names.SYNC_ANNOTATION),
-    kinds.POD: (names.IDLE_SINCE_ANNOTATION, names.HAMI_DEVICES_ANNOTATION, names.WORKER_INDEX_LABEL),
+    kinds.POD: (
+        names.IDLE_SINCE_ANNOTATION,
+        names.HAMI_DEVICES_ANNOTATION,
+        names.WORKER_INDEX_LABEL,
+        names.PROGRESS_ANNOTATION,
+    ),
 }
 """The annotations to keep of objects that are not gpuctl's own; none of other kinds."""
 

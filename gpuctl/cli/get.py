@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -25,12 +27,17 @@ MOST_PODS = 8
 @click.argument("job")
 @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml", "name"]), default="text")
+@click.option("--log-progress", is_flag=True, help="Look for its progress in the end of its log, too.")
 @namespace_option
 @cluster_options
-def get(job: str, project: str | None, output: str, where: Where) -> None:
+def get(job: str, project: str | None, output: str, where: Where, *, log_progress: bool) -> None:
     """Show one job in full.
 
-    Its state and the reason, its placement, its pods and its events. JOB is a name or PROJECT/NAME."""
+    Its state and the reason, its placement, its progress, its pods and its events. JOB is a name or PROJECT/NAME.
+
+    The progress is what the job says of itself: by the annotation gpuctl.dev/progress of its pod (0.42 or 42%); with
+    --log-progress also by a line `gpuctl: progress 0.42` among the last 200 of its log, if you may read that.
+    """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.events import event_table  # noqa: PLC0415
     from gpuctl.views.listing import job_form, job_table, job_text  # noqa: PLC0415
@@ -41,6 +48,8 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
         view = one_job(job, project, told_live(cluster, sessions))
         if output == "text" and sessions is not None:
             events = _events(view, sessions)
+        if log_progress and sessions is not None:
+            view = _with_logged_progress(view, sessions)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)(job_form(view))
     elif output == "name":
@@ -51,6 +60,23 @@ def get(job: str, project: str | None, output: str, where: Where) -> None:
         show(job_text(view, wiring.now_ms()))
         if events:
             show(f"\nEvents:\n{event_table(events, wiring.now_ms())}")
+
+
+def _with_logged_progress(view: JobView, sessions: Sessions) -> JobView:
+    """The job with the progress that its log says, where no annotation does. Cost: a request for a job that runs."""
+    from gpuctl.app.inspect import Unreachable, pod_of  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import ClusterUnavailable, Forbidden, LogRequest  # noqa: PLC0415
+    from gpuctl.k8s import kinds  # noqa: PLC0415
+    from gpuctl.k8s.progress import MOST_LOG_LINES, progress_in_log  # noqa: PLC0415
+    from gpuctl.model.decision import JobState  # noqa: PLC0415
+    from gpuctl.model.ids import ObjectRef  # noqa: PLC0415
+
+    if view.progress_ppm is not None or view.state is not JobState.RUNNING:
+        return view
+    with suppress(Unreachable, Forbidden, ClusterUnavailable):
+        pod = ObjectRef(*kinds.POD, view.ref.namespace, pod_of(view, 0, started=True).name)
+        return replace(view, progress_ppm=progress_in_log(sessions.logs(pod, LogRequest(tail=MOST_LOG_LINES))))
+    return view
 
 
 def _events(view: JobView, sessions: Sessions) -> tuple[EventView, ...]:

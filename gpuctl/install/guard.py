@@ -30,8 +30,8 @@ MAKERS = (ACCOUNT, ONE_FOR_ALL, *CONTROLLERS)
 """The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made."""
 
 _MARK = "gpuctl.dev/"
-_IS_MARK = f"k.startsWith('{_MARK}') && k != '{names.IDLE_SINCE_ANNOTATION}'"
-"""What others measure and write down is none."""
+_IS_MARK = f"k.startsWith('{_MARK}') && k != '{names.IDLE_SINCE_ANNOTATION}' && k != '{names.PROGRESS_ANNOTATION}'"
+"""What others measure and write down, and what a pod says of itself, is none."""
 _PLACES = tuple(
     f"{place}.?{field}"
     for place in (

@@ -9,6 +9,7 @@ from gpuctl.engine import reasons
 from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.annotations import decode_charge
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
+from gpuctl.k8s.progress import decode_progress
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.pod_problem import ENDED_BY_OTHERS
@@ -55,6 +56,7 @@ class JobView:
 
     `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
     FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do, where that is measured.
+    `progress_ppm`: how far it says that it is, in millionths; None where it says nothing.
     """
 
     id: JobId
@@ -72,6 +74,7 @@ class JobView:
     created_at_ms: Instant | None = None
     source: str = ""
     use: RunUse | None = None
+    progress_ppm: int | None = None
 
     @property
     def created_ms(self) -> Instant:
@@ -146,9 +149,14 @@ def job_views(state: ClusterState) -> tuple[JobView, ...]:
     """Every live run, newest start first, then by name."""
     workloads = {own.run: (ref, state.live[ref]) for ref, own in state.own.items()}
     urls = _urls(state.live)
-    pods = _pods(state)
+    pods, progress = _pods(state), _progress(state)
     views = [
-        replace(_view(state, run, *workloads[key]), urls=urls.get(run.job, ()), pods=pods.get(key, ()))
+        replace(
+            _view(state, run, *workloads[key]),
+            urls=urls.get(run.job, ()),
+            pods=pods.get(key, ()),
+            progress_ppm=progress.get(key),
+        )
         for run in state.runs
         if (key := (run.job, run.digest)) in workloads
     ]
@@ -247,6 +255,17 @@ def _pods(state: ClusterState) -> dict[RunKey, tuple[PodView, ...]]:
         )
         pods[run] = (*pods.get(run, ()), pod)
     return pods
+
+
+def _progress(state: ClusterState) -> dict[RunKey, int]:
+    """What live pods say: of several the one of the lowest index, then the first by name."""
+    said: dict[RunKey, tuple[int, ObjectRef, int]] = {}
+    for ref, run in state.pods.items():
+        body = state.live[ref]
+        ppm = decode_progress(objects.annotations_of(body).get(names.PROGRESS_ANNOTATION))
+        if ppm is not None and objects.text(body, "status", "phase") not in _ENDED_PODS:
+            said[run] = min(said.get(run, (_worker(body), ref, ppm)), (_worker(body), ref, ppm))
+    return {run: ppm for run, (_, _, ppm) in said.items()}
 
 
 def _worker(body: Body) -> int:

@@ -12,6 +12,7 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.views.jobs import JobView
 from gpuctl.views.pod_problems import problem_form, problem_text
+from gpuctl.views.progress import percent_text, progress_text
 from gpuctl.views.tables import NARROW, age, table
 
 COLUMNS = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs")
@@ -87,6 +88,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "starts": run.starts,
         "reason": {"code": view.reason.code, "message": reason_text(view.reason)} if view.reason else None,
         "problem": problem_form(run.problem),
+        "progressPpm": view.progress_ppm,
         "pausedFor": str(run.paused_for) if run.paused_for else None,
         "urls": list(view.urls),
         "object": {"kind": view.ref.kind, "namespace": view.ref.namespace, "name": view.ref.name},
@@ -111,6 +113,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("IMAGE", view.image),
         ("GPUs", format_gpus(view.gpu_milli)),
         ("NODE", ", ".join(view.nodes) or "-"),
+        *([("PROGRESS", progress_text(view, now_ms))] if percent_text(view) != "-" else []),
         ("AGE", age(now_ms - view.created_ms)),
         ("SINCE", f"{age(now_ms - view.since_ms)} ago"),
         ("RAN BEFORE", duration(run.ran_ms // 1000 * 1000)),

@@ -9,10 +9,11 @@ from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.model.utilisation import ProjectUse, RunUse
 from gpuctl.views.jobs import JobView
+from gpuctl.views.progress import percent_text
 from gpuctl.views.projects import ProjectView
 from gpuctl.views.tables import NARROW, age, table
 
-JOB_COLUMNS = ("NAME", "PROJECT", "TYPE", "NODE", "GPUs", "UTILISATION", "MEMORY", "IDLE")
+JOB_COLUMNS = ("NAME", "PROJECT", "TYPE", "NODE", "GPUs", "UTILISATION", "MEMORY", "IDLE", "PROGRESS")
 PROJECT_COLUMNS = ("PROJECT", "GPU(Allocated)", "GPU(Measured)", "UTILISATION", "MEMORY", "GPU(Idle)")
 _BAR = 10
 _GIB = 1 << 30
@@ -54,9 +55,10 @@ def _job_row(job: JobView, now_ms: Instant) -> tuple[str, ...]:
     node = job.nodes[0] if len(job.nodes) == 1 else _SEVERAL
     about = (job.id.name, job.id.project, job.type_name, node, format_gpus(job.gpu_milli))
     if job.use is None:
-        return (*about, "-", "-", "-")
+        return (*about, "-", "-", "-", percent_text(job))
     since_ms = job.use.idle_since_ms
-    return (*about, bar(job.use.percent), memory_text(job.use), "-" if since_ms is None else age(now_ms - since_ms))
+    idle = "-" if since_ms is None else age(now_ms - since_ms)
+    return (*about, bar(job.use.percent), memory_text(job.use), idle, percent_text(job))
 
 
 def project_use_table(projects: Sequence[ProjectView], *, wide: bool) -> str:
@@ -81,6 +83,7 @@ def job_use_form(job: JobView) -> dict[str, Any]:
         "project": job.id.project,
         "nodes": list(job.nodes),
         "gpuMilli": job.gpu_milli,
+        "progressPpm": job.progress_ppm,
         "use": None
         if use is None
         else {**_use_form(use), "idleSince": None if since_ms is None else format_timestamp(since_ms)},

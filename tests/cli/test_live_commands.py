@@ -16,12 +16,14 @@ from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import WorkingCopy
-from gpuctl.app.inspect import live
+from gpuctl.app.inspect import live, live_of
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
+from gpuctl.k8s import names
 from gpuctl.k8s.utilisation import encode_utilisation
 from gpuctl.model.source import SourceFile
 from gpuctl.model.utilisation import RunUse, Utilisation
+from gpuctl.views.listing import job_form, job_text
 
 HEADER = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs"
 RUN_AI = "NAME STATUS AGE NODE IMAGE TYPE PROJECT USER GPUs CREATED BY CLI SERVICE URL(S)"
@@ -143,20 +145,32 @@ def test_projects_and_nodes_of_the_embedded_cluster(run: Run, embedded: Path) ->
 def test_what_gpus_do_where_nothing_and_where_something_measures_it(run: Run, embedded: Path) -> None:
     unmeasured = run("top", "job", "-p", "team-a", "--embedded", embedded)
     assert "note: what GPUs do is not measured" in unmeasured.stderr
-    assert unmeasured.stdout.splitlines()[1].split()[-3:] == ["-", "-", "-"]
+    assert unmeasured.stdout.splitlines()[1].split()[-4:] == ["-", "-", "-", "-"]
     with closing(EmbeddedCluster(SystemClock(), str(embedded))) as cluster:
         state = live(cluster).state
         key = next(run for run in state.pods.values() if run[0].name == "a-2-gg")
         use = RunUse(held_milli=2000, busy_milli=1500, used_bytes=20 << 30, total_bytes=64 << 30)
         cluster.apply(encode_utilisation(Utilisation(at_ms=SystemClock().now_ms(), runs={key: use}), state))
     (line,) = [each for each in run("top", "jobs", "--embedded", embedded).stdout.splitlines() if "a-2-gg" in each]
-    assert line.split()[-4:] == ["########..", "75%", "20/64Gi", "-"]
+    assert line.split()[-5:] == ["########..", "75%", "20/64Gi", "-", "-"]
     lines = run("top", "project", "--embedded", embedded).stdout.splitlines()
     assert lines[1].split() == ["team-a", "4", "2", "########..", "75%", "20/64Gi", "0"]
     (team,) = json.loads(run("top", "project", "-o", "json", "--embedded", embedded).stdout)["projects"][:1]
     assert team["use"]["busyGpuMilli"] == 1500
     jobs = json.loads(run("top", "job", "-p", "team-a", "-o", "json", "--embedded", embedded).stdout)["jobs"]
     assert [job["name"] for job in jobs if job["use"]] == ["a-2-gg"]
+
+
+def test_a_pod_tells_its_progress(embedded: Path) -> None:
+    with closing(EmbeddedCluster(SystemClock(), str(embedded))) as cluster:
+        objects = dict(live(cluster).state.live)
+    (pod,) = [ref for ref in objects if ref.kind == "Pod" and ref.name.startswith("a-2-gg-")]
+    notes = {"annotations": {names.PROGRESS_ANNOTATION: "0.5"}}
+    objects[pod] = {**objects[pod], "metadata": {**objects[pod]["metadata"], **notes}}
+    (job,) = live_of(objects.values()).find("a-2-gg")
+    shown = job_text(job, SystemClock().now_ms())
+    assert next(line for line in shown.splitlines() if line.startswith("PROGRESS:")).split()[1] == "50%,"
+    assert job_form(job)["progressPpm"] == 500_000
 
 
 @pytest.mark.parametrize("line", [("logs", "a-1-g"), ("bash", "a-1-g"), ("exec", "a-1-g", "ls")])

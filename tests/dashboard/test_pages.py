@@ -64,7 +64,8 @@ def test_the_overview_shows_each_state_of_the_report(label: str, story: Mapping[
     bars = dict(re.findall(r'aria-label="(team-.): ([\d.]+) GPUs allocated', html))
     assert bars == {project: str(gpus) for project, gpus in held.items()}
     header, *lines = rows(html, "Running Jobs")
-    assert header[:7] == ["Job", "Project", "Type", "Node", "GPUs", "Run Time", "Utilisation"]
+    assert header[:7] == ["Job", "Project", "Type", "Node", "GPUs", "Run Time", "Progress"]
+    assert header[7:] == ["Utilisation", "Status"]
     assert len(lines) == running
     assert all(re.fullmatch(r"\d+\.\d\d", line[4]) and re.fullmatch(r"\d\d:\d\d:\d\d", line[5]) for line in lines)
     header, *lines = rows(html, "Pending Jobs")
@@ -100,6 +101,7 @@ def test_what_gpus_do_is_shown_where_it_is_measured(story: Mapping[str, ClusterV
         replace(job, use=use, run=replace(job.run, idle_since_ms=use.idle_since_ms)) if use is not None else job
         for job, use in ((job, uses.get(job.id.name)) for job in view.jobs)
     )
+    jobs = tuple(replace(job, progress_ppm=230_000) if job.id.name == "a-1-g" else job for job in jobs)
     known = replace(view, jobs=jobs, idle_milli=1000, _by_id={job.id: job for job in jobs})
     known = with_use(known, {ProjectName("team-a"): ProjectUse(held_milli=3000, busy_milli=3680, idle_milli=1000)})
     with serving(known) as site:
@@ -107,9 +109,10 @@ def test_what_gpus_do_is_shown_where_it_is_measured(story: Mapping[str, ClusterV
         _, page = site.get("/jobs/team-a/a-1-g")
     assert tiles(html)["Idle allocated GPUs"] == "1"
     assert 'aria-label="23 % of all GPUs work for jobs"' in html
-    shown = {line[0]: line[6] for line in rows(html, "Running Jobs")[1:]}
+    shown = {line[0]: line[7] for line in rows(html, "Running Jobs")[1:]}
     assert (shown["a-1-g"], shown["a-2-gg"], shown["b-4-gg"]) == ("0 %", "92 %", "-")
     facts = tiles(page)
+    assert facts["Progress"].startswith("23%, about ")
     assert facts["Utilisation"] == "0 %, memory 1/32Gi"
     assert "Idle for" in facts
 

@@ -27,6 +27,7 @@ from gpuctl.views.history import why
 from gpuctl.views.jobs import JobView
 from gpuctl.views.plan_page import page as plan_page
 from gpuctl.views.pod_problems import problem_text
+from gpuctl.views.progress import percent_text, progress_text
 from gpuctl.views.tables import HOUR_MS, age
 from gpuctl.views.top import memory_text
 from gpuctl.views.trends import uses
@@ -109,6 +110,8 @@ class Pages:
             share=share_milli,
             is_idle=is_idle,
             memory=memory_text,
+            percent=percent_text,
+            progress=progress_text,
             WHOLE=WHOLE_GPU,
         )
 

@@ -12,6 +12,7 @@ from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.utilisation import IDLE_AFTER_MS, ProjectUse, RunUse
 from gpuctl.views.jobs import JobView
+from gpuctl.views.progress import progress_text
 from gpuctl.views.projects import ProjectView
 from gpuctl.views.top import bar, job_use_form, job_use_table, most_idle_first, project_use_form, project_use_table
 
@@ -49,12 +50,13 @@ def test_the_idlest_job_is_first_and_what_is_not_measured_last() -> None:
 
 
 def test_jobs_as_a_table() -> None:
-    text = job_use_table([view("rest", REST), view("work", WORK), view("dark", None)], NOW_MS, wide=False)
+    work = replace(view("work", WORK), progress_ppm=429_999)
+    text = job_use_table([view("rest", REST), work, view("dark", None)], NOW_MS, wide=False)
     assert text == (
-        "NAME  PROJECT  TYPE   NODE  GPUs  UTILISATION      MEMORY   IDLE\n"
-        "rest  team-a   Train  n1    1     ..........   0%  29/80Gi  50m\n"
-        "work  team-a   Train  n1    1     ##########  97%  60/80Gi  -\n"
-        "dark  team-a   Train  n1    1     -                -        -\n"
+        "NAME  PROJECT  TYPE   NODE  GPUs  UTILISATION      MEMORY   IDLE  PROGRESS\n"
+        "rest  team-a   Train  n1    1     ..........   0%  29/80Gi  50m   -\n"
+        "work  team-a   Train  n1    1     ##########  97%  60/80Gi  -     42%\n"
+        "dark  team-a   Train  n1    1     -                -        -     -\n"
     )
 
 
@@ -81,3 +83,12 @@ def test_projects_as_a_table_and_as_json() -> None:
     )
     assert project_use_form(known)["use"]["idleGpuMilli"] == 1000
     assert project_use_form(dark)["use"] is None
+
+
+def test_progress_in_words_with_what_is_left_at_the_pace_so_far() -> None:
+    job = replace(view("j", None), progress_ppm=250_000)
+    job = replace(job, run=replace(job.run, started_at_ms=NOW_MS - 60_000, ran_ms=540_000))
+    assert progress_text(job, NOW_MS) == "25%, about 30m left at the pace so far"
+    assert progress_text(replace(job, progress_ppm=0), NOW_MS) == "0%"
+    stopped = replace(job, run=replace(job.run, phase=RunPhase.QUEUED))
+    assert progress_text(stopped, NOW_MS) == "-"
