@@ -9,15 +9,17 @@ import json
 import os
 import shutil
 import socket
-import ssl
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError, URLError
+
+import urllib3
 
 from controlplane.build import HERE, command
 from gpuctl.adapters.kubernetes.decoding import decode
@@ -31,6 +33,15 @@ _GOGC = "400"
 """How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more."""
 _WITHIN_S = 60.0
 _GRACE_S = 5.0
+_ANSWER_S = 30.0
+_ERRORS = 400
+_CERTIFICATE = (
+    "openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+    "-subj", "/CN=apiserver", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    "-addext", "keyUsage=critical,digitalSignature,keyCertSign",
+)  # fmt: skip
+_ACCOUNT_KEY = ("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout")
+"""Keys on a curve: the server would make RSA keys of its own, and each connection costs it a signature."""
 _GONE_S = 60.0
 """How long a namespace may take to go, with pods that end in it."""
 
@@ -44,6 +55,8 @@ class ControlPlane:
     emulated: str = ""
     url: str = ""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _connections: urllib3.PoolManager | None = None
+    """Kept for the next request: a new one costs four times the request."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -76,6 +89,7 @@ class ControlPlane:
         kubelet = ports[3]
         self.url = f"https://{secure}"
         self._write_files()
+        self._connections = urllib3.PoolManager(maxsize=8, ca_certs=str(self.ca_file), retries=False)
         self._start_etcd(f"http://{etcd}", f"http://{peer}")
         self._start_apiserver(f"http://{etcd}", secure.rpartition(":")[2])
         self._await("kube-apiserver", self._is_ready)
@@ -123,12 +137,14 @@ class ControlPlane:
                 process.kill()
                 process.wait()
         self._processes.clear()
+        if self._connections is not None:
+            self._connections.clear()
 
     def refused(self, method: str, path: str, body: object = None, **how: str) -> tuple[int, str] | None:
         """The code and the words with which the server refuses a request; None where it takes it. `how`: as `call`."""
         try:
             self.call(method, path, body, **how)
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             with error:
                 return error.code, str(json.loads(error.read())["message"])
         return None
@@ -136,7 +152,7 @@ class ControlPlane:
     def call(
         self, method: str, path: str, body: object = None, *, token: str = ADMIN, media: str = "", user: str = ""
     ) -> Any:
-        """One request with a token, as decoded JSON. Raises urllib.error.HTTPError for a refusal.
+        """One request with a token, as decoded JSON. Raises HTTPError for a refusal.
 
         `body`: what is sent as JSON, or bytes that are sent as they are.
 
@@ -152,18 +168,25 @@ class ControlPlane:
         if user:
             headers["Impersonate-User"] = user
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
-        context = ssl.create_default_context(cafile=str(self.ca_file))
         until = time.monotonic() + _GRACE_S
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=30, context=context) as answer:
-                    content = answer.read()
+                content = self._answer(method, self.url + path, headers, data)
                 return decode(content) if content.startswith(b"{") else content.decode()
-            except urllib.error.HTTPError as error:
+            except HTTPError as error:
                 if method != "DELETE" or error.code != _CONFLICT or time.monotonic() > until:
                     raise
                 error.close()
+
+    def _answer(self, method: str, url: str, headers: Mapping[str, str], data: bytes | None) -> bytes:
+        assert self._connections is not None, "it is not started"
+        try:
+            answer = self._connections.request(method, url, body=data, headers=headers, timeout=_ANSWER_S)
+        except urllib3.exceptions.HTTPError as fault:
+            raise URLError(str(fault)) from fault
+        if answer.status >= _ERRORS:
+            raise HTTPError(url, answer.status, answer.reason or "", Message(), BytesIO(answer.data))
+        return answer.data
 
     def _pods_after_deletion(self, namespace: str) -> list[Any]:
         path = f"/api/v1/namespaces/{namespace}/pods"
@@ -214,9 +237,10 @@ class ControlPlane:
         self.folder.mkdir(parents=True, exist_ok=True)
         users = [f"{ADMIN},admin,1,system:masters", f"{COMPONENT},component,2,system:masters"]
         (self.folder / "tokens.csv").write_text("\n".join(users) + "\n")
-        subprocess.run(
-            ["openssl", "genrsa", "-out", str(self.folder / "sa.key"), "2048"], check=True, capture_output=True
-        )
+        self.ca_file.parent.mkdir(exist_ok=True)
+        pair = ("-keyout", str(self.ca_file.with_suffix(".key")), "-out", str(self.ca_file))
+        subprocess.run([*_CERTIFICATE, *pair], check=True, capture_output=True)
+        subprocess.run([*_ACCOUNT_KEY, "-out", str(self.folder / "sa.key")], check=True, capture_output=True)
         self.write_kubeconfig(self.kubeconfig, ADMIN)
         self.write_kubeconfig(self.folder / "component.kubeconfig", COMPONENT)
 
@@ -290,14 +314,14 @@ class ControlPlane:
     def _is_ready(self) -> bool:
         try:
             return self.ca_file.exists() and self.call("GET", "/readyz") == "ok"
-        except (urllib.error.URLError, OSError):
+        except (URLError, OSError):
             return False
 
     def _has_default_account(self) -> bool:
         """The controllers are at work once the first namespace has its account."""
         try:
             self.call("GET", "/api/v1/namespaces/default/serviceaccounts/default")
-        except (urllib.error.URLError, OSError):
+        except (URLError, OSError):
             return False
         return True
 
