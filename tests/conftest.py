@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import sys
 from collections import Counter
@@ -101,6 +102,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         for plane in item.config.stash[RUNNING].values():
             plane.stop()
         item.config.stash[RUNNING].clear()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: frozen, the garbage collector doesn't look through it again and
+    again, which takes a tenth of the processor time of tests in Python."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
