@@ -28,6 +28,7 @@ FIXTURES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob
 CHECKS |= {f"types of {path}": [str(BIN / "mypy"), "tests/controlplane", path] for path in FIXTURES}
 
 
+@pytest.mark.xdist_group("checks")  # mypy looks at everything once, not in several processes at the same time
 @pytest.mark.parametrize("check", CHECKS)
 def test_tool_is_content(check: str) -> None:
     done = subprocess.run(CHECKS[check], cwd=ROOT, capture_output=True, text=True, check=False)
