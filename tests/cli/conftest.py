@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
@@ -53,10 +54,18 @@ def cluster(tmp_path: Path) -> Path:
     return Path(copytree(EXAMPLE, tmp_path / "clusters" / "tr4858"))
 
 
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository that tests get copies of: to make one takes Git a process a file."""
+    return repository_in(tmp_path_factory.mktemp("made-once") / "repository").folder
+
+
 @pytest.fixture
-def repository(tmp_path: Path) -> WorkingCopy:
+def repository(made_once: Path, tmp_path: Path) -> WorkingCopy:
     """A repository that holds the report's cluster."""
-    return repository_in(tmp_path / "repository")
+    folder = copytree(made_once, tmp_path / "repository")
+    subprocess.run(["git", "-C", folder, "update-index", "-q", "--refresh"], check=True)  # these are other files
+    return WorkingCopy(folder)
 
 
 @pytest.fixture(scope="session")

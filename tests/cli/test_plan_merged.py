@@ -29,7 +29,7 @@ from gpuctl.k8s.objects import labels_of
 
 ALL = {**STORIES, **PULLS}
 FOLDER = "clusters/tr4858"
-REST_MS = 120_000
+REST_MS, INTERVAL_MS = 120_000, 40_000
 REFUSED = {"removed_project": "explained"}
 """Pull requests of which a guard refuses a part."""
 HELD = "frozen"
@@ -58,7 +58,7 @@ class Site:
         source = GitSource(str(self._copy.folder), FOLDER, "main", self._folder / "work")
         outside = Outside(source=source, cluster=self.cluster, machines=self.cluster, clock=self.clock)
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
-        reconcile(LoopSettings(interval_ms=10_000, react_ms=react_ms), outside, journal, self)
+        reconcile(LoopSettings(interval_ms=INTERVAL_MS, react_ms=react_ms), outside, journal, self)
 
     def state(self) -> Path:
         """What `kubectl get -o json` prints of it, in a file."""
