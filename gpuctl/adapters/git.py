@@ -11,12 +11,10 @@ import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import urlsplit
-
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # else importing fails where git is missing; running it says so
-
-import git
 
 from gpuctl.adapters.gitrepository import Repository, inside
 from gpuctl.adapters.gitrun import Answer, Git, Limits, last_line, never, unavailable
@@ -300,6 +298,15 @@ def code_host_page(url: str) -> str:
     return f"https://{host}{parts.path.rstrip('/').removesuffix('.git')}"
 
 
+def _python_git() -> ModuleType:
+    """GitPython, which only demonstrations need: its import takes a fourteenth of a command's time.
+
+    Where git is missing, running it says so, and not the import.
+    """
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    return import_module("git")
+
+
 class WorkingCopy:
     """A repository with a working tree that gpuctl writes itself, for demonstrations."""
 
@@ -311,6 +318,7 @@ class WorkingCopy:
     @staticmethod
     def create(folder: Path, branch: str = "main") -> WorkingCopy:
         """A new repository in a folder that holds none."""
+        git = _python_git()
         try:
             git.Repo.init(folder, initial_branch=branch).close()
         except (git.GitError, OSError) as error:
@@ -333,6 +341,7 @@ class WorkingCopy:
 
     def commit(self, text: str, at_ms: Instant) -> Revision:
         """Commit what was written and removed since the last one."""
+        git = _python_git()
         author = git.Actor("gpuctl demo", "demo@gpuctl.dev")
         date = f"{at_ms // 1000} +0000"
         with git.Repo(self.folder) as repository:
