@@ -23,6 +23,14 @@ COUNTED: Mapping[kinds.Kind, str] = {
     if info.namespaced and kind not in {kinds.EVENT, kinds.CORE_EVENT}
 }
 """What quotas count, and the name they count it by: everything in a namespace but events."""
+_PLAIN: Mapping[str, kinds.Kind] = {f"count/{name}": kind for kind, name in COUNTED.items()}
+"""Resources of which there is as much as there are objects of a kind."""
+_SHORT = frozenset(name.partition(".")[0] for name in COUNTED.values())
+_BY_NAME: Mapping[str, tuple[kinds.Kind, ...]] = {
+    **{name: (kind,) for name, kind in _PLAIN.items()},
+    **{short: tuple(kind for kind, name in COUNTED.items() if name.partition(".")[0] == short) for short in _SHORT},
+}
+"""Kinds by each name that their number has."""
 _MUST_ASK = ("cpu", "memory")
 
 
@@ -55,10 +63,10 @@ def usage(store: Store, quota: Body, resources: Iterable[str]) -> dict[str, int]
     """
     wanted, namespace = list(resources), text(quota, "metadata", "namespace")
     every = not mapping(quota, "spec", "scopeSelector")
-    plain = {name: kind for name in wanted for kind in COUNTED if every and name == f"count/{COUNTED[kind]}"}
-    others = {kind for name in wanted if name not in plain for kind in COUNTED if _counts(name, kind)}
+    plain = {name: _PLAIN[name] for name in wanted if every and name in _PLAIN}
+    others = {kind for name in wanted if name not in plain for kind in _counted_as(name)}
     bodies = (store.get(key) for kind in sorted(others) for key in store.in_namespace(namespace, kind))
-    used = total(use_of(body) for body in bodies if body is not None and is_about(quota, body))
+    used = total(use_of(body) for body in bodies if body is not None and (every or is_about(quota, body)))
     counts = {name: len(store.in_namespace(namespace, kind)) for name, kind in plain.items()}
     return {name: used.get(name, 0) for name in wanted} | counts
 
@@ -102,12 +110,12 @@ def _of_compute(name: str) -> bool:
     return name in _MUST_ASK or name in {f"{side}.{r}" for side in ("requests", "limits") for r in _MUST_ASK}
 
 
-def _counts(name: str, kind: kinds.Kind) -> bool:
-    """Whether objects of a kind can count for a resource."""
-    if name == f"count/{COUNTED[kind]}" or name == COUNTED[kind].partition(".")[0]:
-        return True
+def _counted_as(name: str) -> tuple[kinds.Kind, ...]:
+    """The kinds of which objects can count for a resource."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     if ".storageclass.storage.k8s.io/" in name or name == "requests.storage":
-        return kind == kinds.CLAIM
+        return (kinds.CLAIM,)
     if name.endswith(".deviceclass.resource.k8s.io/devices"):
-        return kind == kinds.RESOURCE_CLAIM
-    return kind == kinds.POD and (name in _MUST_ASK or name.startswith(("requests.", "limits.")))
+        return (kinds.RESOURCE_CLAIM,)
+    return (kinds.POD,) if name in _MUST_ASK or name.startswith(("requests.", "limits.")) else ()
