@@ -40,6 +40,10 @@ def _names(values: Any) -> str:
     return ", ".join(str(value) for value in values) or "none"
 
 
+def _labels(values: Any) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(values.items())) or "none"
+
+
 def _inventory(nodes: Any) -> str:
     return f"{len(nodes)} with {sum(node.gpus for node in nodes)} GPUs"
 
@@ -59,7 +63,7 @@ _PROJECT: Mapping[str, Words] = {"department": ("department", _plain), "priority
 _POOL: Mapping[str, Words] = {
     "nodes": ("nodes", _inventory),
     "placement": ("placement", _plain),
-    "match_labels": ("selector", _plain),
+    "match_labels": ("selector", _labels),
 }
 _POLICY: Mapping[str, Words] = {
     "min_runtime": ("minRuntime", _min_runtime),
@@ -86,6 +90,7 @@ _SAID = {
 """Fields of declarations that are said otherwise: in words, among the quotas, or by objects."""
 _SAID_OF_POOLS = ("name", "nodes", "gpusPerNode", "placement", "selector")
 _ABSENT = "default"
+_SAME_NODES = "the same, with other resources or labels"
 _MOST_FIELDS = 20
 _LONGEST = 80
 _NOTHING = Allowance(quota_milli=0)
@@ -122,6 +127,8 @@ def _of(owner: str, before: object | None, after: object, words: Mapping[str, Wo
         was, now = getattr(before, name), getattr(after, name)
         if was != now:
             change = (say(was), say(now))
+            if name == "nodes" and [node.name for node in was] == [node.name for node in now]:
+                change = change[0], _SAME_NODES if change[0] == change[1] else change[1]
             yield SettingChange(of=owner, setting=setting, change=change if change[0] != change[1] else _other(change))
 
 

@@ -577,6 +577,18 @@ def test_audits_are_told_where_a_change_starts_or_ceases_one(run: Run, repositor
     assert [each["severity"] for each in report["breaches"] if not each["starts"]] == ["audit"]
 
 
+def test_a_pool_that_selects_other_nodes_or_describes_the_same_otherwise(run: Run, repository: WorkingCopy) -> None:
+    rewrite(repository, CLUSTER, "gpuctl.dev/pool: dgx1", "gpuctl.dev/pool: dgx2")
+    rewrite(repository, CLUSTER, "cpu: 80", "cpu: 70")
+    text = run("plan", folder(repository), "--base", "main").stdout
+    for line in (
+        "pool dgx1: nodes 2 with 16 GPUs -> the same, with other resources or labels",
+        "pool dgx1: selector gpuctl.dev/pool=dgx1 -> gpuctl.dev/pool=dgx2",
+        "cluster tr4858: nodePools[dgx1].resourcesPerNode.cpu 80 -> 70",
+    ):
+        assert f"\n  {line}\n" in text
+
+
 def test_settings_that_no_object_shows(run: Run, repository: WorkingCopy) -> None:
     department = "apiVersion: gpuctl.dev/v1\nkind: Department\nmetadata: {{name: {}}}\nspec: {{quota: {}{}}}\n"
     for name in ("old", "kept"):
