@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, read_live
@@ -10,17 +12,27 @@ from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.output import print_json, print_yaml
+from gpuctl.cli.sessions import EXIT_INTERRUPTED
 from gpuctl.cli.terminal import say, show
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.ids import JobId, ProjectName
 
 
-@command("list", examples=("gpuctl list -p team-a", "gpuctl list -A -o json", "gpuctl list -n gpu-a --context prod"))
+@command(
+    "list",
+    examples=(
+        "gpuctl list -p team-a",
+        "gpuctl list -A -o json",
+        "gpuctl list --watch",
+        "gpuctl list -n gpu-a --context prod",
+    ),
+)
 @click.option("-p", "--project", help="Jobs of this project. Default: that of `gpuctl config project`, else all.")
 @click.option("-A", "--all-projects", is_flag=True, help="Jobs of all projects.")
 @click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
+@click.option("-w", "--watch", "watches", is_flag=True, help="Then print each job that changes, until Ctrl-C.")
 @namespace_option
 @cluster_options
-def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool) -> None:
+def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool, watches: bool) -> None:
     """List jobs, the newest start first.
 
     The columns are Run:ai's, all of them with -o wide. Without it a line has at most 120 characters, and longer names
@@ -35,6 +47,11 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
         raise Failure("GPU9002", "-p and -A exclude each other", hint="gpuctl list --help")
     project = project or (None if all_projects else default_project())
     chosen = ProjectName(project) if project else None
+    if watches:
+        if output not in {"table", "wide"}:
+            raise Failure("GPU9002", "--watch is for -o table and wide", hint="gpuctl list --help")
+        _watch(where, project, chosen, wide=output == "wide")
+        return
     current = read_live(where, project=project)
     views = current.of_project(chosen)
     if output in {"json", "yaml"}:
@@ -51,3 +68,30 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
             say("note: jobs that you may not see are left out; gpuctl project list shows what projects hold", err=True)
         say(heading(chosen))
         show(job_table(views, wiring.now_ms(), wide=output == "wide"))
+
+
+def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wide: bool) -> None:
+    """The list, then a line for each job that differs from the reading before, for ever."""
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.cli.readings import readings  # noqa: PLC0415
+    from gpuctl.views.listing import heading, job_rows, told_apart  # noqa: PLC0415
+
+    clock = wiring.passing_clock()
+    before: dict[JobId, tuple[object, ...]] | None = None
+    try:
+        for current, wait_ms in readings(where, project):
+            now_ms, views = wiring.now_ms(), current.of_project(chosen)
+            marks = {view.id: told_apart(view) for view in reversed(views)}
+            changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]
+            header, *rows = job_rows(changed, now_ms, wide=wide)
+            if before is None:
+                say(heading(chosen))
+                show(header)
+            show("".join(rows))
+            for gone in sorted((before or {}).keys() - marks.keys()):
+                say(f"{gone} is gone")
+            before = marks
+            sys.stdout.flush()
+            clock.advance_to(clock.now_ms() + wait_ms)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

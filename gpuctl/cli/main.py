@@ -36,6 +36,7 @@ COMMANDS = {
     "sync": "gpuctl.cli.freeze:sync",
     "status": "gpuctl.cli.status:status",
     "list": "gpuctl.cli.list_jobs:list_jobs",
+    "watch": "gpuctl.cli.watch:watch",
     "get": "gpuctl.cli.get:get",
     "explain": "gpuctl.cli.explain:explain",
     "history": "gpuctl.cli.history:history",

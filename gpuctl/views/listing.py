@@ -35,6 +35,16 @@ def job_table(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> str:
     return table(WIDE_COLUMNS, [_wide_cells(view, now_ms) for view in views])
 
 
+def job_rows(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> list[str]:
+    """The lines of the list, each with its end: the header, then a line for each job."""
+    return job_table(views, now_ms, wide=wide).splitlines(keepends=True)
+
+
+def told_apart(view: JobView) -> tuple[object, ...]:
+    """What of a job is a change in the list: all but times that pass."""
+    return (view.ref, view.status, view.nodes, view.gpu_milli, view.image, view.urls, view.run.starts, view.reason)
+
+
 def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
     return (
         view.id.name,

@@ -16,6 +16,7 @@ _PARTS = {
         "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number", "forwarder", "host",
         "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading", "reading_embedded",
         "reading_status", "removal", "rolled_back", "scenario_reader", "sessions_of",
+        "terminal_screen",
     ),
     "stages": ("EXAMPLE", "blueprint", "cluster_bench", "demo", "example_cluster", "example_policies", "sandbox"),
 }  # fmt: skip

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpuctl.adapters.forge import ForgeOptions
     from gpuctl.adapters.githistory import Removal
     from gpuctl.adapters.gitmerge import Compared
+    from gpuctl.adapters.screen import Screen
     from gpuctl.app.beginning import NewRepository
     from gpuctl.app.control import ControlObject
     from gpuctl.app.forwarding import Forwarder
@@ -40,6 +41,13 @@ def now_ms() -> Instant:
 def clock() -> Clock:
     """The machine's clock."""
     return SystemClock()
+
+
+def terminal_screen() -> Screen:
+    """The whole terminal, to be drawn on."""
+    from gpuctl.adapters.screen import Screen  # noqa: PLC0415 - not every Python has curses
+
+    return Screen()
 
 
 def passing_clock() -> VirtualTime:

@@ -1,0 +1,45 @@
+"""`gpuctl watch`: a live screen of a cluster, for a terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option
+from gpuctl.cli.command import command
+from gpuctl.cli.failures import Failure
+from gpuctl.cli.sessions import EXIT_INTERRUPTED
+
+
+@command("watch", examples=("gpuctl watch", "gpuctl watch --context prod", "gpuctl watch -p team-a"))
+@click.option("-p", "--project", help="Only this project's jobs.")
+@namespace_option
+@cluster_options
+def watch(project: str | None, where: Where) -> None:
+    """Follow a cluster on a live screen.
+
+    GPUs that are allocated and that work, projects, running and pending jobs, read every two seconds, of a large
+    cluster less often. The arrows move, q ends it.
+    """
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.cli.readings import readings  # noqa: PLC0415
+    from gpuctl.model.ids import ProjectName  # noqa: PLC0415
+    from gpuctl.views.clusters import cluster_view, with_use  # noqa: PLC0415
+    from gpuctl.views.screen import screen  # noqa: PLC0415
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure("GPU9002", "gpuctl watch needs a terminal", hint="gpuctl list --watch prints what changes")
+    found = readings(where, project)
+    current, wait_ms = next(found)  # before the screen is taken: what it tells stays readable
+    try:
+        with wiring.terminal_screen() as shown:
+            while True:
+                now_ms = wiring.now_ms()
+                jobs = current.of_project(ProjectName(project) if project else None)
+                view = cluster_view(current.state, jobs, now_ms, (), current.overview)
+                if not shown.show(screen(with_use(view, current.uses), now_ms, shown.width), wait_ms):
+                    return
+                current, wait_ms = next(found)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

@@ -1,0 +1,85 @@
+"""The live screen of a cluster, as lines: what is allocated and what works, projects, running and waiting jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpuctl.diag.wording import reason_text
+from gpuctl.model.units import WHOLE_GPU, Instant, format_gpus
+from gpuctl.views.clusters import ClusterView, quota_milli
+from gpuctl.views.jobs import JobView
+from gpuctl.views.progress import percent_text
+from gpuctl.views.tables import age, table
+from gpuctl.views.top import bar
+
+_JOBS = ("RUNNING", "PROJECT", "STATUS", "NODE", "GPUs", "SINCE", "UTILISATION", "IDLE", "PROGRESS")
+_WAITING = ("PENDING", "PROJECT", "GPUs", "WAITS", "REASON")
+_PROJECTS = ("PROJECT", "GPUs", "QUOTA", "ALLOCATED", "UTILISATION", "RUNNING", "PENDING")
+
+
+class ScreenLine(NamedTuple):
+    """A line and its style: `head`, `strong`, `dim` or none."""
+
+    text: str
+    style: str = ""
+
+
+def screen(view: ClusterView, now_ms: Instant, width: int) -> tuple[ScreenLine, ...]:
+    """All lines. Those of tables are as long as they have to be, up to `width`."""
+    return tuple(_lines(view, now_ms, max(width - 1, 60)))
+
+
+def _lines(view: ClusterView, now_ms: Instant, width: int) -> Iterator[ScreenLine]:
+    held = f"{format_gpus(view.allocated_milli)}/{view.gpus} GPUs of {len(view.nodes)} nodes"
+    counts = f"{len(view.running)} running, {len(view.pending)} pending"
+    yield ScreenLine(f"gpuctl  {held}  {counts}  (q ends, arrows move)".ljust(width), "head")
+    yield ScreenLine(f"Allocated    {bar(view.allocated_percent)}")
+    if view.use is not None:
+        idle = f"   idle: {format_gpus(view.idle_milli)} GPUs" if view.idle_milli else ""
+        yield ScreenLine(f"Utilisation  {bar(view.busy_percent)}{idle}")
+    yield from _table(_PROJECTS, [_project(view, at) for at in range(len(view.projects))], width)
+    yield from _table(_JOBS, [_running(job, now_ms) for job in view.running], width)
+    yield from _table(_WAITING, [_pending(job, now_ms) for job in view.pending], width)
+
+
+def _table(header: tuple[str, ...], rows: list[tuple[str, ...]], width: int) -> Iterator[ScreenLine]:
+    yield ScreenLine("")
+    head, *lines = table(header, rows, most=width).splitlines()
+    yield ScreenLine(head, "strong")
+    yield from map(ScreenLine, lines)
+
+
+def _project(view: ClusterView, at: int) -> tuple[str, ...]:
+    project = view.projects[at]
+    share = 100 * project.allocated_milli // (view.gpus * WHOLE_GPU) if view.gpus else 0
+    return (
+        project.name,
+        format_gpus(project.allocated_milli),
+        format_gpus(quota_milli(project)),
+        bar(share),
+        "-" if project.use is None else bar(project.use.percent),
+        str(project.running),
+        str(project.pending),
+    )
+
+
+def _running(job: JobView, now_ms: Instant) -> tuple[str, ...]:
+    idle_ms = None if job.use is None else job.use.idle_since_ms
+    return (
+        job.id.name,
+        job.id.project,
+        job.status,
+        job.nodes[0] if len(job.nodes) == 1 else f"{len(job.nodes)} nodes",
+        format_gpus(job.gpu_milli),
+        age(now_ms - job.since_ms),
+        "-" if job.use is None else bar(job.use.percent),
+        "-" if idle_ms is None else age(now_ms - idle_ms),
+        percent_text(job),
+    )
+
+
+def _pending(job: JobView, now_ms: Instant) -> tuple[str, ...]:
+    reason = job.run.reason
+    waits = age(now_ms - job.run.queued_at_ms)
+    return (job.id.name, job.id.project, format_gpus(job.gpu_milli), waits, reason_text(reason) if reason else "-")
