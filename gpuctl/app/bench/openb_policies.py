@@ -181,7 +181,7 @@ class Engine(Placer):
         for ask, count in counts.items():
             if ask.request.fraction_milli and ask.pools:
                 fractions[ask.request.gpu_milli] = fractions.get(ask.request.gpu_milli, 0) + count
-        self.ledger = FreeCapacity(self.ledger.rooms, mix=RequestMix(mixes, fractions))
+        self.ledger.adopt(RequestMix(mixes, fractions))
 
     def place(self, ask: Ask) -> Placement | None:
         """See above."""

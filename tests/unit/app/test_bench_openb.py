@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ def test_every_policy_fills_what_it_can(policy: str, blind: bool) -> None:  # no
 def test_what_chance_makes_of_a_mean_is_told_where_there_is_more_than_one_run(traces: Path) -> None:
     (single,) = bench_openb([_case(traces, "multigpu50", "random")])
     assert (single.error_at_100, single.published, single.published_error) == (None, 812_800, 2624)
+
+
+def test_what_is_learned_meanwhile_is_about_the_nodes_as_they_are() -> None:
+    few = tuple(replace(node, gpus=8) for node in NODES[:6])
+    parts = tuple(
+        replace(pod, gpu_milli=milli) for pod, milli in zip(PODS, [340, 660, 120, 880, 510] * 72, strict=True)
+    )
+    for seed in range(40):
+        case = OpenbCase(pod_list="made-up", nodes=few, pods=parts, policy="gpuctl", seeds=1, blind=True)
+        run = run_once(case, seed)
+        assert 0 < run.lost < run.pods
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
