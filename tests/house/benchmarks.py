@@ -1,0 +1,142 @@
+"""Makes the tables of figures in docs/benchmarks.md from the recorded runs in docs/benchmarks/, one file a run.
+
+A record has the command, the date, the machine, the version of gpuctl, and what the command printed with `-o json`; or,
+where that was not kept or there is no such form, the table itself as `columns` and `rows`. To make one:
+
+    python tests/house/benchmarks.py NAME -- gpuctl bench openb --traces FOLDER -o json
+
+In the page, what stands between `<!-- figures NAME -->` and `<!-- /figures -->` is made of the record NAME.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from gpuctl import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS = ROOT / "docs" / "benchmarks"
+PAGE = ROOT / "docs" / "benchmarks.md"
+FACTS = ("command", "date", "machine", "version")
+"""What a record says besides its figures; `note` may be there too."""
+Record: TypeAlias = Mapping[str, Any]
+_BLOCK = re.compile(r"(?s)(<!-- figures ([a-z0-9 -]+) -->\n).*?(<!-- /figures -->\n)")
+
+
+def records() -> dict[str, Record]:
+    """The records by name."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDS.glob("*.json"))}
+
+
+def named_in(page: str) -> list[str]:
+    """The names of the records that a page shows."""
+    return [name for match in _BLOCK.finditer(page) for name in match[2].split()]
+
+
+def filled(page: str, found: Mapping[str, Record]) -> str:
+    """The page with the figures of the records in their places."""
+
+    def block(match: re.Match[str]) -> str:
+        names = match[2].split()
+        make = TABLES.get(names[0], plain)
+        told = "\n\n".join(source(name, found[name]) for name in names)
+        return f"{match[1]}\n{make([found[name] for name in names])}\n\n{told}\n\n{match[3]}"
+
+    return _BLOCK.sub(block, page)
+
+
+def source(name: str, record: Record) -> str:
+    """What a table's figures are: the command, the day, the version and the machine."""
+    note = f" {record['note']}" if "note" in record else ""
+    told = f"`{record['command']}`, {record['date']}, gpuctl {record['version']}, {record['machine']}"
+    return f"[`{name}.json`](benchmarks/{name}.json): {told}.{note}"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+
+
+def plain(of: Sequence[Record]) -> str:
+    """The table of a record that is one."""
+    (record,) = of
+    return table(record["columns"], record["rows"])
+
+
+# openb
+
+
+def percent(millionths: int) -> str:
+    """In percent, rounded to hundredths."""
+    hundredths = (millionths + 50) // 100
+    return f"{hundredths // 100}.{hundredths % 100:02d}"
+
+
+def about(figure: Mapping[str, Any]) -> str:
+    """A mean with twice its standard error, where there are several runs."""
+    mean, error = percent(figure["mean_at_100"]), figure["error_at_100"]
+    return mean if error is None else f"{mean} ± {percent(2 * error)}"
+
+
+def openb_policies(of: Sequence[Record]) -> str:
+    """The policies side by side; the second record is of those that learn from what has come so far."""
+    whole, blind = (record["output"]["figures"] for record in of)
+    by_list: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for figure in whole:
+        by_list.setdefault(figure["pod_list"], {})[figure["policy"]] = figure
+    learning = {figure["pod_list"]: figure for figure in blind}
+    rows = []
+    for name, figures in by_list.items():
+        others = [f"{about(figures[policy])} ({percent(figures[policy]['published'])})" for policy in OPENB]
+        rows.append([name, *others, f"**{about(figures['gpuctl'])}**", percent(learning[name]["mean_at_100"])])
+    return table(["pod list", *OPENB.values(), "gpuctl", "learning"], rows)
+
+
+OPENB = {"random": "Random", "bestfit": "BestFit", "fgd": "FGD"}
+TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {"openb-policies": openb_policies}
+"""How a record is shown that has the output of a command; by the first name of the block."""
+
+
+# To record a run
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    model = re.search(r"model name\s*: (.+)", info)
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    named = model[1].split(" @")[0] if model is not None else platform.machine()
+    python, load = platform.python_version(), os.getloadavg()[0]
+    return f"{os.cpu_count()} cores ({named}), {gib} GiB, Python {python}, load {load:.1f}"
+
+
+def record(name: str, command: Sequence[str]) -> None:
+    """Run a command and keep what it prints."""
+    commit, here = output(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]).strip(), machine()
+    kept = {
+        "command": shlex.join([Path(command[0]).name, *command[1:]]),
+        "date": output(["date", "-u", "+%F"]).strip(),
+        "machine": here,
+        "version": f"{__version__} ({commit})",
+        "output": json.loads(output(command)),
+    }
+    (RECORDS / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def output(command: Sequence[str]) -> str:
+    """What a command prints."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    record(sys.argv[1], sys.argv[3:])
