@@ -128,11 +128,9 @@ class Branches:
         """The expression that is true in some of the known cases, and false in the others."""
         for size in range(1, len(self.switches) + 1):
             for chosen in combinations(self.switches, size):
-                ends: dict[Case, set[bool]] = {}
-                for case in known:
-                    ends.setdefault(case.intersection(chosen), set()).add(case in some)
-                if all(len(end) == 1 for end in ends.values()):
-                    return self._expression(chosen, [on for on, end in ends.items() if True in end], len(ends))
+                ends: dict[Case, bool] = {}
+                if all(ends.setdefault(case.intersection(chosen), case in some) == (case in some) for case in known):
+                    return self._expression(chosen, [on for on, end in ends.items() if end], len(ends))
         raise ValueError("two objects of one case differ")
 
     def _expression(self, chosen: Sequence[str], on: Sequence[Case], of: int) -> str:

@@ -84,7 +84,7 @@ def templated(options: Mapping[str, Any], folder: Path, *more: str) -> list[Body
     """What `helm template` makes of the chart with these options as values."""
     done = template(options, folder, *more)
     assert done.returncode == 0, done.stderr
-    return [body for body in yaml.safe_load_all(done.stdout) if body]
+    return [body for body in yaml.load_all(done.stdout, yaml.CSafeLoader) if body]  # ten times as fast
 
 
 def template(options: Mapping[str, Any], folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
