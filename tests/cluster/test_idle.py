@@ -7,17 +7,24 @@ from collections.abc import Callable
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Site, all_writes_of, job, project, within
+from unattended import Site, all_writes_of, install, job, project, within
 
 IDLE_S = 20
 PROJECTS, JOBS = 20, 50
 
 
 def test_a_thousand_jobs_at_rest(
-    plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFactory, figure: Callable[[str], None]
+    new_control_plane: Callable[[], ControlPlane],
+    tmp_path_factory: pytest.TempPathFactory,
+    figure: Callable[[str], None],
 ) -> None:
-    """Most wait for one of 40 GPUs. The interval is a third of the usual one, so that whole passes are among it."""
-    site = Site(plane_with_gpuctl, tmp_path_factory.mktemp("idle"), "idle", gpus=40)
+    """Most wait for one of 40 GPUs. The interval is a third of the usual one, so that whole passes are among it.
+
+    The control plane ends with the test: to take a thousand jobs away would cost it more than to start.
+    """
+    plane = new_control_plane()
+    install(plane)
+    site = Site(plane, tmp_path_factory.mktemp("idle"), "idle", gpus=40)
     try:
         names = [f"team-{number:02}" for number in range(PROJECTS)]
         jobs = [job(f"job-{number:02}", project=name) for name in names for number in range(JOBS)]
@@ -47,4 +54,4 @@ def test_a_thousand_jobs_at_rest(
         assert {r["objectRef"]["resource"] for r in since if r["verb"] != "watch"} <= {"leases"}
         assert used_s < IDLE_S / 20
     finally:
-        site.leave()
+        site.end()

@@ -182,10 +182,14 @@ class Site:
         """The journals' ends, for who looks at a failure."""
         return "\n".join(process.log.read_text()[-3000:] for process in self._processes)
 
-    def leave(self) -> None:
-        """End the processes, and take away what is there."""
+    def end(self) -> None:
+        """End the processes."""
         for process in self._processes:
             process.kill()
+
+    def leave(self) -> None:
+        """End the processes, and take away what is there."""
+        self.end()
         labelled = f"labelSelector=gpuctl.dev%2Fcluster%3D{self.name}"
         kept = "/api/v1/namespaces/gpuctl-system/configmaps"
         for body in self._get(f"{kept}?{labelled}"):
