@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from objects_by_hand import DIGEST, JOB_ID, NAMESPACE
@@ -167,3 +169,27 @@ def test_what_is_measured_stands_for_what_annotations_say() -> None:
     assert with_idle(world(told), {}).runs == (RUN,)
     measured = with_idle(world(told), {KEY: 7})
     assert (measured.runs[0].idle_since_ms, measured.is_measured) == (7, True)
+
+
+H100 = Path(__file__).parents[2] / "traces" / "h100-utilisation.csv"
+
+
+def quiet_ms(phase: str, every: int) -> int:
+    """For how long a phase of the measured GPU, repeated for an hour, is quiet at most, read every so many seconds."""
+    with H100.open() as file:
+        percents = [int(row["utilization.gpu"]) for row in csv.DictReader(file) if row["phase"] == phase]
+    meter, longest = Meter(), 0
+    for second in range(0, 3600, every):
+        use = meter.read(1000 * second, busy(1000 * second, percents[second % len(percents)]))
+        assert use is not None
+        longest = max(longest, 0 if use.quiet_since_ms is None else use.seen_ms - use.quiet_since_ms)
+    return longest
+
+
+def test_work_of_a_measured_gpu_that_is_seen_and_work_that_is_not() -> None:
+    """Training that starves looks busy where each second is seen. Light inference reads 0 in every sample: so the
+    pages advise an hour and more, and the second counter."""
+    assert quiet_ms("training", 30) == 0
+    assert quiet_ms("training-starved-by-data", 1) < IDLE_AFTER_MS
+    for phase in ("idle-memory-held", "inference-light", "notebook-idle-30GB-held"):
+        assert quiet_ms(phase, 30) >= IDLE_AFTER_MS, phase
