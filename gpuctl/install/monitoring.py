@@ -133,6 +133,12 @@ PANELS = (
             "{{project}} demand": "sum by (project) (gpuctl_demand_gpus)",
         },
     ),
+    Panel(
+        title="Part of the measured GPUs that works",
+        unit="percentunit",
+        lines={"{{project}}": "sum by (project) (gpuctl_busy_gpus) / sum by (project) (gpuctl_measured_gpus)"},
+    ),
+    Panel(title="GPUs of idle jobs", lines={"{{project}}": "sum by (project) (gpuctl_idle_gpus)"}),
     Panel(title="Jobs that wait", lines={"{{project}} {{type}}": "sum by (project, type) (gpuctl_queued_jobs)"}),
     Panel(title="Jobs that run", lines={"{{project}} {{type}}": "sum by (project, type) (gpuctl_running_jobs)"}),
     Panel(

@@ -120,6 +120,8 @@ LOOKS = {
     "project list as data": ("project", "list", "-o", "json"),
     "top node": ("top", "node"),
     "top node, each GPU": ("top", "node", "-d"),
+    "top job": ("top", "job", "-A"),
+    "top project": ("top", "project"),
 }
 
 
@@ -254,6 +256,7 @@ ALIKE = {
     "completion": ("completion", "bash"),
     "config": ("config", "project"),
     "dashboard": ("dashboard", "--help"),
+    "watch": ("watch", "--help"),
     "delete": ("delete", "--help"),
     "demo": ("demo", "--help"),
     "fmt": ("fmt", "--check", "{folder}"),

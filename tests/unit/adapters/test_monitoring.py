@@ -25,6 +25,7 @@ from gpuctl.install.monitoring import ALERTS, PANELS, grafana_dashboard, operato
 from gpuctl.model.decision import FairShare
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import PoolName, ProjectName
+from gpuctl.model.utilisation import ProjectUse
 
 TEAM, POOL = ProjectName("team-a"), PoolName("v100")
 NOW_MS = 1_596_000_000_000
@@ -44,6 +45,8 @@ MEASURED = Measurements(
     pauses={(TEAM, "GPU5041"): 1},
     starts=1,
     forecast_errors=(5_000, -5_000),
+    uses={TEAM: ProjectUse(held_milli=2_000, busy_milli=1_500)},
+    used_at_ms=1,
 )
 FAULTS = {
     "GpuctlNoLeader": ('gpuctl_leader{instance="a"}', "1 0x40 1x40", "critical", {}),
