@@ -89,9 +89,10 @@ def suspend(which: Which, how: How) -> None:
 @command("resume", examples=("gpuctl resume a-1-g -p team-a --push", "gpuctl resume -p team-a --all --dry-run"))
 @_job_options
 def resume(which: Which, how: How) -> None:
-    """Resume jobs: take `suspend` out of their declarations; a line with a comment gets `suspend: false`.
+    """Resume jobs: take `suspend` out of their declarations.
 
-    They queue again once the commit is merged. JOB is a name or PROJECT/NAME.
+    A line of it that has a comment says `suspend: false`. They queue again once the commit is merged. JOB is a
+    name or PROJECT/NAME.
     """
     _suspend(which, how, suspended=False)
 

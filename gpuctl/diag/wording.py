@@ -124,6 +124,6 @@ def all_of(words: Iterable[str]) -> str:
 def _joined(words: list[str], last: str) -> str:
     if len(words) < 2:
         return "".join(words)
-    if len(words) > _LONGEST_LIST:
+    if len(words) > _LONGEST_LIST + 1:  # "1 more" takes as much room as the one does
         return f"{', '.join(words[:_LONGEST_LIST])} {last} {len(words) - _LONGEST_LIST} more"
     return f"{', '.join(words[:-1])} {last} {words[-1]}"

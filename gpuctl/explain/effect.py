@@ -139,7 +139,7 @@ def _dequeued(before: Rest | None, after: Rest) -> Iterator[Dequeued]:
     for job in sorted(before.waiting.keys() - after.waiting.keys() - after.running.keys()):
         now = declared.get(job)
         if now is None or now.suspend:
-            yield Dequeued(job=job, gpu_milli=asked[job], why=Stop.REMOVED if now is None else Stop.SUSPENDED)
+            yield Dequeued(job=job, gpu_milli=asked[job], suspended=now is not None)
 
 
 def _waits(before: Rest | None, after: Rest) -> Iterator[Waits]:

@@ -16,8 +16,7 @@ from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
 class Stop(StrEnum):
-    """Why a run ends for good, or a job waits no more: its job is declared no more, it is another run now, a person's
-    `suspend`, its limit."""
+    """Why a run ends for good: its job is declared no more, it is another run now, a person's `suspend`, its limit."""
 
     REMOVED = "removed"
     CHANGED = "changed"
@@ -80,11 +79,11 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dequeued:
-    """A job that waited and is in the queue no more, without having started."""
+    """A job that waited and is in the queue no more, without having started: it is declared no more, or `suspended`."""
 
     job: JobId
     gpu_milli: GpuMilli
-    why: Stop
+    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

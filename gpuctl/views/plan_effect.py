@@ -27,10 +27,8 @@ _STOPS = {
     Stop.SUSPENDED: "suspended",
     Stop.TIMED_OUT: "it reached a time limit",
 }
-_QUEUE_ENDS = {
-    Stop.REMOVED: "is deleted while it waits: no longer declared",
-    Stop.SUSPENDED: "waits no more: suspended",
-}
+_QUEUE_ENDS = {False: "is deleted while it waits: no longer declared", True: "waits no more: suspended"}
+"""By whether the job is suspended."""
 _MOVES = ("paused because ", "paused to start again elsewhere: ")
 """What the text of a move says already."""
 
@@ -51,7 +49,7 @@ def headline(effect: Effect) -> str:
     waiting = sum(each.before is None and each.job not in told_already for each in effect.waits)
     other = sum(each.before is not None and each.news for each in effect.waits)
     anew = sum(each.anew for each in effect.started)
-    suspended = sum(each.why is Stop.SUSPENDED for each in effect.dequeued)
+    suspended = sum(each.suspended for each in effect.dequeued)
     told = (
         (len(effect.started) - anew, "starts", "start"),
         (anew, "is restarted", "are restarted"),
@@ -117,7 +115,7 @@ def rows(effect: Effect) -> Iterator[Row]:
         then = f"; its new run: {_next(waits[stop.job], effect)}" if stop.job in waits else ""
         yield Row(mark="-", job=stop.job, gpu_milli=stop.gpu_milli, text=f"ends: {_STOPS[stop.why]}{then}")
     for gone in effect.dequeued:
-        yield Row(mark="-", job=gone.job, gpu_milli=gone.gpu_milli, text=_QUEUE_ENDS[gone.why])
+        yield Row(mark="-", job=gone.job, gpu_milli=gone.gpu_milli, text=_QUEUE_ENDS[gone.suspended])
     for wait in effect.waits:
         if wait.news and wait.job not in told:
             yield Row(mark="", job=wait.job, gpu_milli=wait.gpu_milli, text=_wait(wait, effect))
@@ -178,7 +176,12 @@ def document(effect: Effect, ground: Ground | None) -> dict[str, Any]:
             {"job": str(each.job), "gpuMilli": each.gpu_milli, "why": each.why.value} for each in effect.stopped
         ],
         "dequeued": [
-            {"job": str(each.job), "gpuMilli": each.gpu_milli, "why": each.why.value} for each in effect.dequeued
+            {
+                "job": str(each.job),
+                "gpuMilli": each.gpu_milli,
+                "why": (Stop.SUSPENDED if each.suspended else Stop.REMOVED).value,
+            }
+            for each in effect.dequeued
         ],
         "starved": [form for each, form in waits if each.now.forecast.start_ms is None],
         "eta": [form for each, form in waits if each.now.forecast.start_ms is not None],

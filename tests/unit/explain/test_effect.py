@@ -107,9 +107,9 @@ def test_a_waiting_job_that_is_removed_or_suspended_leaves_the_queue_and_is_no_p
     changed = replace(waiting[0], digest=RunDigest("other"))
     head = cluster(job("a/a-runs", 4000), changed, replace(waiting[2], suspend=True), waiting[3], a=4000)
     told = effect(cluster(job("a/a-runs", 4000), *waiting, a=4000), head)
-    assert [(str(each.job), each.gpu_milli, each.why) for each in told.dequeued] == [
-        ("a/gone", 3000, Stop.REMOVED),
-        ("a/held", 3000, Stop.SUSPENDED),
+    assert [(str(each.job), each.gpu_milli, each.suspended) for each in told.dequeued] == [
+        ("a/gone", 3000, False),
+        ("a/held", 3000, True),
     ]
     assert (told.paused, told.stopped, names(told.waits)) == ((), (), ["a/changed", "a/stays"])
 
