@@ -5,7 +5,8 @@ another project holds more than it keeps; it outranks a run of its own project. 
 would fail, and is not made.
 
 Invariant: the check may be too optimistic, never too pessimistic: to skip a job that could start is a defect
-(tests/properties/test_schedulability.py). So it changes no decision, only how many attempts fail.
+(tests/properties/test_schedulability.py). It decides nothing else, but it should know what it can: a job whose attempt
+will fail is at the head of its queue until then, and gives the queue a place that is not that of the job behind it.
 Cost: a check of each class of a project of which any job could start or claim. `UnschedulableRequests` answer for all
 requests that ask for no less than a failed one.
 """
@@ -21,7 +22,7 @@ from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.jobs.job_class import PendingJob, Rank, is_first_class
 from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
 from gpuctl.engine.shares.accounts import project_owner
-from gpuctl.engine.shares.entitlement import forbidden, rights_of, stays_within_share
+from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, rights_of, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.preempt import makes_way
@@ -86,6 +87,9 @@ class Schedulability:
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
+        if not any(self._is_open(pending, option) for option in pending.options):
+            self._cut_off.discard(pending.job.id)
+            return False
         project, priority, is_fixed = pending.job.id.project, pending.job.priority, is_first_class(pending.job)
         if self.within_share and not any(
             self._is_due(project, option, priority, is_fixed=is_fixed) for option in pending.options
@@ -101,6 +105,11 @@ class Schedulability:
         if pending.run is None or not self._may_claim(job_class.queue):
             return False
         return any(self._may_make_room(pending, option) for option in pending.options if option.request.gpu_milli)
+
+    def _is_open(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Whether no quota forbids the job with the fewest workers it may start with: nothing makes room for it then."""
+        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
+        return beyond_quota(accounts, pending.job, domain, option.least_milli) is None
 
     def _is_due(self, project: ProjectName, option: PoolOption, priority: int, *, is_fixed: bool) -> bool:
         """Whether a project may stay within its share with a job: with what it holds, or once own runs have left."""
