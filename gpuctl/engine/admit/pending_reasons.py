@@ -23,7 +23,7 @@ from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import forbidden
 from gpuctl.engine.snapshot import Snapshot
@@ -81,20 +81,28 @@ class PendingReasons:
 
     def _changed(self, queues: Iterable[ProjectQueue], snapshot: Snapshot) -> list[JobClass]:
         """Set the reasons of all classes of some queues; those that had another one."""
-        shortfalls, reserved, cut_off = self._short
+        _, reserved, cut_off = self._short
         changed = []
+        of_sort: dict[JobSort, Reason] = {}
         for job_class in chain.from_iterable(queue.job_classes.values() for queue in queues):
-            first = job_class.first
-            short = tuple([shortfalls[sort] for sort in first.job_options.sorts])
-            if reserved:
-                jobs = [reserved.get((option.pool.name, option.fewest.request)) for option in first.options]
-                short = tuple([each._replace(reserved_for=job) for each, job in zip(short, jobs, strict=True)])
-            is_cut_off = job_class in cut_off
-            reason = reasons.search_cut_off(first.job) if is_cut_off else _reason(first, short, snapshot)
+            reason = None if reserved else of_sort.get(job_class.sort)
+            if job_class in cut_off:
+                reason = reasons.search_cut_off(job_class.first.job)
+            elif reason is None:
+                reason = of_sort[job_class.sort] = self._reason_of(job_class.first, snapshot)
             if reason != job_class.reason:
                 job_class.reason = reason
                 changed.append(job_class)
         return changed
+
+    def _reason_of(self, pending: PendingJob, snapshot: Snapshot) -> Reason:
+        """Why a job has no place, see above. All jobs of a sort have the same reason, unless there are reservations."""
+        shortfalls, reserved, _ = self._short
+        short = tuple([shortfalls[sort] for sort in pending.job_options.sorts])
+        if reserved:
+            jobs = [reserved.get((option.pool.name, option.fewest.request)) for option in pending.options]
+            short = tuple([each._replace(reserved_for=job) for each, job in zip(short, jobs, strict=True)])
+        return _reason(pending, short, snapshot)
 
 
 def _shortfall(least: PoolOption, snapshot: Snapshot) -> Shortfall:

@@ -7,20 +7,22 @@ would fail, and is not made.
 Invariant: the check may be too optimistic, never too pessimistic: to skip a job that could start is a defect
 (tests/properties/test_schedulability.py). It decides nothing else, but it should know what it can: a job whose attempt
 will fail is at the head of its queue until then, and gives the queue a place that is not that of the job behind it.
-Cost: a check of each class of a project of which any job could start or claim. `UnschedulableRequests` answer for all
-requests that ask for no less than a failed one.
+
+Cost: a check of each sort of jobs, and of each class of the sorts that pass it. `UnschedulableRequests` answer for all
+requests that ask for no less than a failed one. Where 9,165 jobs wait that nearly all differ in CPU and memory, a round
+takes 8x without the check of sorts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpuctl.engine.admit.head_reservation import HeadReservations
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.jobs.job_class import PendingJob, Rank, is_first_class
-from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, rights_of, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
@@ -43,8 +45,8 @@ class Schedulability:
     """
 
     __slots__ = (
-        "_can_gain", "_changes", "_claims", "_cut_off", "_migrations", "_repacking", "_reservations",
-        "_reserved_room", "_room", "_snapshot", "_sources", "_with_room", "within_share",
+        "_can_gain", "_changes", "_claims", "_cut_off", "_due", "_gains", "_migrations", "_open", "_repacking",
+        "_reservations", "_reserved_room", "_rights", "_room", "_snapshot", "_sources", "_with_room", "within_share",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
@@ -69,60 +71,118 @@ class Schedulability:
         self._claims: dict[ProjectQueue, bool] = {}
         self._sources: dict[DomainName, bool] = {}
         self._can_gain: dict[object, tuple[bool, bool]] = {}
+        self._open: dict[JobSort, bool] = {}
+        self._due: dict[JobSort, bool] = {}
+        self._rights: dict[JobSort, bool] = {}
+        self._gains: dict[JobSort, tuple[bool, bool]] = {}
         self._reserved_room: dict[Sort, bool] = {}
         self._room: dict[tuple[PoolName, Request], bool] = {}
         self._with_room = {queue: dict(found) for queue in queues if (found := self._classes_with_room(queue))}
 
     def classes(self, queue: ProjectQueue) -> Sequence[tuple[Rank, JobClass]]:
-        """The classes of a project's jobs for which an attempt could succeed now, or once others have started."""
+        """The classes of a project's jobs for which an attempt could succeed now, or once others have started.
+
+        Others that start leave a sort that is not open, not due or has no right as it is.
+        """
         self._refresh()
-        if self.within_share:
-            needs = queue.needs(self._snapshot.capacity)
-            if not any(self._is_due(queue.project, o, needs.priority, is_fixed=needs.is_fixed) for o in needs.least):
-                return ()
+        sorts = {sort for sort in queue.sorts if self._is_open(sort) and (not self.within_share or self._is_due(sort))}
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
-        if is_head or self._may_claim(queue):
-            return queue.ranked
-        return [(rank, job_class) for job_class, rank in self._with_room.get(queue, {}).items()]
+        claiming = sorts
+        if not is_head:
+            claiming = set(filter(self._has_right, sorts)) if self._may_claim(queue) else set()
+        with_room = self._with_room.get(queue, {})
+        if not claiming:
+            return [(rank, job_class) for job_class, rank in with_room.items() if job_class.sort in sorts]
+        return [
+            (rank, job_class)
+            for rank, job_class in queue.ranked
+            if job_class.sort in claiming or (job_class in with_room and job_class.sort in sorts)
+        ]
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
-        if not any(self._is_open(pending, option) for option in pending.options):
-            self._cut_off.discard(pending.job.id)
-            return False
-        project, priority, is_fixed = pending.job.id.project, pending.job.priority, is_first_class(pending.job)
-        if self.within_share and not any(
-            self._is_due(project, option, priority, is_fixed=is_fixed) for option in pending.options
-        ):
+        self._refresh()
+        sort = job_class.sort
+        if not self._is_open(sort) or (self.within_share and not self._is_due(sort)):
             return False
         self._snapshot.counters.checks += 1
-        self._refresh()
         if self._reservations and self._reservations.of(pending) is not None:
             return True
         has_room = job_class in self._with_room.get(job_class.queue, ())
         if has_room and any(self._may_start(pending, option) for option in pending.options):
             return True
-        if pending.run is None or not self._may_claim(job_class.queue):
+        if not (self._has_right(sort) and self._may_claim(job_class.queue)):
             return False
-        return any(self._may_make_room(pending, option) for option in pending.options if option.request.gpu_milli)
+        may_make_room, is_cut_off = self._sort_may_make_room(sort)
+        if may_make_room and len(sort.classes) > 1:
+            may_make_room, is_cut_off = self._may_make_room(pending.job, pending.options)
+        if is_cut_off:
+            self._cut_off.add(pending.job.id)
+        return may_make_room
 
-    def _is_open(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether no quota forbids the job with the fewest workers it may start with: nothing makes room for it then."""
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        return beyond_quota(accounts, pending.job, domain, option.least_milli) is None
+    # What a sort has in common
 
-    def _is_due(self, project: ProjectName, option: PoolOption, priority: int, *, is_fixed: bool) -> bool:
-        """Whether a project may stay within its share with a job: with what it holds, or once own runs have left."""
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        if stays_within_share(accounts, domain, project, option.least_milli):
-            return True
-        is_least = option.least_milli <= max(accounts.entitled(domain, project_owner(project)))
-        return is_least and outranks_a_run(self._snapshot, domain, project, priority, is_fixed=is_fixed)
+    def _is_open(self, sort: JobSort) -> bool:
+        """Whether no quota forbids a job of a sort, with the fewest workers it may start with.
+
+        A job that one forbids waits for that reason, whatever was searched for before.
+        """
+        found = self._open.get(sort)
+        if found is None:
+            accounts, job = self._snapshot.accounts, sort.first.job
+            found = self._open[sort] = any(
+                beyond_quota(accounts, job, domain, option.least_milli) is None
+                for option, domain in self._with_domains(sort)
+            )
+            if self._cut_off and not found:
+                self._cut_off.difference_update(each.job.id for job_class in sort.classes for each in job_class.jobs)
+        return found
+
+    def _is_due(self, sort: JobSort) -> bool:
+        """Whether a project may stay within its share with a job of a sort: with what it holds, or once own runs have
+        left.
+        """
+        found = self._due.get(sort)
+        if found is None:
+            accounts, project = self._snapshot.accounts, sort.first.job.id.project
+            found = self._due[sort] = any(
+                stays_within_share(accounts, domain, project, option.least_milli)
+                or (
+                    option.least_milli <= max(accounts.entitled(domain, project_owner(project)))
+                    and self._outranks_a_run(sort.first.job, domain)
+                )
+                for option, domain in self._with_domains(sort)
+            )
+        return found
+
+    def _has_right(self, sort: JobSort) -> bool:
+        """Whether a job of a sort outranks a run of its project, or its project is entitled to more; and may have runs
+        paused at all: none is for a job whose object is not made.
+        """
+        found = self._rights.get(sort)
+        if found is None:
+            accounts, job = self._snapshot.accounts, sort.first.job
+            found = self._rights[sort] = sort.has_run and any(
+                self._outranks_a_run(job, domain)
+                or any(rights_of(accounts, domain, job.id.project, option.least_milli))
+                for option, domain in self._with_domains(sort)
+                if option.request.gpu_milli
+            )
+        return found
+
+    def _with_domains(self, sort: JobSort) -> Iterator[tuple[PoolOption, DomainName]]:
+        """The options of a sort with their domains."""
+        domain_of = self._snapshot.capacity.domain_of
+        return ((option, domain_of[option.pool.name]) for option in sort.first.options)
+
+    def _outranks_a_run(self, job: Job, domain: DomainName) -> bool:
+        return outranks_a_run(self._snapshot, domain, job.id.project, job.priority, is_fixed=is_first_class(job))
 
     def _refresh(self) -> None:
         """Forget what depends on claims once the snapshot has changed."""
         if self._changes != self._snapshot.changes:
             self._changes, self._claims, self._sources, self._can_gain = self._snapshot.changes, {}, {}, {}
+            self._open, self._due, self._rights, self._gains = {}, {}, {}, {}
 
     # Idle room
 
@@ -130,10 +190,11 @@ class Schedulability:
         """The classes that could start on idle GPUs. If the least that any job asks for has no room, none has."""
         if not any(map(self._has_room, queue.needs(self._snapshot.capacity).least)):
             return []
+        able = {sort for sort in queue.sorts if any(self._has_room(option.fewest) for option in sort.least)}
         return [
             (job_class, rank)
             for rank, job_class in queue.ranked
-            if any(self._has_room(option.fewest) for option in job_class.first.options)
+            if job_class.sort in able and any(self._has_room(option.fewest) for option in job_class.first.options)
         ]
 
     def _has_room(self, option: PoolOption) -> bool:
@@ -198,26 +259,42 @@ class Schedulability:
             )
         return found
 
-    def _may_make_room(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether runs may have to be paused or moved for an option, or may be leaving anyway."""
-        snapshot, job = self._snapshot, pending.job
+    def _sort_may_make_room(self, sort: JobSort) -> tuple[bool, bool]:
+        """What `_may_make_room` says of the least that any job of a sort asks for."""
+        found = self._gains.get(sort)
+        if found is None:
+            found = self._gains[sort] = self._may_make_room(sort.first.job, sort.least)
+        return found
+
+    def _may_make_room(self, job: Job, options: Iterable[PoolOption]) -> tuple[bool, bool]:
+        """Whether runs may have to be paused or moved for a job, or may be leaving anyway; and whether a search for
+        such runs is cut off.
+        """
+        is_cut_off = False
+        for option in options:
+            if option.request.gpu_milli:
+                may_gain, is_cut = self._may_make_room_by(job, option)
+                is_cut_off |= is_cut
+                if may_gain:
+                    return True, is_cut_off
+        return False, is_cut_off
+
+    def _may_make_room_by(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
+        """The same for one of its options."""
+        snapshot, project = self._snapshot, job.id.project
         domain = snapshot.capacity.domain_of[option.pool.name]
-        if outranks_a_run(snapshot, domain, job.id.project, job.priority, is_fixed=is_first_class(job)):
-            return True
-        guaranteed, fair = rights_of(snapshot.accounts, domain, job.id.project, option.least_milli)
+        if self._outranks_a_run(job, domain):
+            return True, False
+        guaranteed, fair = rights_of(snapshot.accounts, domain, project, option.least_milli)
         if not (guaranteed or fair) or not self._has_sources(domain):
-            return False
+            return False, False
         if option.least or (guaranteed and self._reservations.in_pool(option.pool.name) is not None):
-            return True
-        project = job.id.project
+            return True, False
         above, settled = snapshot.accounts.tree.above(project), snapshot.settled.get(project)
         key = guaranteed, above, settled, option.pool.name, option.request
         if key not in self._can_gain:
             self._can_gain[key] = self._may_gain(job, option)
-        may_gain, is_cut_off = self._can_gain[key]
-        if is_cut_off:
-            self._cut_off.add(job.id)
-        return may_gain
+        return self._can_gain[key]
 
     def _may_gain(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
         """Whether GPUs come free for an option, or runs could be moved or reclaimed for it; if not, whether the search

@@ -29,11 +29,15 @@ Kind: TypeAlias = tuple[object, ...]
 
 _TRAINING = JobType.TRAINING
 
-likeness: Callable[[Job], Likeness] = attrgetter(
+_BUT_CPU_AND_MEMORY = (
     "id.project", "type", "priority", "preemptible", "gpu_milli", "gpu_mem_bytes", "workers", "min_workers",
-    "cpu_milli", "mem_bytes", "max_duration_ms", "pools", "pools_in_order",
+    "max_duration_ms", "pools", "pools_in_order",
 )  # fmt: skip
+
+likeness: Callable[[Job], Likeness] = attrgetter(*_BUT_CPU_AND_MEMORY, "cpu_milli", "mem_bytes")
 """The likeness of a job."""
+
+_coarse_likeness: Callable[[Job], Likeness] = attrgetter(*_BUT_CPU_AND_MEMORY)
 
 
 class JobOptions:
@@ -41,14 +45,17 @@ class JobOptions:
 
     One object while that stays so. `sorts`: of the options. `wanted`: GPUs of all workers by quota domain, in the pool
     where most of them fit; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in
-    one domain only. `precedence`: the common part of their ranks.
+    one domain only. `precedence`: the common part of their ranks. `but_cpu_and_memory`: equal for jobs and options that
+    differ in nothing else.
     """
 
-    __slots__ = ("domain", "is_plain", "milli", "options", "precedence", "sorts", "wanted")
+    __slots__ = ("but_cpu_and_memory", "domain", "is_plain", "milli", "options", "precedence", "sorts", "wanted")
 
     def __init__(self, job: Job, options: tuple[PoolOption, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
         self.options = options
         self.sorts = tuple([option.fewest.sort for option in options])
+        sizes = tuple([option.request.workers for option in options])
+        self.but_cpu_and_memory: Likeness = (_coarse_likeness(job), self.sorts, sizes)
         self.precedence = job.type is _TRAINING, -job.priority
         wanted: dict[DomainName, GpuMilli] = {}
         for option in options:

@@ -1,30 +1,82 @@
-"""A project's pending jobs of one quota domain: in order, by class, and what they need at least."""
+"""A project's pending jobs of one quota domain: in order, by class and sort, and what they need at least."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Collection
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine.capacity.gang import PoolOption, Sort
 from gpuctl.engine.capacity.nodes import Capacity
-from gpuctl.engine.jobs.job_class import Kind, PendingJob, Rank, is_first_class, rank_of
+from gpuctl.engine.jobs.job_class import Kind, Likeness, PendingJob, Rank, is_first_class, rank_of
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import GpuMilli
 
+SortKey: TypeAlias = tuple[bool, Likeness]
+"""Whether the objects of the jobs are made, and all of the jobs and their options but CPU and memory."""
+
 _MOST = 1 << 62
+
+
+class JobSort:
+    """The classes of one queue whose jobs differ in CPU and memory only; never empty while it is in the queue.
+
+    What fails for the least of them fails for all: where 10,000 jobs nearly all differ, a question is asked once for
+    each sort, in place of once for each job. `has_run`: their objects are made.
+    """
+
+    __slots__ = ("_least", "classes", "has_run", "key")
+
+    def __init__(self, key: SortKey) -> None:
+        self.key = key
+        self.has_run = key[0]
+        self.classes: dict[JobClass, None] = {}
+        self._least: tuple[PoolOption, ...] | None = None
+
+    def join(self, job_class: JobClass) -> None:
+        """Add a class that has jobs."""
+        self.classes[job_class] = None
+        if self._least is not None:
+            self._least = _no_more_than(self._least, job_class)
+
+    def leave(self, job_class: JobClass) -> None:
+        """Remove a class."""
+        del self.classes[job_class]
+        self._least = None
+
+    @property
+    def first(self) -> PendingJob:
+        """One of the jobs: they differ in nothing that is asked of it."""
+        return next(iter(self.classes)).first
+
+    @property
+    def least(self) -> tuple[PoolOption, ...]:
+        """The options of the jobs, each with the least CPU and the least memory. Cost: O(classes) where one went."""
+        if self._least is None:
+            found = self.first.options
+            for job_class in self.classes:
+                found = _no_more_than(found, job_class)
+            self._least = found
+        return self._least
+
+
+def _no_more_than(options: tuple[PoolOption, ...], job_class: JobClass) -> tuple[PoolOption, ...]:
+    pairs = zip(options, job_class.first.options, strict=True)
+    return tuple([option.no_more_than(other) for option, other in pairs])
 
 
 class JobClass:
     """The jobs of one queue and one kind, in order; never empty. `reason`: why they waited when last asked."""
 
-    __slots__ = ("jobs", "kind", "queue", "reason")
+    __slots__ = ("jobs", "kind", "queue", "reason", "sort")
 
-    def __init__(self, queue: ProjectQueue, kind: Kind) -> None:
+    def __init__(self, queue: ProjectQueue, kind: Kind, sort: JobSort) -> None:
         self.queue = queue
         self.kind = kind
+        self.sort = sort
         self.jobs: list[PendingJob] = []
         self.reason: Reason | None = None
 
@@ -52,13 +104,14 @@ class LeastNeeds(NamedTuple):
 class ProjectQueue:
     """A project's pending jobs of one quota domain. `ranked`: the classes by the rank of their first job."""
 
-    __slots__ = ("_needs", "_order", "domain", "job_classes", "project", "ranked")
+    __slots__ = ("_needs", "_order", "_sorts", "domain", "job_classes", "project", "ranked")
 
     def __init__(self, project: ProjectName, domain: DomainName, others: ProjectQueue | None = None) -> None:
         """`others`: a queue whose jobs are in this one too."""
         self.project = project
         self.domain = domain
         self.job_classes: dict[Kind, JobClass] = {}
+        self._sorts: dict[SortKey, JobSort] = {}
         self.ranked: list[tuple[Rank, JobClass]] = []
         self._order: tuple[JobId, ...] | None = None
         self._needs: LeastNeeds | None = None
@@ -71,13 +124,15 @@ class ProjectQueue:
         job_class = self.job_classes.get(kind)
         before = None if job_class is None else rank_of(job_class.first)
         if job_class is None:
-            job_class = self.job_classes[kind] = JobClass(self, kind)
+            job_class = self.job_classes[kind] = JobClass(self, kind, self._sort_of(jobs[0]))
             self._needs = None
         if len(jobs) > 1 or (job_class.jobs and rank_of(job_class.jobs[-1]) > rank_of(jobs[0])):
             job_class.jobs.extend(jobs)
             job_class.jobs.sort(key=rank_of)
         else:
             job_class.jobs += jobs  # A job that comes is the last one, mostly.
+        if before is None:
+            job_class.sort.join(job_class)
         if before is None or rank_of(job_class.first) < before:
             self._rank(job_class, before)
 
@@ -90,7 +145,22 @@ class ProjectQueue:
             self._rank(job_class, rank)
         if not job_class.jobs:
             del self.job_classes[job_class.kind]
+            job_class.sort.leave(job_class)
+            if not job_class.sort.classes:
+                del self._sorts[job_class.sort.key]
             self._needs = None
+
+    def _sort_of(self, pending: PendingJob) -> JobSort:
+        key = pending.run is not None, pending.job_options.but_cpu_and_memory
+        found = self._sorts.get(key)
+        if found is None:
+            found = self._sorts[key] = JobSort(key)
+        return found
+
+    @property
+    def sorts(self) -> Collection[JobSort]:
+        """The sorts of all classes."""
+        return self._sorts.values()
 
     def _rank(self, job_class: JobClass, before: Rank | None) -> None:
         """Rank a class again after its first job, which had the rank `before`, changed or left."""
@@ -108,17 +178,17 @@ class ProjectQueue:
         return self._order
 
     def needs(self, capacity: Capacity) -> LeastNeeds:
-        """What a job of the queue needs at least. Cost: O(classes) where one came or went."""
+        """What a job of the queue needs at least. Cost: O(sorts) where a class came or went."""
         if self._needs is None:
             least_milli, priority, is_fixed = _MOST, -_MOST, False
             least: dict[Sort, PoolOption] = {}
-            for job_class in self.job_classes.values():
-                first = job_class.first
-                if first.run is not None:
+            for job_sort in self._sorts.values():
+                first = job_sort.first
+                if job_sort.has_run:
                     least_milli = min(least_milli, *(option.least_milli or _MOST for option in first.options))
                 priority = max(priority, first.job.priority)
                 is_fixed = is_fixed or is_first_class(first.job)
-                for sort, option in zip(first.job_options.sorts, first.options, strict=True):
+                for sort, option in zip(first.job_options.sorts, job_sort.least, strict=True):
                     known = least.get(sort)
                     least[sort] = option.fewest if known is None else known.no_more_than(option)
             domains = frozenset(capacity.domain_of[option.pool.name] for option in least.values())
