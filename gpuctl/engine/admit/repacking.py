@@ -45,9 +45,13 @@ class Repacking:
         return None
 
     def may_repack(self, option: PoolOption) -> bool:
-        """Whether repacking could make room for an option: enough is idle in the pool, only not in one place."""
+        """Whether repacking could make room for an option: enough is idle in the pool, only not in one place.
+
+        False once the placements of the cycle would not be enough.
+        """
         request, pool = option.request, option.pool.name
-        if not self._in_pool.get(pool) or self._failed(option).cover(request.sizes):
+        admitted = self._in_pool.get(pool, 0)
+        if not 0 < admitted < self._placings_left or self._failed(option).cover(request.sizes):
             return False
         idle = self._snapshot.idle
         if not request.fraction_milli and not request.profile:

@@ -118,9 +118,13 @@ class Ranking:
     def best(
         self, rooms: Mapping[NodeName, NodeFree], touched: Sequence[NodeName], able: Callable[[], Iterable[NodeName]]
     ) -> tuple[Grade, NodeName] | None:
-        """The best node. `touched`: names of all changed nodes in order, which only grows. `able`, called once: no
+        """The best node. `touched`: names of all changed nodes in order, which only grows. `able`: no
         other nodes may hold the request then.
+
+        After more changes than there are nodes the nodes are ranked anew: repacking takes 1.7x without that.
         """
+        if self._seen is not None and len(touched) - self._seen > len(rooms):
+            self._heap, self._seen = [], None
         names = able() if self._seen is None else touched[self._seen :]
         for room in filter(None, map(rooms.get, dict.fromkeys(names))):
             grade = self._grade(room)
