@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from gpuctl.compile import syntax
 from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document
@@ -12,6 +13,7 @@ from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 
+MAX_DOCUMENTS = 20_000
 MAX_DEPTH = 50
 MAX_VALUES = 200_000
 """Keys and values of one document."""
@@ -79,16 +81,6 @@ class Builder:
         self.first_line = source.position(offset)[0] if offset else 1
         self.begin = offset
         self.given_up = False
-        self._take = {
-            syntax.ScalarEvent: self._scalar,
-            syntax.MappingStartEvent: self._open,
-            syntax.SequenceStartEvent: self._open,
-            syntax.MappingEndEvent: self._close,
-            syntax.SequenceEndEvent: self._close,
-            syntax.AliasEvent: self._alias,
-            syntax.DocumentStartEvent: self._start,
-            syntax.DocumentEndEvent: self._end,
-        }
         self._reset()
 
     def _reset(self) -> None:
@@ -101,11 +93,16 @@ class Builder:
         self.name: SourceSpan | None = None
         self.mistakes = len(self.out.diagnostics)
 
-    def take(self, event: Any) -> None:
-        """The next event."""
-        action = self._take.get(type(event))
-        if action is not None:
-            action(event)
+    def take(self, events: Iterable[Any]) -> bool:
+        """Take events in order; False where one of them is the last of a document that is given up."""
+        actions = self._ACTIONS
+        for event in events:
+            action = actions.get(type(event))
+            if action is not None:
+                action(self, event)
+                if self.given_up:
+                    return False
+        return True
 
     def _span(self, event: Any) -> SourceSpan:
         start, end = event.start_mark, event.end_mark
@@ -125,6 +122,7 @@ class Builder:
     def _start(self, event: Any) -> None:
         self._reset()
         self.out.begun += 1
+        self.given_up = self.out.begun > MAX_DOCUMENTS
         mark = event.start_mark
         self.begin = self.offset + mark.index - mark.column
 
@@ -229,6 +227,18 @@ class Builder:
             keys[value] = event
             return value
         return _DROPPED
+
+    _ACTIONS: ClassVar[Mapping[type[Any], Callable[[Builder, Any], None]]] = {
+        syntax.ScalarEvent: _scalar,
+        syntax.MappingStartEvent: _open,
+        syntax.SequenceStartEvent: _open,
+        syntax.MappingEndEvent: _close,
+        syntax.SequenceEndEvent: _close,
+        syntax.AliasEvent: _alias,
+        syntax.DocumentStartEvent: _start,
+        syntax.DocumentEndEvent: _end,
+    }
+    """What is done at each event. A table in each builder would be a cycle of references for each file."""
 
 
 def _size(value: Any, limit: int) -> int:

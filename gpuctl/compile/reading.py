@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 
 from gpuctl.compile import syntax
-from gpuctl.compile.builder import Builder, Fragment, Read
+from gpuctl.compile.builder import MAX_DOCUMENTS, Builder, Fragment, Read
 from gpuctl.compile.document import Document
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import MAX_FILE_BYTES
-
-MAX_DOCUMENTS = 20_000
 
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _DOCUMENT_LINE = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
@@ -73,12 +71,9 @@ class _Reader:
         """Read documents; returns where to go on: `end`, or beyond a document that can't be read."""
         builder = Builder(self.source, self.out, start)
         try:
-            for event in syntax.events(self.source.text[start:end], self.parser):
-                builder.take(event)
-                if self.out.begun > MAX_DOCUMENTS:
-                    return self._too_many(builder.begin)
-                if builder.given_up:
-                    return self._skip(builder.begin, builder.begin)
+            if not builder.take(syntax.events(self.source.text[start:end], self.parser)):
+                is_too_many = self.out.begun > MAX_DOCUMENTS
+                return self._too_many(builder.begin) if is_too_many else self._skip(builder.begin, builder.begin)
         except syntax.NotYaml as error:
             self._not_yaml(error, builder.first_line + error.line, builder.unclosed())
             return self._skip(builder.begin, self.source.offset(builder.first_line + error.stopped))
