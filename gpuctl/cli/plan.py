@@ -11,7 +11,7 @@ import click
 
 from gpuctl import __version__
 from gpuctl.cli.clusters import Where
-from gpuctl.cli.collector import collect_seldom
+from gpuctl.cli.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
@@ -141,7 +141,7 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
 
-    collect_seldom()
+    collect_seldom(OBJECTS_OF_A_COMMAND)
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
     before, after = _compiled(compared, is_live=any(cluster.values()))
@@ -160,14 +160,20 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
 
 
 def _show(report: PlanReport, output: str) -> None:
-    from gpuctl.views import plan_form, plan_markdown, plan_page, plan_text  # noqa: PLC0415 - only now
-
+    """Print the plan in one of its forms; the others are not imported."""
     if output == "json":
-        print_json(plan_form.document(report))
+        from gpuctl.views.plan_form import document  # noqa: PLC0415
+
+        print_json(document(report))
     elif output == "markdown":
-        show(plan_markdown.markdown(plan_page.page(report)))
+        from gpuctl.views.plan_markdown import markdown  # noqa: PLC0415
+        from gpuctl.views.plan_page import page  # noqa: PLC0415
+
+        show(markdown(page(report)))
     else:
-        for line in plan_text.text(report):
+        from gpuctl.views.plan_text import text  # noqa: PLC0415
+
+        for line in text(report):
             say(*line)
 
 

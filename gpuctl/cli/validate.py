@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl import __version__
-from gpuctl.cli.collector import collect_seldom
+from gpuctl.cli.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, tally
@@ -128,7 +128,7 @@ def _validation(folders: Sequence[str], revision: str | None, *, cached: bool) -
     from gpuctl.adapters.verdicts import verdict_folder  # noqa: PLC0415
     from gpuctl.app.validate import validate, validate_change  # noqa: PLC0415
 
-    collect_seldom()
+    collect_seldom(OBJECTS_OF_A_COMMAND)
     verdicts = verdict_folder(os.environ) if cached else None
     if revision is None:
         return validate(folders, read_tree, verdicts)

@@ -13,12 +13,12 @@ _PARTS = {
     "pages": ("Allowed", "Shown", "dashboard"),
     "past": ("cycle_at", "past_in_cluster", "past_in_file", "report_in"),
     "access": (
-        "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number", "forwarder", "host",
-        "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading", "reading_embedded",
-        "reading_status", "removal", "rolled_back", "scenario_reader", "sessions_of",
+        "blueprint", "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number",
+        "forwarder", "host", "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading",
+        "reading_embedded", "reading_status", "removal", "rolled_back", "scenario_reader", "sessions_of",
         "terminal_screen",
     ),
-    "stages": ("EXAMPLE", "blueprint", "cluster_bench", "demo", "example_cluster", "example_policies", "sandbox"),
+    "stages": ("EXAMPLE", "cluster_bench", "demo", "example_cluster", "example_policies", "sandbox"),
 }  # fmt: skip
 _PART_OF = {name: part for part, names in _PARTS.items() for name in names}
 

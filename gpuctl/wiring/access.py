@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuctl.adapters.clock import PassingClock, SystemClock
+from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.app.forge_ports import Forge
 from gpuctl.app.ports import Clock, Cluster, Sessions, SourceUnavailable, VirtualTime
-from gpuctl.k8s.kinds import CONFIG_MAP, LEASE, SCOPES, Kind, Scope
+from gpuctl.k8s.kinds import CONFIG_MAP, DEVICE_CLASS, LEASE, NODE, RESOURCE_SLICE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
+from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
+from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
+from gpuctl.simulate.scenario import EPOCH_MS
 
 if TYPE_CHECKING:
     from gpuctl.adapters.checkout import FolderCheckout
@@ -235,3 +238,10 @@ def new_files(folder: str) -> NewRepository:
     from gpuctl.adapters.newfiles import NewFolder  # noqa: PLC0415 - only for new files
 
     return NewFolder(Path(folder), lambda _: None)
+
+
+def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:
+    """The device classes, nodes and slices of the declared inventory, as the embedded cluster creates them."""
+    made = EmbeddedCluster(VirtualClock(EPOCH_MS))
+    made.provide(pools)
+    return [body for kind in (DEVICE_CLASS, NODE, RESOURCE_SLICE) for body in made.list(kind).items]

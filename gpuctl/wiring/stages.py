@@ -21,11 +21,9 @@ from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.play import LivePlay, Sandbox, Venue
 from gpuctl.app.ports import Workshop
-from gpuctl.k8s.kinds import DEVICE_CLASS, NODE, RESOURCE_SLICE
-from gpuctl.model.declared import NodePool
-from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 from gpuctl.simulate.scenario import EPOCH_MS
+from gpuctl.wiring.access import blueprint
 
 if TYPE_CHECKING:
     from gpuctl.wiring.controller import Target
@@ -105,13 +103,6 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
             workshop=workshop,
             launch=launch,
         )
-
-
-def blueprint(pools: Sequence[NodePool]) -> Sequence[Body]:
-    """The device classes, nodes and slices of the declared inventory, as the embedded cluster creates them."""
-    made = EmbeddedCluster(VirtualClock(EPOCH_MS))
-    made.provide(pools)
-    return [body for kind in (DEVICE_CLASS, NODE, RESOURCE_SLICE) for body in made.list(kind).items]
 
 
 def example_policies(names: Sequence[str]) -> dict[str, bytes]:
