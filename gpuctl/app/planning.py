@@ -182,10 +182,11 @@ def _by_ref(declared: Declared | None, cache: RenderCache) -> Mapping[ObjectRef,
 
 
 def _changed_fields(base: Declared | None, head: Declared | None) -> Mapping[JobId, str]:
-    """Jobs that both declare, each with the fields for which its run is another one."""
+    """Jobs that both declare, each with the fields for which its run is another one; none that are the same object."""
     before = {job.id: job for job in base.jobs} if base is not None else {}
     jobs = head.jobs if head is not None else ()
-    return {job.id: _named(list(fields_of_a_new_run(before[job.id], job))) for job in jobs if job.id in before}
+    changed = ((before[job.id], job) for job in jobs if before.get(job.id, job) is not job)
+    return {job.id: _named(list(fields_of_a_new_run(old, job))) for old, job in changed}
 
 
 def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:

@@ -47,7 +47,7 @@ def decided(job: Job, run: Run | None, decision: Decision, at_ms: Instant, charg
     if run is None:
         return _made(job, decision)
     after = _decided(job, run, decision, at_ms, charge)
-    return run if after == run else after
+    return run if after is run or after == run else after
 
 
 def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Charge | None) -> Run:
@@ -152,20 +152,15 @@ def resized(run: Run, placement: Placement) -> Run:
 
 
 def _recorded(run: Run, record: RunRecord) -> Run:
-    return _with(
-        run,
-        queued_at_ms=record.queued_at_ms,
-        starts=record.starts,
-        ran_ms=record.ran_ms,
-        paused_for=record.paused_for,
-        failed_starts=record.failed_starts,
-        starting_ms=record.starting_ms,
-    )
+    return run if run.record == record else replace(run, **record._asdict())
 
 
 def _with(run: Run, **values: Any) -> Run:
     """The run with some values; the very same object if it has them: most decisions change nothing of their run."""
-    return run if all(getattr(run, name) == value for name, value in values.items()) else replace(run, **values)
+    for name, value in values.items():
+        if getattr(run, name) != value:
+            return replace(run, **values)
+    return run
 
 
 def _asked(job: Job) -> Charge:
