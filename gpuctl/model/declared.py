@@ -89,9 +89,11 @@ class DeclaredNode:
         return self.gpus - sum(self.mig.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """What one worker gets: what it is charged, and its slice's profile where it is one that was cut beforehand."""
+class Grant(NamedTuple):
+    """What one worker gets: what it is charged, and its slice's profile where it is one that was cut beforehand.
+
+    A named tuple, for several are made of each job for each pool.
+    """
 
     gpu_milli: GpuMilli
     profile: str = ""
