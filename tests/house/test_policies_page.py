@@ -58,7 +58,18 @@ def test_the_policies_are_listed_as_the_page_shows(request: pytest.FixtureReques
 
 
 def test_policies_that_are_checked_in_git_alone_are_those_of_the_page(request: pytest.FixtureRequest) -> None:
-    command = ("install", "--repo", "https://git.example.com/x.git", "--path", "c", "--guard", "--policies", "policies")
+    command = (
+        "install",
+        "--repo",
+        "https://git.example.com/x.git",
+        "--path",
+        "c",
+        "--guard",
+        "--policies",
+        "policies",
+        "--image",
+        "x",
+    )
     done = subprocess.run([*COMMAND, *command], cwd=ROOT, capture_output=True, text=True, check=True)
     _shown("alone", done.stderr, update=request.config.getoption("--update-golden"))
 
