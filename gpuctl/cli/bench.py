@@ -11,7 +11,7 @@ from gpuctl.cli.bench_engine import engine
 from gpuctl.cli.bench_openb import openb
 from gpuctl.cli.bench_philly import philly
 from gpuctl.cli.bench_review import review
-from gpuctl.cli.collector import collect_seldom
+from gpuctl.cli.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
 from gpuctl.cli.terminal import say
@@ -47,6 +47,7 @@ def compile_(jobs: int, projects: int, runs: int, output: str) -> None:
     """Time compiling made-up jobs, and parsing their YAML alone."""
     from gpuctl.app.bench.compile import bench_compile  # noqa: PLC0415 - only now
 
+    collect_seldom(OBJECTS_OF_A_COMMAND)  # as the commands that compile do
     measured = bench_compile(jobs, projects, runs)
     if output == "json":
         print_json(dataclasses.asdict(measured))
