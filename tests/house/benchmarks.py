@@ -102,8 +102,38 @@ def openb_policies(of: Sequence[Record]) -> str:
     return table(["pod list", *OPENB.values(), "gpuctl", "learning"], rows)
 
 
+# 10,000 jobs: compile, review, cycle
+
+
+def seconds(ms: int) -> str:
+    """In seconds, with two digits."""
+    return f"{ms / 1000:.2f} s"
+
+
+def thousands(of: Sequence[Record]) -> str:
+    """What 10,000 jobs cost to compile, to check and to reconcile: the records of compile, review and cycle."""
+    compiled, reviewed, cycled = (record["output"] for record in of)
+    cpu = {what: seconds(each["cpu_ms"]) for what, each in reviewed["measured"].items()}
+    cold, unchanged, event = (seconds(cycled[name]["all_ms"]) for name in ("cold", "unchanged", "event"))
+    size, ratio = compiled["size_bytes"] / (1 << 20), compiled["ratio_milli"] / 1000
+    compiles = f"compile: {compiled['jobs']:,} jobs in {compiled['files']:,} files, {size:.1f} MiB"
+    beside = f"{ratio:.1f} times parsing with PyYAML's C loader; {compiled['peak_mib']} MiB at most"
+    writes = f"{cycled['first_writes']:,} writes; the server's work, too"
+    rows = [
+        [compiles, seconds(compiled["compile_ms"]), "", beside],
+        ["`validate`, nothing known", cpu["validate, nothing known"], "4 s", ""],
+        ["`validate` of what was validated before", cpu["validate, known"], "0.5 s", ""],
+        ["`plan` of a quota that is cut", cpu["plan of the change"], "5 s", f"`git diff`: {cpu['git diff']}"],
+        ["a process's first cycle", cold, "", f"{cycled['running']} jobs run on the embedded cluster"],
+        ["a cycle in which nothing has changed", unchanged, "", f"{cycled['unchanged_writes']} writes"],
+        ["a cycle after a job has ended: another starts", event, "", f"{cycled['changes']} writes"],
+        ["from an empty cluster to rest", seconds(cycled["first_ms"]), "", writes],
+    ]
+    return table(["what", "CPU", "aim", "beside it"], rows)
+
+
 OPENB = {"random": "Random", "bestfit": "BestFit", "fgd": "FGD"}
-TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {"openb-policies": openb_policies}
+TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {"openb-policies": openb_policies, "compile": thousands}
 """How a record is shown that has the output of a command; by the first name of the block."""
 
 
