@@ -132,8 +132,31 @@ def thousands(of: Sequence[Record]) -> str:
     return table(["what", "CPU", "aim", "beside it"], rows)
 
 
+# The engine
+
+COUNTED = {"read": "read", "attempts": "attempts", "placings": "placings", "victims": "victims", "moved": "moved"}
+"""Of what the engine counts, by the words of the table; zeros are left out."""
+
+
+def engine(of: Sequence[Record]) -> str:
+    """Each workload of `bench engine`, in milliseconds of CPU."""
+    (record,) = of
+    rows = []
+    for figure in record["output"]["figures"]:
+        counts, aim = figure["counts"], figure["aim_microseconds"]
+        counted = ", ".join(f"{counts[name]:,} {word}" for name, word in COUNTED.items() if counts.get(name))
+        measured = f"{figure['microseconds'] / 1000:,.1f} ms"
+        aimed = "" if aim is None else f"{aim // 1000:,} ms"
+        rows.append([f"{figure['workload']}: {figure['what']}", f"{counts.get('jobs', 0):,}", measured, aimed, counted])
+    return table(["workload", "jobs", "CPU", "aim", "counted"], rows)
+
+
 OPENB = {"random": "Random", "bestfit": "BestFit", "fgd": "FGD"}
-TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {"openb-policies": openb_policies, "compile": thousands}
+TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
+    "openb-policies": openb_policies,
+    "compile": thousands,
+    "engine-runs": engine,
+}
 """How a record is shown that has the output of a command; by the first name of the block."""
 
 
