@@ -24,7 +24,7 @@ _EVER: Instant = -(1 << 62)
 def settled(pending_jobs: PendingJobs, started_ms: Mapping[JobId, Instant]) -> dict[ProjectName, frozenset[JobId]]:
     """The settled runs against each project that has any. `started_ms`: when the beneficiaries that run started.
 
-    Cost: O(classes of pending jobs), where a beneficiary runs.
+    Cost: where a beneficiary runs, O(classes of pending jobs), and beneficiaries for each instant at which jobs came.
     """
     if not started_ms:
         return {}
@@ -34,6 +34,6 @@ def settled(pending_jobs: PendingJobs, started_ms: Mapping[JobId, Instant]) -> d
         came = (each.queued_at_ms for each in reversed(job_class.jobs) if each.run is None or not each.run.paused_for)
         latest[project] = max(latest.get(project, _EVER), next(came, _EVER))
     in_order = sorted((at_ms, job) for job, at_ms in started_ms.items())
-    since = [frozenset(job for _, job in in_order[first:]) for first in range(len(in_order))]
     first = {project: bisect_left(in_order, (at_ms,)) for project, at_ms in latest.items()}
-    return {project: since[at] for project, at in first.items() if at < len(since)}
+    since = {at: frozenset(job for _, job in in_order[at:]) for at in set(first.values()) if at < len(in_order)}
+    return {project: since[at] for project, at in first.items() if at in since}
