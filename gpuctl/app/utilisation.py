@@ -25,7 +25,7 @@ from gpuctl.observe import device_uses, forgotten, next_utilisation
 READ_MS: DurationMs = 30_000
 """How often the source is read: as often as exporters measure by default."""
 PUBLISH_MS, REPEAT_MS = 60_000, 120_000
-"""How often it is published at most, and at least: what is older than MOST_GAP_MS says nothing to those who read it."""
+"""How often it is published at most, and at least: readers leave out what is older than MOST_GAP_MS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What GPUs do as a ConfigMap in gpuctl's own namespace, and back.
 
-A run's row is filed under a ticket that is made from the uid of its object, as in the overview: only whoever may read
-the object knows it. Sums by project are for all teams.
+A run's row is filed under a ticket that is made from the uid of its object, as in the overview: the right to read the
+object is what it takes to find the row. Sums by project are for all teams.
 """
 
 from __future__ import annotations

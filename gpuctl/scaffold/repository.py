@@ -89,7 +89,7 @@ def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, byte
 
 
 def _code_owners(beginning: Beginning, project: str) -> str:
-    """Who reviews what; without the platform team's name, a line to write it in."""
+    """The reviewers of each file; without the platform team's name, a line to write it in."""
     lines = [_NO_PLATFORM]
     if beginning.platform:
         lines = [_LAST_COUNTS, f"* {' '.join(map(_owner, beginning.platform))}"]
