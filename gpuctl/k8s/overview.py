@@ -10,8 +10,7 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import compact_json, decode_instant
-from gpuctl.k8s.bounds import MOST_AMOUNT, is_amount, is_short
-from gpuctl.k8s.objects import mapping, ref_of
+from gpuctl.k8s.published import DAMAGE, amount, published_object, published_text, short_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.declared import Allowance, DomainName
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
@@ -22,7 +21,6 @@ OVERVIEW_REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.OVERVI
 KEY = "overview.json"
 MOST_CHARACTERS = 900_000
 """An object of the API server has room for a million bytes, and what is written here is ASCII."""
-_DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
 def encode_overview(overview: Overview) -> Body:
@@ -34,9 +32,7 @@ def encode_overview(overview: Overview) -> Body:
     while len(said) > MOST_CHARACTERS:
         overview = _halved(overview)
         said = compact_json(_document(overview))
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
-    meta = {"name": OVERVIEW_REF.name, "namespace": OVERVIEW_REF.namespace, "labels": labels}
-    return {"apiVersion": OVERVIEW_REF.api_version, "kind": OVERVIEW_REF.kind, "metadata": meta, "data": {KEY: said}}
+    return published_object(OVERVIEW_REF, KEY, said)
 
 
 def digest_of(overview: Overview) -> str:
@@ -46,8 +42,8 @@ def digest_of(overview: Overview) -> str:
 
 def decode_overview(body: Body) -> Overview | None:
     """Read it back; None for another object and for one that is damaged."""
-    said = mapping(body, "data").get(KEY)
-    if ref_of(body) != OVERVIEW_REF or not isinstance(said, str):
+    said = published_text(body, OVERVIEW_REF, KEY)
+    if said is None:
         return None
     try:
         value = json.loads(said)
@@ -56,11 +52,11 @@ def decode_overview(body: Body) -> Overview | None:
             projects=tuple(_project(row) for row in value["projects"]),
             departments=tuple(_department(row) for row in value.get("departments", ())),
             nodes=tuple(_node(row) for row in value["nodes"]),
-            positions={_text(ticket): _amount(number) for ticket, number in value["positions"].items()},
-            starts={_text(ticket): _amount(at_ms) for ticket, at_ms in value["starts"].items()},
-            left_out=_amount(value["leftOut"]),
+            positions={short_text(ticket): amount(number) for ticket, number in value["positions"].items()},
+            starts={short_text(ticket): amount(at_ms) for ticket, at_ms in value["starts"].items()},
+            left_out=amount(value["leftOut"]),
         )
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
@@ -111,12 +107,12 @@ def _project_row(project: ProjectOverview) -> list[Any]:
 
 def _project(row: Any) -> ProjectOverview:
     name, namespace, department, domains, *numbers = row
-    allocated, running, waiting, waiting_milli = map(_amount, numbers)
-    rows = [(DomainName(_text(domain)), [_optional(amount) for amount in amounts]) for domain, *amounts in domains]
+    allocated, running, waiting, waiting_milli = map(amount, numbers)
+    rows = [(DomainName(short_text(domain)), [_optional(each) for each in amounts]) for domain, *amounts in domains]
     return ProjectOverview(
-        name=ProjectName(_text(name)),
-        namespace=_text(namespace),
-        department=_text(department),
+        name=ProjectName(short_text(name)),
+        namespace=short_text(namespace),
+        department=short_text(department),
         allowances={domain: _allowance(*amounts[:3]) for domain, amounts in rows},
         share_milli={domain: share for domain, (_, _, _, share) in rows if share is not None},
         allocated_milli=allocated,
@@ -136,9 +132,11 @@ def _department_row(department: DepartmentOverview) -> list[Any]:
 def _department(row: Any) -> DepartmentOverview:
     name, parent, domains = row
     return DepartmentOverview(
-        name=_text(name),
-        parent=_text(parent),
-        allowances={DomainName(_text(domain)): _allowance(*map(_optional, amounts)) for domain, *amounts in domains},
+        name=short_text(name),
+        parent=short_text(parent),
+        allowances={
+            DomainName(short_text(domain)): _allowance(*map(_optional, amounts)) for domain, *amounts in domains
+        },
     )
 
 
@@ -154,10 +152,10 @@ def _node_row(node: NodeOverview) -> list[Any]:
 
 def _node(row: Any) -> NodeOverview:
     name, status, jobs, foreign, lost, *numbers = row
-    cpu, cpu_requested, memory, memory_requested = map(_amount, numbers)
+    cpu, cpu_requested, memory, memory_requested = map(amount, numbers)
     return NodeOverview(
-        name=NodeName(_text(name)),
-        status=_text(status),
+        name=NodeName(short_text(name)),
+        status=short_text(status),
         job_milli=tuple(_amounts(jobs)),
         foreign_milli=tuple(_amounts(foreign)),
         lost=frozenset(_amounts(lost)),
@@ -169,20 +167,8 @@ def _node(row: Any) -> NodeOverview:
 
 
 def _amounts(values: Any) -> Iterator[int]:
-    return (_amount(value) for value in values)
-
-
-def _amount(value: Any) -> int:
-    if not is_amount(value, MOST_AMOUNT):
-        raise ValueError("no amount")
-    return value
+    return (amount(value) for value in values)
 
 
 def _optional(value: Any) -> int | None:
-    return None if value is None else _amount(value)
-
-
-def _text(value: Any) -> str:
-    if not is_short(value):
-        raise ValueError("no short text")
-    return value
+    return None if value is None else amount(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from gpuctl.diag.wording import instant
 from gpuctl.model.units import Instant
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,4 +36,4 @@ def format_timestamp(at_ms: Instant) -> str:
 
 def format_seconds(at_ms: Instant) -> str:
     """As Kubernetes writes its own fields, parts of a second dropped: "2020-07-29T05:20:00Z"."""
-    return f"{_EPOCH + timedelta(milliseconds=at_ms):%Y-%m-%dT%H:%M:%SZ}"
+    return instant(at_ms)

@@ -14,10 +14,11 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import compact_json, decode_instant
-from gpuctl.k8s.bounds import MOST_AMOUNT, is_amount, is_short
-from gpuctl.k8s.objects import mapping, ref_of, uid
+from gpuctl.k8s.objects import uid
+from gpuctl.k8s.published import DAMAGE, amount, published_object, published_text, short_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.overview import ticket
 from gpuctl.model.state import Body, ClusterState
 from gpuctl.model.units import Instant
 from gpuctl.model.utilisation import ProjectUse, RunUse, Utilisation
@@ -28,7 +29,6 @@ MOST_RUNS = 10_000
 """The most runs that are published: a row takes 80 bytes, and the object holds a million."""
 _COARSE_BYTES = 1 << 26
 """Memory is published to 64 MiB, so that a run at rest is the same from one time to the next."""
-_DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,26 +61,25 @@ def encode_utilisation(known: Utilisation, state: ClusterState) -> Body:
         "runs": dict(sorted(rows.items())[:MOST_RUNS]),
         "projects": {name: _sums(use) for name, use in sorted(known.projects.items())},
     })
-    ref = UTILISATION_REF
-    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
-    meta = {"name": ref.name, "namespace": ref.namespace, "labels": labels}
-    return {"apiVersion": ref.api_version, "kind": ref.kind, "metadata": meta, "data": {KEY: said}}
+    return published_object(UTILISATION_REF, KEY, said)
 
 
 def decode_utilisation(body: Body) -> PublishedUse | None:
     """Read it back; None for another object and for one that is damaged."""
-    said = mapping(body, "data").get(KEY)
-    if ref_of(body) != UTILISATION_REF or not isinstance(said, str):
+    said = published_text(body, UTILISATION_REF, KEY)
+    if said is None:
         return None
     try:
         value = json.loads(said)
         at_ms = decode_instant(value["at"]) or 0
         return PublishedUse(
             at_ms=at_ms,
-            runs={_text(ticket): _run(row, at_ms) for ticket, row in value["runs"].items()},
-            projects={ProjectName(_text(name)): ProjectUse(**_amounts(row)) for name, row in value["projects"].items()},
+            runs={short_text(ticket): _run(row, at_ms) for ticket, row in value["runs"].items()},
+            projects={
+                ProjectName(short_text(name)): ProjectUse(**_amounts(row)) for name, row in value["projects"].items()
+            },
         )
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
@@ -104,7 +103,7 @@ def _row(use: RunUse) -> list[int]:
 
 
 def _run(row: Any, at_ms: Instant) -> RunUse:
-    held, busy, used, total, quiet = map(_amount, row)
+    held, busy, used, total, quiet = map(amount, row)
     return RunUse(
         held_milli=held,
         busy_milli=busy,
@@ -123,20 +122,8 @@ def _sums(use: ProjectUse) -> list[int]:
 
 
 def _amounts(row: Any) -> dict[str, int]:
-    return dict(zip(_SUMS, map(_amount, row), strict=True))
-
-
-def _amount(value: Any) -> int:
-    if not is_amount(value, MOST_AMOUNT):
-        raise ValueError("no amount")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not is_short(value):
-        raise ValueError("no short text")
-    return value
+    return dict(zip(_SUMS, map(amount, row), strict=True))
 
 
 def _ticket(object_uid: str) -> str:
-    return sha256(f"gpuctl use {object_uid}".encode()).hexdigest()[:16]
+    return ticket("use", object_uid)

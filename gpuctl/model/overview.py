@@ -89,13 +89,14 @@ class Overview:
 
 def position_ticket(uid: str) -> str:
     """What the position of the job with that object is filed under."""
-    return _ticket("position", uid)
+    return ticket("position", uid)
 
 
 def start_ticket(uid: str) -> str:
     """What its forecast start is filed under."""
-    return _ticket("start", uid)
+    return ticket("start", uid)
 
 
-def _ticket(fact: str, uid: str) -> str:
+def ticket(fact: str, uid: str) -> str:
+    """What a fact of the job with that object is filed under, in anything that is published."""
     return sha256(f"gpuctl {fact} {uid}".encode()).hexdigest()[:16]
