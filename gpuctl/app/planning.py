@@ -27,6 +27,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render
+from gpuctl.targets import Engine, TargetObjects, rendered_for
 from gpuctl.views.ceilings import ceiling_changes, in_words
 from gpuctl.views.plan_breaches import BreachChange
 from gpuctl.views.plan_report import DepartmentLimit, ObjectChange, PlanReport, QuotaChange
@@ -55,6 +56,11 @@ def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> M
         Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
     )
     return render(declared, Schedule(at_ms=0, decisions=decisions), cache)
+
+
+def target_objects(declared: Declared, engine: Engine) -> TargetObjects:
+    """The objects of everything that is declared, for another engine to decide about."""
+    return rendered_for(engine, declared, waiting_manifests)
 
 
 def plan_report(

@@ -7,27 +7,47 @@ from pathlib import Path
 import click
 
 from gpuctl.cli.command import command
-from gpuctl.cli.declarations import compiled_folder
+from gpuctl.cli.declarations import compiled_folder, tell
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import counted
 from gpuctl.cli.terminal import say, show
 
 
-@command("render", examples=("gpuctl render clusters/tr4858", "gpuctl render clusters/tr4858 --output manifests"))
+@command(
+    "render",
+    examples=(
+        "gpuctl render clusters/tr4858",
+        "gpuctl render clusters/tr4858 --output manifests",
+        "gpuctl render clusters/tr4858 --target kueue",
+    ),
+)
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--output", metavar="DIR", type=click.Path(file_okay=False, path_type=Path), help="A file for each object."
 )
-def render(folder: str, output: Path | None) -> None:
+@click.option(
+    "--target", type=click.Choice(["kueue", "kai"]), help="Another engine that decides which of the jobs run."
+)
+def render(folder: str, output: Path | None, target: str | None) -> None:
     """Print the Kubernetes objects of declarations.
 
     One YAML stream, the same bytes for the same declarations. No cluster is read and nothing is scheduled: all jobs are
     suspended, as when they are created.
+
+    With --target the objects are for a cluster where Kueue or KAI decides. What can't be said to it is told on standard
+    error, each at its place in the declarations.
     """
-    from gpuctl.app.planning import waiting_manifests  # noqa: PLC0415 - only now
+    from gpuctl.app.planning import target_objects, waiting_manifests  # noqa: PLC0415 - only now
+    from gpuctl.targets import Engine  # noqa: PLC0415
     from gpuctl.views.yamltext import yaml_document, yaml_stream  # noqa: PLC0415
 
-    manifests = waiting_manifests(compiled_folder(folder))
+    declared = compiled_folder(folder)
+    if target is None:
+        manifests = waiting_manifests(declared)
+    else:
+        found = target_objects(declared, Engine(target))
+        tell(found.unsaid)
+        manifests = found.manifests
     if output is None:
         show(yaml_stream(manifests))
         return

@@ -26,6 +26,7 @@ from gpuctl.diag.codes import (
     service,
     sessions,
     sharing,
+    targets,
     yaml,
 )
 
@@ -46,6 +47,7 @@ CODES = catalogue(
         forge,
         beginning,
         importing,
+        targets,
         cluster,
         connection,
         service,

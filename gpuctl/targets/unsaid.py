@@ -1,0 +1,68 @@
+"""What can't be said to another engine, as diagnostics at the place where it is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.model.declared import Cluster, Declared, SchedulingPolicy, Sharing
+from gpuctl.model.job import JobType
+
+
+class Engine(StrEnum):
+    """Engines that decide in place of gpuctl's own."""
+
+    KUEUE = "kueue"
+    KAI = "kai"
+
+    @property
+    def called(self) -> str:
+        """As its makers write it."""
+        return {Engine.KUEUE: "Kueue", Engine.KAI: "KAI"}[self]
+
+
+def unsaid(code: str, span: SourceSpan, engine: Engine, **params: str) -> Diagnostic:
+    """A warning about what differs there."""
+    text = message(code, {"engine": engine.called, **params})
+    return Diagnostic(code=code, message=text, span=span, severity=Severity.WARNING, help=CODES[code].fix)
+
+
+def of_settings(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
+    """Settings of the cluster and its projects that neither engine has, where they are not at their default."""
+    cluster = declared.cluster
+    for setting, instead in _cluster_settings(cluster):
+        yield unsaid("GPU6150", cluster.span, engine, setting=setting, instead=instead)
+    for pool in cluster.pools:
+        if pool.sharing is not Sharing.DEVICE_PLUGIN:
+            yield unsaid("GPU6153", pool.span, engine, pool=pool.name, sharing=pool.sharing.value)
+    for job in declared.jobs:
+        if job.idle_timeout_ms is not None:
+            instead = "an idle session keeps its GPUs"
+            yield unsaid("GPU6150", job.span, engine, setting="idleTimeout", instead=instead)
+        if job.type is JobType.INFERENCE and job.workers > 1:
+            setting, instead = "replicas that start together", "each replica is started by itself"
+            yield unsaid("GPU6150", job.span, engine, setting=setting, instead=instead)
+
+
+def _cluster_settings(cluster: Cluster) -> Sequence[tuple[str, str]]:
+    policy, usual = cluster.scheduling, SchedulingPolicy()
+    own = "it is a setting of the engine itself"
+    differs = {
+        "starvationGuard": policy.starvation_guard_ms != usual.starvation_guard_ms,
+        "startTimeout": policy.start_timeout_ms != usual.start_timeout_ms,
+        "fairness.halfLife": policy.fairness_half_life_ms is not None,
+        "overcommitQuota": policy.overcommit_quota,
+        "freeze": bool(cluster.freeze),
+    }
+    instead = {
+        "starvationGuard": "no place is kept for a job that has waited long",
+        "startTimeout": own,
+        "fairness.halfLife": own,
+        "overcommitQuota": "quotas are given as declared, and not scaled",
+        "freeze": "it starts and stops jobs at any time",
+    }
+    return [(setting, instead[setting]) for setting, does in differs.items() if does]

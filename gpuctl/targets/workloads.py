@@ -1,0 +1,151 @@
+"""Objects that are the same for every other engine: what gpuctl renders, without its decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.k8s import kinds, names
+from gpuctl.model.declared import Cluster, Declared, Department, NodePool, Project, Sharing
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.job import Job, JobType
+from gpuctl.model.manifest import Manifest, Manifests
+
+Body = Mapping[str, Any]
+
+_MOST_PRIORITY = 400_000_000
+"""Of a job, either way: training is put below, other types above, within what Kubernetes lets a class have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetObjects:
+    """Objects for another engine, sorted by reference, and what could not be said in them."""
+
+    manifests: Manifests
+    unsaid: tuple[Diagnostic, ...]
+
+
+def by_count(declared: Declared) -> Declared:
+    """The same with all GPUs asked for by their number, as pods of other engines do, and none of those that are cut."""
+    pools = tuple(_counted(pool) for pool in declared.cluster.pools)
+    return replace(declared, cluster=replace(declared.cluster, pools=pools))
+
+
+def _counted(pool: NodePool) -> NodePool:
+    nodes = tuple(replace(node, gpus=node.whole_gpus, mig={}) for node in pool.nodes)
+    return replace(pool, sharing=Sharing.DEVICE_PLUGIN, profiles=(), nodes=nodes)
+
+
+def suited(
+    waiting: Manifests, jobs: Iterable[Job], cluster: Cluster, fit: Callable[[Job, Body], Body]
+) -> list[Manifest]:
+    """What gpuctl renders for jobs that wait, each run's own object as `fit` makes it; gpuctl's namespace is left out.
+
+    A run's object has neither gpuctl's records nor its pause: whether it runs is the other engine's to write. Its pods
+    are bound to the pools that the job may use.
+    """
+    by_place = {(job.id.project, job.id.name): job for job in jobs}
+    found = []
+    for manifest in waiting.items:
+        kind = (manifest.ref.api_version, manifest.ref.kind)
+        if manifest.ref == ObjectRef(*kinds.NAMESPACE, "", names.SYSTEM_NAMESPACE):
+            continue
+        if kind == kinds.RESOURCE_QUOTA:
+            found.append(replace(manifest, body=_without_gpus(manifest.body)))
+        elif kind in (kinds.JOB, kinds.DEPLOYMENT):
+            labels = manifest.body["metadata"]["labels"]
+            job = by_place[labels[names.PROJECT_LABEL], labels[names.JOB_LABEL]]
+            found.append(replace(manifest, body=fit(job, _undecided(job, manifest.body, cluster))))
+        else:
+            found.append(manifest)
+    return found
+
+
+def _without_gpus(body: Body) -> Body:
+    """A namespace's ceilings without those of GPUs: pods that wait for the other engine count in them as well."""
+    hard = {name: most for name, most in body["spec"]["hard"].items() if not name.startswith("requests.")}
+    return {**body, "spec": {**body["spec"], "hard": hard}}
+
+
+def _undecided(job: Job, body: Body, cluster: Cluster) -> Body:
+    meta = body["metadata"]
+    notes = {name: value for name, value in meta["annotations"].items() if name in names.PROVENANCE_ANNOTATIONS}
+    spec = {**body["spec"], "template": _bound(job, body["spec"]["template"], cluster)}
+    if "suspend" in spec and not job.suspend:
+        del spec["suspend"]
+    if "replicas" in spec and not job.suspend:
+        spec["replicas"] = job.workers
+    return {**body, "metadata": {**meta, "annotations": notes}, "spec": spec}
+
+
+def _bound(job: Job, template: Body, cluster: Cluster) -> Body:
+    """The template with its pods kept to the job's pools; a job that may use all of them is kept nowhere."""
+    if len(job.pools) == len(cluster.pools):
+        return template
+    terms = [
+        {"matchExpressions": [
+            {"key": key, "operator": "In", "values": [value]}
+            for key, value in sorted(cluster.pool(name).match_labels.items())
+        ]}
+        for name in job.pools
+    ]  # fmt: skip
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {**template, "spec": {**template["spec"], "affinity": {"nodeAffinity": required}}}
+
+
+def labelled(body: Body, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> Body:
+    """An object with further labels and annotations."""
+    meta = body["metadata"]
+    notes = {**meta.get("annotations", {}), **(annotations or {})}
+    return {**body, "metadata": {**meta, "labels": {**meta["labels"], **labels}, "annotations": notes}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOwner:
+    """What an object of the other engine stands for: the cluster as a whole, or a part of its declarations."""
+
+    cluster: Cluster
+    of: Project | Department | NodePool | None = None
+
+    def manifest(self, kind: kinds.Kind, name: str, fields: Body, namespace: str = "") -> Manifest:
+        """An object; `fields` are those beside its metadata."""
+        api_version, kind_name = kind
+        project = self.of.name if isinstance(self.of, Project) else None
+        meta = {
+            "name": name,
+            **({"namespace": namespace} if namespace else {}),
+            "labels": {
+                names.MANAGED_BY_LABEL: names.MANAGED_BY,
+                names.CLUSTER_LABEL: self.cluster.name,
+                **({names.PROJECT_LABEL: project} if project else {}),
+            },
+        }
+        return Manifest(
+            ref=ObjectRef(api_version, kind_name, namespace, name),
+            body={"apiVersion": api_version, "kind": kind_name, "metadata": meta, **fields},
+            project=project,
+            span=(self.of or self.cluster).span,
+        )
+
+
+def name_above(cluster: Cluster, department: str | None) -> str:
+    """What the cluster's own queue is called, or that of a department. A project's has its namespace's name."""
+    return cluster.name if department is None else f"{cluster.name}-department-{department}"
+
+
+def priority_class(job: Job) -> str:
+    """The name of the class of a job's priority."""
+    kind = "training" if job.type is JobType.TRAINING else "serving"
+    return f"gpuctl-{kind}-{'minus-' if job.priority < 0 else ''}{abs(job.priority)}"
+
+
+def priorities(jobs: Iterable[Job]) -> dict[str, int]:
+    """The classes that jobs have and their values: inference and interactive before training, then by priority."""
+    return {priority_class(job): _priority(job) for job in sorted(jobs, key=priority_class)}
+
+
+def _priority(job: Job) -> int:
+    own = max(-_MOST_PRIORITY, min(job.priority, _MOST_PRIORITY))
+    return own - _MOST_PRIORITY if job.type is JobType.TRAINING else own + _MOST_PRIORITY
