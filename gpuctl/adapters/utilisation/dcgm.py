@@ -1,11 +1,10 @@
 """The metrics of DCGM exporter that are read, and their labels. What can't be such a measurement is left out.
 
 The exporter takes `namespace` and `pod` of a GPU from the kubelet's list of what each container was given, by a socket
-of the node. A tenant writes neither that list nor these labels. Where Prometheus keeps labels of its own under those
-names, the exporter's are `exported_namespace` and `exported_pod`; of a GPU that no pod has, `pod` is then the
-exporter's own pod, which is no job's.
+of the node. A tenant writes neither that list nor these labels.
 
-Source: NVIDIA/dcgm-exporter, etc/default-counters.csv and internal/pkg/transformation/kubernetes.go, 4.x.
+Source: NVIDIA/dcgm-exporter, etc/default-counters.csv, internal/pkg/rendermetrics/render_metrics.go and
+internal/pkg/transformation/kubernetes.go, 4.x up to commit d5e5f51, which renames `Hostname` to `hostname`.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def sample_of(metric: str, labels: Mapping[str, object], at_ms: Instant, value: 
     most = WHOLE_GPU if gauge in {Gauge.BUSY, Gauge.ACTIVE} else MOST_BYTES
     if value > most / unit:
         return None
-    renamed = "exported_pod" in labels
-    namespace, pod = (_text(labels, f"exported_{name}" if renamed else name) for name in ("namespace", "pod"))
-    gpu = _text(labels, "UUID") or f"{_text(labels, 'Hostname')}/{_text(labels, 'gpu')}"
+    namespace, pod = _text(labels, "namespace"), _text(labels, "pod")
+    host = _text(labels, "Hostname") or _text(labels, "hostname")
+    gpu = _text(labels, "UUID") or f"{host}/{_text(labels, 'gpu')}"
     if not namespace or not pod or gpu == "/":
         return None
     device = f"{gpu}/{_text(labels, 'GPU_I_ID')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
@@ -17,6 +17,7 @@ WINDOW = "2m"
 """Longer than exporters and Prometheus take together from one sample to the next: once a minute at the most each."""
 MOST_BYTES = 16 << 20
 """Of one answer: two minutes of 1,000 GPUs, each sampled every 15 seconds, take 2.5 MiB."""
+_RENAMED = "exported_"
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
 
 
@@ -55,8 +56,27 @@ def _samples(answer: Any) -> Iterator[Sample]:
     if answer["status"] != "success" or answer["data"]["resultType"] != "matrix":
         raise ValueError("no result")
     for series in answer["data"]["result"]:
-        labels = series["metric"]
+        labels = _as_exported(series["metric"])
         for at_s, value in series["values"]:
             sample = sample_of(str(labels.get("__name__", "")), labels, int(at_s * 1000), float(value))
             if sample is not None:
                 yield sample
+
+
+def _as_exported(labels: Mapping[str, object]) -> Mapping[str, object]:
+    """The labels with `namespace` and `pod` as the exporter had them.
+
+    Where Prometheus has labels of its own under these names, it renames the exporter's: it puts `exported_` before
+    them, as often as needed for a name that is not there yet. So the longest such name is the exporter's, also where
+    the exporter copies labels of pods, one of which a tenant has named `exported_pod`. Of a GPU that no pod has, `pod`
+    is the exporter's own pod, which is no job's.
+    """
+    if _RENAMED + "pod" not in labels:
+        return labels
+    return {**labels, **{name: labels.get(_longest(labels, name), "") for name in ("namespace", "pod")}}
+
+
+def _longest(labels: Mapping[str, object], name: str) -> str:
+    while _RENAMED + name in labels:
+        name = _RENAMED + name
+    return name

@@ -57,13 +57,40 @@ def test_what_no_gpu_can_have_is_no_sample(value: float) -> None:
     assert sample_of("DCGM_FI_DEV_GPU_UTIL", LABELS, NOW_MS, 100.0) is not None
 
 
-def test_the_exporters_labels_win_over_those_of_the_scrape() -> None:
-    """Prometheus renames them where it has some of its own: `pod` is then that of the exporter."""
-    renamed = {**LABELS, "pod": "exporter-x", "namespace": "ops", "exported_pod": "p", "exported_namespace": "gpu-a"}
-    found = sample_of("DCGM_FI_DEV_GPU_UTIL", renamed, NOW_MS, 5)
-    assert found is not None
+def test_a_gpu_without_a_uuid_is_known_by_its_machine_in_either_spelling() -> None:
+    for name in ("Hostname", "hostname"):
+        found = sample_of("DCGM_FI_DEV_GPU_UTIL", {**LABELS, "UUID": "", name: "n1", "gpu": "3"}, NOW_MS, 5)
+        assert found is not None
+        assert found.device == "n1/3/"
+
+
+SCRAPED = {**LABELS, "pod": "exporter-x", "namespace": "ops"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "pod"),
+    [
+        ({**SCRAPED, "exported_pod": "p", "exported_namespace": "gpu-a"}, "gpu-a/p"),
+        ({**SCRAPED, "exported_pod": "", "exported_namespace": ""}, None),
+        ({**SCRAPED, "exported_exported_pod": "p", "exported_pod": "other", "exported_namespace": "gpu-a"}, "gpu-a/p"),
+        (LABELS, "gpu-a/p"),
+    ],
+)
+def test_the_exporters_labels_win_over_those_of_the_scrape(
+    server: Answers, labels: dict[str, str], pod: str | None
+) -> None:
+    """Prometheus renames them where it has some of its own; a tenant's label of the new name moves them further."""
+    server.body = matrix((labels, [(NOW_MS / 1000, "40")]))
+    with closing(Prometheus(server.url)) as source:
+        found = [f"{sample.namespace}/{sample.pod}" for sample in source.read(NOW_MS).samples]
+    assert found == ([] if pod is None else [pod])
+
+
+def test_an_exporter_that_is_asked_itself_renames_nothing() -> None:
+    """It may copy labels of pods: one that a tenant calls `exported_pod` names no other pod."""
+    labels = 'UUID="GPU-1",exported_pod="other",exported_namespace="gpu-b",namespace="gpu-a",pod="p"'
+    (found,) = samples_of(f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 5\n".encode(), NOW_MS)
     assert (found.namespace, found.pod) == ("gpu-a", "p")
-    assert sample_of("DCGM_FI_DEV_GPU_UTIL", {**renamed, "exported_pod": ""}, NOW_MS, 5) is None
 
 
 def test_prometheus_is_asked_once_for_all_samples_with_their_times(server: Answers) -> None:
