@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpuctl.app.cycle import CycleReport
@@ -24,6 +24,7 @@ from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.state import FinishedRun, Ledger, Node, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, Instant
+from gpuctl.model.utilisation import RunUse
 from gpuctl.views.jobs import HOLDING, held_milli, job_state
 
 MOST_WAITS = 500
@@ -46,6 +47,7 @@ class Facts:
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     inputs: Inputs | None = None
+    uses: Mapping[RunKey, RunUse] = field(default_factory=dict)
 
 
 class HistoryKeeper(Protocol):
@@ -81,8 +83,8 @@ class Unkept:
 UNKEPT = Unkept()
 
 
-def facts_of(report: CycleReport, desired: Desired) -> Facts:
-    """What the history needs of a cycle. Cost: that of its queue's and runs' number."""
+def facts_of(report: CycleReport, desired: Desired, uses: Mapping[RunKey, RunUse]) -> Facts:
+    """What the history needs of a cycle, with what is known of the runs' GPUs. Cost: linear in its queue and runs."""
     return Facts(
         at_ms=report.at_ms,
         runs=report.state.runs,
@@ -92,6 +94,7 @@ def facts_of(report: CycleReport, desired: Desired) -> Facts:
         jobs=report.declared.jobs,
         nodes=report.state.nodes,
         inputs=inputs_of(report, desired),
+        uses=uses,
     )
 
 
@@ -193,6 +196,11 @@ def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
     share: Counter[ProjectName] = Counter()
     quota: Counter[ProjectName] = Counter()
     idle: Counter[ProjectName] = Counter()
+    measured: Counter[ProjectName] = Counter()
+    busy: Counter[ProjectName] = Counter()
+    for (of, _), use in facts.uses.items():
+        measured[of.project] += use.held_milli
+        busy[of.project] += use.busy_milli
     for run in facts.runs:
         if run.phase in HOLDING:
             held[run.job.project] += held_milli(run)
@@ -210,7 +218,7 @@ def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
             quota[row.project] += row.quota_milli
     gpus_milli = sum(WHOLE_GPU * (node.gpus - len(node.lost_gpus)) for node in facts.nodes)
     names = {ALL, *held, *wanted, *share, *quota, *running, *waiting}
-    for counts in (held, wanted, share, quota, running, waiting, idle):
+    for counts in (held, wanted, share, quota, running, waiting, idle, measured, busy):
         counts[ALL] = counts.total()
     return {
         name: Amounts(
@@ -222,6 +230,8 @@ def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
             waiting=waiting[name],
             gpus_milli=gpus_milli if name == ALL else 0,
             idle_milli=idle[name],
+            measured_milli=measured[name],
+            busy_milli=busy[name],
         )
         for name in names
     }

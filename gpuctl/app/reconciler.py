@@ -339,7 +339,8 @@ class Reconciler:
             self.troubles.aside("told", partial(self._tell, report))
             self.troubles.aside("checked", partial(self._check, report))
             self.troubles.aside("measured", partial(self._measure, report))
-            self.troubles.aside("history", partial(self._outside.history.offer, facts_of(report, self._desired)))
+            facts = facts_of(report, self._desired, self._utilisation.known.runs)
+            self.troubles.aside("history", partial(self._outside.history.offer, facts))
             self._before = report
         assert last is not None  # noqa: S101 - there is always a first cycle
         self.troubles.aside("published", partial(self._overview.offer, last))

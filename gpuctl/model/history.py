@@ -22,7 +22,8 @@ class RunEvent:
     """A run is in another state than before, holds another number of GPUs, or waits for another reason.
 
     `at_ms`: when a cycle saw it. `gpu_milli`: what it holds from now on. `waited_ms`: how long it had waited, where it
-    starts. `revision`: the commit that was in force for its project.
+    starts. `revision`: the commit that was in force for its project. `measured_milli_s`: what it held from then until
+    its next event while its GPUs were measured, in milli-GPU-seconds; `busy_milli_s`: the part of that which worked.
     """
 
     at_ms: Instant
@@ -35,6 +36,17 @@ class RunEvent:
     paused_for: JobId | None = None
     waited_ms: DurationMs | None = None
     revision: Revision = NO_REVISION
+    measured_milli_s: int = 0
+    busy_milli_s: int = 0
+
+
+class Work(NamedTuple):
+    """What more is known of a run since its last event, in milli-GPU-seconds."""
+
+    job: JobId
+    digest: RunDigest
+    measured_milli_s: int
+    busy_milli_s: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +100,8 @@ class Change:
 class Amounts:
     """What a project held, wanted and was entitled to at an instant. `waiting`: jobs that wait for a place.
 
-    `idle_milli`: the part of what is held that does nothing, as far as that is measured. `gpus_milli`: all healthy GPUs
-    there are, in the row of ALL.
+    `measured_milli`: what runs hold of which all GPUs are measured; `busy_milli`: the part of it that works;
+    `idle_milli`: what runs hold that do nothing. `gpus_milli`: all healthy GPUs there are, in the row of ALL.
     """
 
     held_milli: GpuMilli = 0
@@ -100,6 +112,8 @@ class Amounts:
     waiting: int = 0
     gpus_milli: GpuMilli = 0
     idle_milli: GpuMilli = 0
+    measured_milli: GpuMilli = 0
+    busy_milli: GpuMilli = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +160,8 @@ class Period(NamedTuple):
     waiting_ms: int = 0
     gpus_milli_s: int = 0
     idle_milli_s: int = 0
+    measured_milli_s: int = 0
+    busy_milli_s: int = 0
 
 
 class Tally(NamedTuple):

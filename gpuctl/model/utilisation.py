@@ -92,7 +92,7 @@ class RunUse:
     @property
     def percent(self) -> int:
         """How much of what it holds worked, rounded to the nearest."""
-        return _percent(self.busy_milli, self.held_milli)
+        return percent_of(self.busy_milli, self.held_milli)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class ProjectUse:
     @property
     def percent(self) -> int:
         """How much of what is held worked, rounded to the nearest."""
-        return _percent(self.busy_milli, self.held_milli)
+        return percent_of(self.busy_milli, self.held_milli)
 
 
 def together(uses: Iterable[ProjectUse]) -> ProjectUse:
@@ -133,7 +133,8 @@ def _of_one(use: RunUse) -> ProjectUse:
     )
 
 
-def _percent(part: int, whole: int) -> int:
+def percent_of(part: int, whole: int) -> int:
+    """Rounded to the nearest; 0 of nothing."""
     return (200 * part + whole) // (2 * whole) if whole else 0
 
 

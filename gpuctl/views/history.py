@@ -14,6 +14,7 @@ from gpuctl.model.decision import JobState
 from gpuctl.model.history import ALL, History, Period, RunEvent
 from gpuctl.model.ids import ProjectName, RunKey
 from gpuctl.model.units import DurationMs, GpuMilli, Instant, format_gpus
+from gpuctl.model.utilisation import percent_of
 from gpuctl.views.tables import HOUR_MS, age, table
 
 _COMMIT = 10
@@ -26,13 +27,15 @@ class Holding:
     """A while in which a run held the same GPUs.
 
     `start` is the event that began it, `end` the one that ended it; None: it holds them still. `from_ms` is not before
-    the history began.
+    the history began. `measured_milli_s` and `busy_milli_s`: the sums of its events, also of before the history began.
     """
 
     start: RunEvent
     end: RunEvent | None
     from_ms: Instant
     until_ms: Instant
+    measured_milli_s: int = 0
+    busy_milli_s: int = 0
 
     @property
     def gpu_ms(self) -> int:
@@ -50,6 +53,9 @@ class ProjectUse:
     share_milli: GpuMilli = 0
     quota_milli: GpuMilli = 0
     waiting_milli: GpuMilli = 0
+    measured_milli_s: int = 0
+    busy_milli_s: int = 0
+    idle_hours_milli: int = 0
     starts: int = 0
     pauses: int = 0
     waits_ms: tuple[DurationMs, ...] = field(default=())
@@ -63,27 +69,35 @@ class ProjectUse:
 def holdings(history: History) -> tuple[Holding, ...]:
     """Every while in which a run held GPUs, in the order of their starts."""
     found: list[Holding] = []
-    began: dict[RunKey, RunEvent] = {}
+    began: dict[RunKey, list[RunEvent]] = {}
     for event in history.events:
         key = (event.job, event.digest)
-        before = began.get(key)
-        if before is not None and before.gpu_milli == event.gpu_milli:
+        held = began.get(key)
+        if held is not None and held[0].gpu_milli == event.gpu_milli:
+            held.append(event)
             continue
-        if before is not None:
-            found.extend(_held(history, before, event))
+        if held is not None:
+            found.extend(_held(history, held, event))
             del began[key]
         if event.gpu_milli:
-            began[key] = event
-    for event in began.values():
-        found.extend(_held(history, event, None))
+            began[key] = [event]
+    for held in began.values():
+        found.extend(_held(history, held, None))
     return tuple(sorted(found, key=lambda each: (each.from_ms, each.start.job)))
 
 
-def _held(history: History, start: RunEvent, end: RunEvent | None) -> Iterator[Holding]:
-    from_ms = max(start.at_ms, history.since_ms)
+def _held(history: History, events: Sequence[RunEvent], end: RunEvent | None) -> Iterator[Holding]:
+    from_ms = max(events[0].at_ms, history.since_ms)
     until_ms = history.until_ms if end is None else end.at_ms
     if until_ms > from_ms:
-        yield Holding(start=start, end=end, from_ms=from_ms, until_ms=until_ms)
+        yield Holding(
+            start=events[0],
+            end=end,
+            from_ms=from_ms,
+            until_ms=until_ms,
+            measured_milli_s=sum(event.measured_milli_s for event in events),
+            busy_milli_s=sum(event.busy_milli_s for event in events),
+        )
 
 
 def project_uses(history: History) -> tuple[ProjectUse, ...]:
@@ -99,6 +113,9 @@ def project_uses(history: History) -> tuple[ProjectUse, ...]:
             "share": row.share_milli_s,
             "quota": row.quota_milli_s,
             "waiting": row.waiting_milli_s,
+            "measured": row.measured_milli_s,
+            "busy": row.busy_milli_s,
+            "idle": row.idle_milli_s,
         })
     uses = {
         name: ProjectUse(
@@ -108,6 +125,9 @@ def project_uses(history: History) -> tuple[ProjectUse, ...]:
             share_milli=found["share"] // max(1, observed_s),
             quota_milli=found["quota"] // max(1, observed_s),
             waiting_milli=found["waiting"] // max(1, observed_s),
+            measured_milli_s=found["measured"],
+            busy_milli_s=found["busy"],
+            idle_hours_milli=found["idle"] // 3600,
         )
         for name, found in sums.items()
     }
@@ -130,7 +150,7 @@ def _counted(use: ProjectUse, event: RunEvent) -> ProjectUse:
 
 def event_table(history: History) -> str:
     """What happened to a job, a line each."""
-    header = ("TIME", "STATE", "GPUS", "NODES", "COMMIT", "AUTHOR", "WHY")
+    header = ("TIME", "STATE", "GPUS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY")
     authors = _authors(history)
     return table(
         header,
@@ -139,6 +159,7 @@ def event_table(history: History) -> str:
                 format_seconds(event.at_ms),
                 event.state.value,
                 format_gpus(event.gpu_milli),
+                busy(event.busy_milli_s, event.measured_milli_s),
                 ",".join(event.nodes) or "-",
                 event.revision[:_COMMIT] or "-",
                 authors.get(event.revision) or "-",
@@ -161,7 +182,7 @@ def why(event: RunEvent) -> str:
 
 def holding_table(history: History) -> str:
     """What held GPUs, a line for each while."""
-    header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "NODES", "COMMIT", "AUTHOR", "WHY", "ENDED")
+    header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY", "ENDED")
     authors = _authors(history)
     return table(
         header,
@@ -172,6 +193,7 @@ def holding_table(history: History) -> str:
                 str(each.start.job),
                 format_gpus(each.start.gpu_milli),
                 hours(each.gpu_ms // HOUR_MS),
+                busy(each.busy_milli_s, each.measured_milli_s),
                 ",".join(each.start.nodes) or "-",
                 each.start.revision[:_COMMIT] or "-",
                 authors.get(each.start.revision) or "-",
@@ -189,13 +211,18 @@ def _ended(event: RunEvent) -> str:
 
 def use_table(history: History) -> str:
     """A line for each project, and one for all."""
-    header = ("PROJECT", "GPU-HOURS", "AVERAGE", "SHARE", "QUOTA", "WAITING", "STARTS", "PAUSES", "USUAL WAIT")
+    header = (
+        "PROJECT", "GPU-HOURS", "BUSY", "IDLE-HOURS", "AVERAGE", "SHARE", "QUOTA", "WAITING", "STARTS", "PAUSES",
+        "USUAL WAIT",
+    )  # fmt: skip
     return table(
         header,
         [
             (
                 use.project or "(all)",
                 hours(use.gpu_hours_milli),
+                busy(use.busy_milli_s, use.measured_milli_s),
+                hours(use.idle_hours_milli) if use.measured_milli_s or use.idle_hours_milli else "-",
                 hours(use.held_milli),
                 hours(use.share_milli),
                 hours(use.quota_milli),
@@ -207,6 +234,11 @@ def use_table(history: History) -> str:
             for use in project_uses(history)
         ],
     )
+
+
+def busy(busy_milli_s: int, measured_milli_s: int) -> str:
+    """What part of the GPUs that were held worked; a dash where that was not measured."""
+    return f"{percent_of(busy_milli_s, measured_milli_s)}%" if measured_milli_s else "-"
 
 
 def hours(milli: int) -> str:
@@ -246,20 +278,26 @@ def _rows(history: History) -> Iterator[Sequence[object]]:
             "paused_for",
             "why",
             "author",
+            "measured_milli_s",
+            "busy_milli_s",
         )
         for event in history.events:
             yield (
                 format_timestamp(event.at_ms), str(event.job), event.digest, event.state.value, event.gpu_milli,
                 " ".join(event.nodes), event.waited_ms, event.revision, event.paused_for or "", why(event),
-                authors.get(event.revision, ""),
+                authors.get(event.revision, ""), event.measured_milli_s, event.busy_milli_s,
             )  # fmt: skip
     elif history.subject.project is not None:
-        yield ("from", "until", "job", "run", "gpu_milli", "gpu_ms", "nodes", "commit", "why", "ended", "author")
+        yield (
+            "from", "until", "job", "run", "gpu_milli", "gpu_ms", "nodes", "commit", "why", "ended", "author",
+            "measured_milli_s", "busy_milli_s",
+        )  # fmt: skip
         for each in holdings(history):
             yield (
                 format_timestamp(each.from_ms), format_timestamp(each.until_ms), str(each.start.job), each.start.digest,
                 each.start.gpu_milli, each.gpu_ms, " ".join(each.start.nodes), each.start.revision, why(each.start),
                 "" if each.end is None else _ended(each.end), authors.get(each.start.revision, ""),
+                each.measured_milli_s, each.busy_milli_s,
             )  # fmt: skip
     else:
         yield ("time", *Period._fields[1:])

@@ -44,6 +44,8 @@ class EventForm(StatusForm):
     paused_for: str | None
     waited_ms: int | None
     commit: str
+    measured_milli_s: int = 0
+    busy_milli_s: int = 0
 
 
 class PeriodForm(StatusForm):
@@ -60,6 +62,8 @@ class PeriodForm(StatusForm):
     waiting_ms: int
     gpus_milli_s: int = 0
     idle_milli_s: int = 0
+    measured_milli_s: int = 0
+    busy_milli_s: int = 0
 
 
 class CheckForm(StatusForm):
@@ -200,6 +204,8 @@ def _period(row: Period) -> PeriodForm:
         waiting_ms=row.waiting_ms,
         gpus_milli_s=row.gpus_milli_s,
         idle_milli_s=row.idle_milli_s,
+        measured_milli_s=row.measured_milli_s,
+        busy_milli_s=row.busy_milli_s,
     )
 
 
@@ -216,6 +222,8 @@ def _event(event: RunEvent) -> EventForm:
         paused_for=None if event.paused_for is None else str(event.paused_for),
         waited_ms=event.waited_ms,
         commit=event.revision,
+        measured_milli_s=event.measured_milli_s,
+        busy_milli_s=event.busy_milli_s,
     )
 
 
@@ -236,4 +244,6 @@ def _event_of(form: EventForm) -> RunEvent:
         paused_for=None if form.paused_for is None else JobId.parse(form.paused_for),
         waited_ms=form.waited_ms,
         revision=Revision(form.commit),
+        measured_milli_s=form.measured_milli_s,
+        busy_milli_s=form.busy_milli_s,
     )

@@ -16,7 +16,10 @@ _HOUR_S = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A line of the table: averages over the time that was observed, in thousandths of GPUs."""
+    """A line of the table: averages over the time that was observed, in thousandths of GPUs.
+
+    `busy_milli_s` of `measured_milli_s`: what part of the GPUs that were held worked, where that was measured.
+    """
 
     project: ProjectName
     gpu_hours_milli: int
@@ -24,6 +27,9 @@ class Use:
     share_milli: int
     quota_milli: int
     idle_milli: int
+    idle_hours_milli: int
+    measured_milli_s: int
+    busy_milli_s: int
     tally: Tally
 
 
@@ -39,6 +45,9 @@ def uses(trends: Trends) -> tuple[Use, ...]:
             share_milli=row.share_milli_s // observed_s,
             quota_milli=row.quota_milli_s // observed_s,
             idle_milli=row.idle_milli_s // observed_s,
+            idle_hours_milli=row.idle_milli_s // _HOUR_S,
+            measured_milli_s=row.measured_milli_s,
+            busy_milli_s=row.busy_milli_s,
             tally=tallies.get(row.project, Tally(row.project)),
         )
         for row in trends.totals
@@ -53,11 +62,13 @@ def uses_csv(trends: Trends) -> str:
     rows.writerow((
         "since", "until", "project", "gpu_hours_milli", "held_milli", "share_milli", "quota_milli", "idle_milli",
         "starts", "pauses", "median_wait_ms", "wait_90_percent_ms", "longest_wait_ms",
+        "idle_hours_milli", "measured_milli_s", "busy_milli_s",
     ))  # fmt: skip
     since, until = format_timestamp(trends.since_ms), format_timestamp(trends.until_ms)
     for use in uses(trends):
         rows.writerow((
             since, until, harmless(use.project or "(all)"), use.gpu_hours_milli, use.held_milli, use.share_milli,
-            use.quota_milli, use.idle_milli, *use.tally[1:],
+            use.quota_milli, use.idle_milli, *use.tally[1:], use.idle_hours_milli, use.measured_milli_s,
+            use.busy_milli_s,
         ))  # fmt: skip
     return text.getvalue()

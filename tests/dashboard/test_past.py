@@ -49,17 +49,22 @@ def test_the_chart_of_the_report_is_drawn(site: Site) -> None:
     assert [values[-3] for values in idle.values()] == [16, 16, 0, 0]
     share = lines(site, "share", "?span=1h&project=team-a")
     assert [values[-3] for values in share.values()] == [8, 3, 4, 0]
+    works = lines(site, "utilisation")
+    assert {name: values[-3] for name, values in works.items()} == {"(all)": 25, "team-a": 25}
+    assert works["team-a"][0] is None
     assert site.get("/api/nothing?span=1h")[0] == 404
 
 
 def test_gpu_hours_and_waits_are_a_table_and_csv(site: Site) -> None:
     _, html = site.get("/analytics?span=1h&project=team-a")
-    assert html.count('class="chart"') == 4
+    assert html.count('class="chart"') == 5
     assert '<th scope="row"><a href="/jobs?project=team-a">team-a</a></th><td class="amount">2.67</td>' in html
     _, csv = site.get("/api/gpu-hours.csv?span=1h")
     header, *rows = [line.split(",") for line in csv.splitlines()]
     table = {row[2]: dict(zip(header, row, strict=True)) for row in rows}
     assert int(table["team-a"]["gpu_hours_milli"]) == (20 * 4_000 + 10 * 8_000) // 60
+    assert (table["team-a"]["measured_milli_s"], table["team-b"]["measured_milli_s"]) == (str(600 * 16_000), "0")
+    assert int(table["team-a"]["busy_milli_s"]) == 600 * 4_000
     assert table["(all)"]["gpu_hours_milli"] == "8000"
     assert int(table["team-b"]["pauses"]) == 1
 

@@ -1,4 +1,4 @@
-"""The report's story as a history, with commits of an author whose texts are markup."""
+"""The report's story as a history, with commits of an author whose texts are markup; team-a alone is measured."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.history import HOUR_MS, Check, Commit, TakenUp
 from gpuctl.model.ids import Revision
 from gpuctl.model.state import Ledger
+from gpuctl.model.utilisation import RunUse
 
 LABELS = ("4.8", "4.9", "4.10")
 EVIL = "<img src=x onerror=alert(1)>\x1b[31m\u202e{{ 7 * 7 }}"
@@ -59,4 +60,9 @@ def _facts(scene: Scene, at_ms: int) -> Facts:
         ledgers={each.name: Ledger(project=each.name, revision=COMMIT) for each in projects},
         shares=tuple(shares),
         nodes=scene.nodes,
+        uses={
+            (job.run.job, job.run.digest): RunUse(held_milli=job.gpu_milli, busy_milli=job.gpu_milli // 4)
+            for job in scene.view.jobs
+            if job.id.project == "team-a" and job.placement is not None
+        },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -36,7 +37,8 @@ from gpuctl.model.history import (
 )
 from gpuctl.model.ids import JobId, NodeName, ProjectName, Revision, RunDigest
 from gpuctl.model.state import Ledger, Run, RunPhase
-from gpuctl.views.history import as_csv, event_table, holdings, project_uses
+from gpuctl.model.utilisation import RunUse
+from gpuctl.views.history import as_csv, event_table, holdings, project_uses, use_table
 from gpuctl.views.history_form import document, parsed
 
 AT_MS = 1_596_000_000_000 - 1_596_000_000_000 % HOUR_MS
@@ -121,14 +123,21 @@ def test_commits_are_kept_with_their_authors_and_how_their_predictions_ended(tmp
     assert [each.revision for each in changes_in(file, AT_MS, AT_MS + 2 * EVENTS_KEPT_MS)] == [mine]
 
 
-def test_a_file_of_the_format_before_is_gone_on_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_a_format_before_is_gone_on_with(tmp_path: Path, version: int) -> None:
     file = tmp_path / "h.db"
     told(file, facts(AT_MS, run_of(RunPhase.RUNNING)), facts(AT_MS + 90_000, run_of(RunPhase.RUNNING)))
     with closing(sqlite3.connect(file)) as db:
         db.executescript(
-            "ALTER TABLE periods DROP COLUMN gpus; ALTER TABLE periods DROP COLUMN idle; DROP TABLE commits; "
-            "PRAGMA user_version = 1"
+            "ALTER TABLE periods DROP COLUMN measured; ALTER TABLE periods DROP COLUMN busy; "
+            "ALTER TABLE events DROP COLUMN measured; ALTER TABLE events DROP COLUMN busy; "
+            "PRAGMA user_version = 2"
         )
+        if version == 1:
+            db.executescript(
+                "ALTER TABLE periods DROP COLUMN gpus; ALTER TABLE periods DROP COLUMN idle; DROP TABLE commits; "
+                "PRAGMA user_version = 1"
+            )
     told(file, facts(AT_MS + 120_000, run_of(RunPhase.SUCCEEDED)))
     found = read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS)
     assert [event.state.value for event in found.events] == ["Running", "Succeeded"]
@@ -170,6 +179,31 @@ def test_levels_add_up_to_minutes_and_hours(tmp_path: Path) -> None:
     assert rows[0][1] == 2000 * 3600
     (use, whole) = project_uses(read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS))
     assert (use.gpu_hours_milli, whole.gpu_hours_milli, use.held_milli) == (2000, 2000, 2000)
+
+
+def test_what_gpus_did_is_kept_by_run_and_by_project(tmp_path: Path) -> None:
+    """Two GPUs work by a half for 25 minutes, of which 5 pass while no process keeps anything, then by a quarter."""
+    file, key, minute = tmp_path / "h.db", (JOB, RunDigest("0" * 8)), MINUTE_MS
+
+    def at(number: int, phase: RunPhase, busy_milli: int) -> Facts:
+        use = RunUse(held_milli=2000, busy_milli=busy_milli, seen_ms=AT_MS + number * minute)
+        return replace(facts(AT_MS + number * minute, run_of(phase)), uses={key: use} if busy_milli else {})
+
+    told(file, *(at(number, RunPhase.RUNNING, 1000) for number in (0, 5, 10)))
+    told(file, *(at(number, RunPhase.RUNNING, 1000) for number in (15, 20, 25)))
+    held = holdings(read_history(file, Subject(job=JOB), AT_MS, AT_MS + HOUR_MS))
+    assert [(each.busy_milli_s, each.measured_milli_s) for each in held] == [(1_200_000, 2_400_000)], "while it runs"
+    told(file, *(at(number, RunPhase.RUNNING, 500) for number in (30, 40)), at(41, RunPhase.SUCCEEDED, 0))
+    (held_all,) = holdings(read_history(file, Subject(project=A), AT_MS, AT_MS + HOUR_MS))
+    assert held_all.busy_milli_s == 1_200_000 + 660 * 500
+    assert held_all.measured_milli_s == 2_400_000 + 660 * 2000
+    whole = read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS)
+    assert parsed(document(whole)) == whole
+    (of_project, of_all) = project_uses(whole)
+    assert (of_project.measured_milli_s, of_project.busy_milli_s) == (held_all.measured_milli_s, held_all.busy_milli_s)
+    assert of_all.busy_milli_s == of_project.busy_milli_s
+    assert "41%" in use_table(whole)
+    assert "41%" in event_table(whole)
 
 
 def test_time_without_cycles_and_a_clock_put_back_are_not_observed() -> None:
@@ -273,7 +307,7 @@ def test_the_command_shows_a_job_a_project_and_the_cluster(tmp_path: Path) -> No
         return result.stdout
 
     assert [line.split()[1] for line in shown("a/j").splitlines()] == ["STATE", "Running", "Succeeded"]
-    assert "a/j  2     0.1        n1     cccccccccc  -       -    Succeeded" in shown("project", "a")
+    assert "a/j  2     0.1        -     n1     cccccccccc  -       -    Succeeded" in shown("project", "a")
     assert [line.split()[0] for line in shown("cluster").splitlines()] == ["PROJECT", "a", "(all)"]
     assert json.loads(shown("j", "-p", "a", "-o", "json"))["kind"] == "History"
     assert shown("cluster", "-o", "csv").startswith("time,project,observed_ms,held_milli_s")

@@ -199,6 +199,8 @@ def test_the_cycle_that_ends_it_is_decided_the_same_again(town: Town) -> None:
     ends = [each for each in inputs if each.schedule is not None and "GPU5042" in str(list(said(each.schedule)))]
     told = [each for each in inputs if each.idle]
     assert told
+    percents = {str(key[0]): use.percent for facts in kept.facts for key, use in facts.uses.items()}
+    assert percents == {REST: 0, "b/j2": 90}, "the history is told what GPUs did"
     for each in [*ends, told[-1]]:
         again = read_inputs(lines_of(each))
         assert decided_again(again) == again.decided

@@ -51,6 +51,17 @@ def _gpus(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> 
     yield "idle, allocated", _averages(times, observed, {row.at_ms: row.idle_milli_s for row in rows})
 
 
+def _utilisation(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
+    """What percentage of the held GPUs worked, of each project that was measured, and of all together."""
+    del observed
+    for name in sorted({row.project for row in trends.periods if row.measured_milli_s}):
+        rows = {row.at_ms: row for row in trends.periods if row.project == name and row.measured_milli_s}
+        yield (
+            name or "(all)",
+            [round(100 * rows[at].busy_milli_s / rows[at].measured_milli_s, 1) if at in rows else None for at in times],
+        )
+
+
 def _free(row: Period) -> int:
     return max(0, row.gpus_milli_s - row.held_milli_s)
 
@@ -71,4 +82,4 @@ def _averages(times: Sequence[int], observed: Mapping[int, int], sums: Mapping[i
     return [round(sums.get(at, 0) / observed[at], 3) if observed.get(at) else None for at in times]
 
 
-_CHARTS = {"allocation": _allocation, "share": _share, "gpus": _gpus, "waits": _waits}
+_CHARTS = {"allocation": _allocation, "share": _share, "gpus": _gpus, "utilisation": _utilisation, "waits": _waits}

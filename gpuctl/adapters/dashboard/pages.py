@@ -23,7 +23,7 @@ from gpuctl.model.history import Change, History, RunEvent, Trends
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, format_gpus
 from gpuctl.views.clusters import ClusterView, clock_time, is_idle, quota_milli, share_milli, two_digits
-from gpuctl.views.history import why
+from gpuctl.views.history import busy, why
 from gpuctl.views.jobs import JobView
 from gpuctl.views.plan_page import page as plan_page
 from gpuctl.views.pod_problems import problem_text
@@ -112,6 +112,7 @@ class Pages:
             memory=memory_text,
             percent=percent_text,
             progress=progress_text,
+            busy=busy,
             WHOLE=WHOLE_GPU,
         )
 
@@ -172,7 +173,15 @@ class Pages:
     def analytics(self, seen: Seen, now_ms: int, since_ms: int, told: Told, **asked: str) -> str:
         """The charts, which a script draws, and the table. `asked`: span, project, and their address."""
         table = None if told.trends is None else uses(told.trends)
-        about = {"since_ms": since_ms, "uses": table, "problem": told.problem, "spans": tuple(SPANS), **asked}
+        is_measured = any(use.measured_milli_s for use in table or ())
+        about = {
+            "is_measured": is_measured,
+            "since_ms": since_ms,
+            "uses": table,
+            "problem": told.problem,
+            "spans": tuple(SPANS),
+            **asked,
+        }
         return self._page("analytics.html", seen, now_ms, path="/analytics", **about)
 
     def what_if(self, names: Sequence[str], asked: Question | str, told: Plan) -> str:

@@ -12,12 +12,12 @@ from threading import Condition, Thread
 from typing import TypeAlias
 
 from gpuctl.adapters.history.inputs import MOST_BYTES, packed
-from gpuctl.adapters.history.levels import Levels
+from gpuctl.adapters.history.levels import Levels, Workings
 from gpuctl.adapters.history.store import NotHistory, Store
 from gpuctl.app.history import Facts, moment
 from gpuctl.app.replaying import Inputs
 from gpuctl.model.decision import Decision
-from gpuctl.model.history import HOUR_MS, Grain, Mark, Note
+from gpuctl.model.history import HOUR_MS, MINUTE_MS, Grain, Mark, Moment, Note, Work
 from gpuctl.model.ids import JobId, RunKey
 from gpuctl.model.units import DurationMs, Instant
 
@@ -26,6 +26,8 @@ MOST_NOTES = 2_000
 SHARE = 50
 """At most one part in so many of the time is spent on keeping inputs of cycles."""
 _FORGET_MS: DurationMs = HOUR_MS
+_WORK_MS: DurationMs = 10 * MINUTE_MS
+"""How often what running runs did is written; of one that changes its state, it is written at once."""
 _LAST_WORDS_S = 2.0
 """How long `close` waits for the disk."""
 _ASIDE = ".damaged"
@@ -48,6 +50,8 @@ class HistoryFile:
         self._store: Store | None = None
         self._marks: dict[RunKey, Mark] = {}
         self._levels = Levels()
+        self._workings = Workings()
+        self._worked_ms: Instant | None = None
         self._inputs_due_s = 0.0
         self._decided: list[tuple[JobId, type[Decision]]] = []
         self._forgot_ms: Instant | None = None
@@ -108,8 +112,9 @@ class HistoryFile:
             self._marks = self._store.marks()
         found = moment(facts, self._marks)
         rows = self._levels.add(found)
-        if found.events or rows or notes:
-            self._store.write(found.events, rows, notes)
+        work = self._work(facts, found)
+        if found.events or rows or notes or work:
+            self._store.write(found.events, rows, notes, work)
         if facts.inputs is not None:
             self._keep_inputs(self._store, facts.inputs)
         self._marks = dict(found.marks)
@@ -118,6 +123,14 @@ class HistoryFile:
         if self._forgot_ms is None or not 0 <= facts.at_ms - self._forgot_ms < _FORGET_MS:
             self._forgot_ms = facts.at_ms
             self._store.forget(facts.at_ms)
+
+    def _work(self, facts: Facts, found: Moment) -> list[Work]:
+        """What is to be written of what runs did up to now: it is added to their last events."""
+        self._workings.add(facts.at_ms, facts.uses)
+        if self._worked_ms is not None and 0 <= facts.at_ms - self._worked_ms < _WORK_MS:
+            return self._workings.taken((event.job, event.digest) for event in found.events)
+        self._worked_ms = facts.at_ms
+        return self._workings.taken()
 
     def _keep_inputs(self, store: Store, inputs: Inputs) -> None:
         """Keep what the cycle decided on, if it decided anything else than the last one of which that is kept.

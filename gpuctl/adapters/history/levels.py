@@ -1,12 +1,13 @@
-"""Adds levels up over time: one row for each while that they stayed the same, and one a minute."""
+"""Adds levels up over time: one row for each while that they stayed the same, and one a minute; and what runs did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from gpuctl.model.history import ALL, MINUTE_MS, Amounts, Grain, Moment, Period
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.history import ALL, MINUTE_MS, Amounts, Grain, Moment, Period, Work
+from gpuctl.model.ids import ProjectName, RunKey
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.model.utilisation import RunUse
 
 MOST_GAP_MS: DurationMs = 15 * MINUTE_MS
 """A longer time without a cycle was not observed: the process hung, or the clock jumped."""
@@ -72,11 +73,34 @@ class Levels:
                 self._since.pop(project, None)
 
 
+class Workings:
+    """What the GPUs of runs did since that was last taken. Give it every moment in order."""
+
+    def __init__(self) -> None:
+        self._at_ms: Instant | None = None
+        self._uses: Mapping[RunKey, RunUse] = {}
+        self._sums: dict[RunKey, list[int]] = {}
+
+    def add(self, at_ms: Instant, uses: Mapping[RunKey, RunUse]) -> None:
+        """Up to then, runs did what was known of them at the moment before. Cost: linear in runs that are measured."""
+        if self._at_ms is not None and 0 < at_ms - self._at_ms <= MOST_GAP_MS:
+            for key, use in self._uses.items():
+                sums = self._sums.setdefault(key, [0, 0])
+                sums[0] += use.held_milli * (at_ms - self._at_ms)
+                sums[1] += use.busy_milli * (at_ms - self._at_ms)
+        self._at_ms, self._uses = at_ms, uses
+
+    def taken(self, keys: Iterable[RunKey] | None = None) -> list[Work]:
+        """What these runs did, or all; it is counted anew from then on."""
+        taken = ((key, self._sums.pop(key, None)) for key in (list(self._sums) if keys is None else keys))
+        return [Work(*key, *(each // 1000 for each in sums)) for key, sums in taken if sums]
+
+
 def _amounts(level: Amounts, length_ms: DurationMs) -> list[int]:
     """In the order of `Period`, GPUs in milli-GPU-ms."""
     values = (
         level.held_milli, level.waiting_milli, level.share_milli, level.quota_milli, level.running, level.waiting,
-        level.gpus_milli, level.idle_milli,
+        level.gpus_milli, level.idle_milli, level.measured_milli, level.busy_milli,
     )  # fmt: skip
     return [length_ms, *(value * length_ms for value in values)]
 

@@ -24,14 +24,30 @@ MOST_CHANGES = 500
 _CHANGE = "revision, author, subject, written_ms, taken_ms, checked_ms, took_ms, result, why, predicted, differences"
 
 EVENT = (
-    "e.at_ms, j.name, e.digest, e.state, e.gpu_milli, e.waited_ms, e.nodes, e.reason, e.paused_for, r.name "
+    "e.at_ms, j.name, e.digest, e.state, e.gpu_milli, e.waited_ms, e.nodes, e.reason, e.paused_for, r.name, "
+    "e.measured, e.busy "
     "FROM events e JOIN names j ON j.id = e.job JOIN names r ON r.id = e.revision"
 )
 """Columns and tables of what `event_of` reads."""
 LAST = "e.rowid IN (SELECT MAX(rowid) FROM events GROUP BY job, digest)"
 """Which events are the last of their runs."""
 OVER = "('Succeeded', 'Failed', 'TimedOut', 'Deleted')"
-_PERIOD = "at_ms, name, observed_ms, held, waiting_gpus, share, quota, running, waiting, gpus, idle"
+_LEVELS = (
+    "observed_ms",
+    "held",
+    "waiting_gpus",
+    "share",
+    "quota",
+    "running",
+    "waiting",
+    "gpus",
+    "idle",
+    "measured",
+    "busy",
+)
+_PERIOD = ", ".join(("at_ms", "name", *_LEVELS))
+SUMS = ", ".join(f"SUM({column})" for column in _LEVELS)
+"""What `Period` has after its project, of several rows together."""
 _RAW_UP_TO_MS: DurationMs = 2 * HOUR_MS
 _MINUTES_UP_TO_MS: DurationMs = 48 * HOUR_MS
 _BUSY_S = 5.0
@@ -58,9 +74,11 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def event_of(row: Sequence[object]) -> RunEvent:
     """The event of a row. ValueError or TypeError for what no version wrote."""
-    at_ms, job, digest, state, gpu_milli, waited_ms, nodes, reason, paused_for, revision = row
+    at_ms, job, digest, state, gpu_milli, waited_ms, nodes, reason, paused_for, revision, measured, busy = row
     if not isinstance(at_ms, int) or not isinstance(gpu_milli, int):
         raise TypeError("an event without a time")
+    if not isinstance(measured, int) or not isinstance(busy, int):
+        raise TypeError("an event without sums")
     return RunEvent(
         at_ms=at_ms,
         job=JobId.parse(str(job)),
@@ -72,6 +90,8 @@ def event_of(row: Sequence[object]) -> RunEvent:
         paused_for=JobId.parse(str(paused_for)) if paused_for else None,
         waited_ms=waited_ms if isinstance(waited_ms, int) else None,
         revision=Revision(str(revision)),
+        measured_milli_s=measured,
+        busy_milli_s=busy,
     )
 
 

@@ -3,7 +3,8 @@
 Levels are kept raw for two days, by minutes for 30 days and by hours for two years; events for 30 days. Where that is
 more than `MOST_BYTES`, the oldest goes first.
 
-Size: for 1,000 GPUs, 100 projects that are always busy and 5,000 runs a day, 420 MiB, and up to 128 MiB of inputs.
+Size: for 1,000 GPUs, 100 projects that are always busy and measured, and 5,000 runs a day, 550 MiB, and up to 128 MiB
+of inputs.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuctl.adapters.history import inputs
-from gpuctl.adapters.history.reading import EVENT, LAST, OVER, event_of
+from gpuctl.adapters.history.reading import EVENT, LAST, OVER, SUMS, event_of
 from gpuctl.k8s.annotations import reason_value
 from gpuctl.model.decision import JobState
-from gpuctl.model.history import Commit, Grain, Mark, Note, Period, RunEvent, TakenUp
+from gpuctl.model.history import Commit, Grain, Mark, Note, Period, RunEvent, TakenUp, Work
 from gpuctl.model.ids import RunKey
 from gpuctl.model.units import DurationMs, Instant
 
-FORMAT = 2
+FORMAT = 3
 MOST_BYTES = 1 << 30
 _PAGE = 4096
 _DAY_MS: DurationMs = 86_400_000
@@ -38,11 +39,12 @@ CREATE TABLE IF NOT EXISTS names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNI
 CREATE TABLE IF NOT EXISTS periods (
   grain INTEGER, at_ms INTEGER, project INTEGER, observed_ms INTEGER, held INTEGER, waiting_gpus INTEGER,
   share INTEGER, quota INTEGER, running INTEGER, waiting INTEGER, gpus INTEGER NOT NULL DEFAULT 0,
-  idle INTEGER NOT NULL DEFAULT 0,
+  idle INTEGER NOT NULL DEFAULT 0, measured INTEGER NOT NULL DEFAULT 0, busy INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (grain, at_ms, project)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
   at_ms INTEGER, project INTEGER, job INTEGER, digest TEXT, state TEXT, gpu_milli INTEGER, waited_ms INTEGER,
-  nodes TEXT, reason TEXT, paused_for TEXT, revision INTEGER);
+  nodes TEXT, reason TEXT, paused_for TEXT, revision INTEGER, measured INTEGER NOT NULL DEFAULT 0,
+  busy INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS events_at ON events (at_ms);
 CREATE INDEX IF NOT EXISTS events_of ON events (job, at_ms);
 CREATE TABLE IF NOT EXISTS commits (
@@ -53,15 +55,11 @@ CREATE TABLE IF NOT EXISTS inputs (at_ms INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS inputs_at ON inputs (at_ms);
 CREATE INDEX IF NOT EXISTS commits_at ON commits (taken_ms);
 """
-_FROM_1 = """
-ALTER TABLE periods ADD COLUMN gpus INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE periods ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;
-"""
-"""What format 1 lacks of the tables above, besides whole ones."""
-_SUMS = (
-    "SUM(observed_ms), SUM(held), SUM(waiting_gpus), SUM(share), SUM(quota), SUM(running), SUM(waiting), SUM(gpus), "
-    "SUM(idle)"
-)
+_LACKING = {
+    1: ("periods gpus", "periods idle"),
+    2: ("periods measured", "periods busy", "events measured", "events busy"),
+}
+"""Columns of the tables above that came after a format."""
 
 
 class NotHistory(Exception):
@@ -99,10 +97,17 @@ class Store:
         }
 
     def write(
-        self, events: Iterable[RunEvent], periods: Iterable[tuple[Grain, Period]], notes: Iterable[Note] = ()
+        self,
+        events: Iterable[RunEvent],
+        periods: Iterable[tuple[Grain, Period]],
+        notes: Iterable[Note] = (),
+        work: Iterable[Work] = (),
     ) -> None:
-        """Keep events, periods and what is known of commits, all or none. A full file makes room first."""
-        made = list(events), list(periods), list(notes)
+        """Keep events, periods and what is known of commits and of runs before those events, all or none.
+
+        A full file makes room first.
+        """
+        made = list(events), list(periods), list(notes), list(work)
         try:
             self._write(*made)
         except sqlite3.OperationalError as error:
@@ -114,7 +119,7 @@ class Store:
     def roll_up(self, hour_ms: Instant, hour: DurationMs) -> None:
         """Make the row of an hour of those of its minutes."""
         self._db.execute(
-            f"INSERT OR REPLACE INTO periods SELECT ?, ?, project, {_SUMS} "  # noqa: S608 - constants
+            f"INSERT OR REPLACE INTO periods SELECT ?, ?, project, {SUMS} "  # noqa: S608 - constants
             "FROM periods WHERE grain = ? AND at_ms >= ? AND at_ms < ? GROUP BY project",
             (Grain.HOUR, hour_ms, Grain.MINUTE, hour_ms, hour_ms + hour),
         )
@@ -139,14 +144,22 @@ class Store:
             (until_ms,),
         )
 
-    def _write(self, events: list[RunEvent], periods: list[tuple[Grain, Period]], notes: list[Note]) -> None:
+    def _write(
+        self, events: list[RunEvent], periods: list[tuple[Grain, Period]], notes: list[Note], work: list[Work]
+    ) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.executemany(
-                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(self._row_of_event, events)
+                "UPDATE events SET measured = measured + ?, busy = busy + ? "
+                "WHERE rowid = (SELECT MAX(rowid) FROM events WHERE job = ? AND digest = ?)",
+                ((each.measured_milli_s, each.busy_milli_s, self._id(str(each.job)), each.digest) for each in work),
             )
             self._db.executemany(
-                "INSERT OR REPLACE INTO periods VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO events VALUES ({_marks(13)})",  # noqa: S608 - question marks
+                map(self._row_of_event, events),
+            )
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO periods VALUES ({_marks(14)})",  # noqa: S608
                 (self._row_of_period(grain, period) for grain, period in periods),
             )
             for note in notes:
@@ -216,6 +229,8 @@ class Store:
             "" if event.reason is None else json.dumps(reason_value(event.reason), separators=(",", ":")),
             "" if event.paused_for is None else str(event.paused_for),
             self._id(event.revision),
+            event.measured_milli_s,
+            event.busy_milli_s,
         )
 
     def _row_of_period(self, grain: Grain, period: Period) -> tuple[object, ...]:
@@ -232,7 +247,14 @@ class Store:
             period.waiting_ms,
             period.gpus_milli_s,
             period.idle_milli_s,
+            period.measured_milli_s,
+            period.busy_milli_s,
         )
+
+
+def _marks(count: int) -> str:
+    """Places for values."""
+    return ", ".join("?" * count)
 
 
 def _prepared(db: sqlite3.Connection, most_bytes: int) -> int:
@@ -241,8 +263,12 @@ def _prepared(db: sqlite3.Connection, most_bytes: int) -> int:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute(f"PRAGMA max_page_count = {most_bytes // _PAGE}")
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version in {0, 1}:
-        db.executescript(f"BEGIN; {_FROM_1 if version else ''} {_SCHEMA} COMMIT;")
+    if version < FORMAT:
+        lacking = [column for known, columns in _LACKING.items() if 0 < version <= known for column in columns]
+        added = " ".join(
+            f"ALTER TABLE {each.replace(' ', ' ADD COLUMN ')} INTEGER NOT NULL DEFAULT 0;" for each in lacking
+        )
+        db.executescript(f"BEGIN; {added} {_SCHEMA} COMMIT;")
         db.execute(f"PRAGMA user_version = {FORMAT}")
         return FORMAT
     return int(version)

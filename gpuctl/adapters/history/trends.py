@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuctl.adapters.history.reading import opened
+from gpuctl.adapters.history.reading import SUMS, opened
 from gpuctl.model.history import ALL, HOUR_MS, MINUTE_MS, Grain, Period, Step, Tally, Trends
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import DurationMs, Instant
@@ -17,10 +17,6 @@ MOST_LINES = 20
 MOST_PROJECTS = 1_000
 MOST_WAITS = 500_000
 _MINUTES_UP_TO_MS: DurationMs = 7 * 24 * HOUR_MS
-_SUMS = (
-    "SUM(observed_ms), SUM(held), SUM(waiting_gpus), SUM(share), SUM(quota), SUM(running), SUM(waiting), SUM(gpus), "
-    "SUM(idle)"
-)
 
 
 def read_trends(path: Path, since_ms: Instant, until_ms: Instant, project: ProjectName | None = None) -> Trends:
@@ -48,7 +44,7 @@ def read_trends(path: Path, since_ms: Instant, until_ms: Instant, project: Proje
 def _totals(db: sqlite3.Connection, grain: Grain, since_ms: Instant, until_ms: Instant) -> Iterator[Period]:
     """By project; those that held most, if there are too many."""
     rows = db.execute(
-        f"SELECT name, {_SUMS} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants
+        f"SELECT name, {SUMS} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants
         "WHERE grain = ? AND at_ms >= ? AND at_ms < ? GROUP BY project ORDER BY SUM(held) DESC, name LIMIT ?",
         (grain, since_ms, until_ms, MOST_PROJECTS),
     )
@@ -66,7 +62,7 @@ def _periods(
 ) -> Iterator[Period]:
     since_ms, until_ms, step_ms = time
     rows = db.execute(
-        f"SELECT at_ms / ? * ?, name, {_SUMS} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants
+        f"SELECT at_ms / ? * ?, name, {SUMS} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants
         f"WHERE grain = ? AND at_ms >= ? AND at_ms < ? AND name IN ({', '.join('?' * len(names))}) "
         "GROUP BY 1, 2 ORDER BY 1, 2",
         (step_ms, step_ms, grain, since_ms, until_ms, *names),
