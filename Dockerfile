@@ -24,5 +24,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 65532 --user-group --no-create-home --home-dir /nonexistent gpuctl
 COPY --from=build /opt/gpuctl /opt/gpuctl
+# For commands in a running pod, as of `gpuctl replay --context`.
+ENV PATH=/opt/gpuctl/bin:$PATH
 USER 65532:65532
 ENTRYPOINT ["/opt/gpuctl/bin/gpuctl"]

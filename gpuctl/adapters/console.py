@@ -51,3 +51,27 @@ class ProcessConsole:
             yield
         finally:
             termios.tcsetattr(self.fileno(), termios.TCSADRAIN, before)
+
+
+class CollectedOutput:
+    """A console without a person: it keeps what a command writes, of each stream at most `most_bytes`."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self.output, self.errors = bytearray(), bytearray()
+
+    def fileno(self) -> int:
+        """Of no input: a command that is given none is not asked for it."""
+        return -1
+
+    def read(self) -> bytes:
+        """The end of the input."""
+        return b""
+
+    def write(self, data: bytes, *, error: bool = False) -> None:
+        """Keep it, as far as it finds room."""
+        kept = self.errors if error else self.output
+        kept += data[: self._most_bytes - len(kept)]
+
+    def size(self) -> None:
+        """It is no terminal."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
+from gpuctl.k8s.names import MAIN_CONTAINER
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.history import Commit
@@ -339,9 +340,11 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """A command to run in a container. `stdin`: it gets what the person types; `tty`: it has a terminal."""
+    """A command to run in a container; by default in a job's. `stdin`: it gets what the person types; `tty`: it has a
+    terminal."""
 
     command: tuple[str, ...]
+    container: str = MAIN_CONTAINER
     stdin: bool = False
     tty: bool = False
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from gpuctl.install.guard import policies
-from gpuctl.install.installation import HISTORY_PORT, UNGUARDED, Installation
+from gpuctl.install.installation import HISTORY_FILE, HISTORY_PORT, UNGUARDED, Installation
+from gpuctl.install.installation import NAME as CONTAINER
 from gpuctl.install.monitoring import operator_objects
 from gpuctl.install.readers import freezer_role, history_role, reader_roles
 from gpuctl.install.rights import account_and_rights
 from gpuctl.install.workload import arguments, controller
 from gpuctl.model.state import Body
 
-__all__ = ["HISTORY_PORT", "UNGUARDED", "Installation", "all_objects", "arguments"]
+__all__ = ["CONTAINER", "HISTORY_FILE", "HISTORY_PORT", "UNGUARDED", "Installation", "all_objects", "arguments"]
 
 
 def all_objects(wanted: Installation) -> tuple[Body, ...]:

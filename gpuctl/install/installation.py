@@ -11,7 +11,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 NAME = "gpuctl"
-"""Of the account, its roles, the Deployment and what belongs to it."""
+"""Of the account, its roles, the Deployment, its container and what belongs to them."""
 GIT_SECRET = "gpuctl-git"  # noqa: S105 - its name
 NOTIFY_SECRET, PUSH_SECRET, DASHBOARD_SECRET = "gpuctl-notify", "gpuctl-push", "gpuctl-dashboard"
 """Of the Secrets with the receivers of notifications, with the secret of webhooks, and with that of the proxy."""
@@ -22,6 +22,8 @@ SIGNERS = "gpuctl-signers"
 METRICS_PORT = 8080
 HISTORY_PORT = 8081
 """On the pod's own loopback address: nothing on the network of pods reaches it."""
+HISTORY_FOLDER = "/var/lib/gpuctl-history"
+HISTORY_FILE = f"{HISTORY_FOLDER}/history.db"
 PUSH_PORT, DASHBOARD_PORT = 8082, 8083
 ACCOUNT = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{NAME}"
 """The user that requests of the controller are made as."""

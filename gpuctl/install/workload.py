@@ -13,6 +13,8 @@ from gpuctl.install.installation import (
     DASHBOARD_PORT,
     DASHBOARD_SECRET,
     GIT_SECRET,
+    HISTORY_FILE,
+    HISTORY_FOLDER,
     HISTORY_PORT,
     LABELS,
     METRICS_PORT,
@@ -32,7 +34,7 @@ from gpuctl.model.state import Body
 _HOME = names.SYSTEM_NAMESPACE
 _USER = 65532
 """The user of the image."""
-_WORK, _PAST, _GIT, _SIGNERS = "/var/lib/gpuctl", "/var/lib/gpuctl-history", "/etc/gpuctl/git", "/etc/gpuctl/signers"
+_WORK, _GIT, _SIGNERS = "/var/lib/gpuctl", "/etc/gpuctl/git", "/etc/gpuctl/signers"
 _NOTIFY, _PUSH, _DASHBOARD = "/etc/gpuctl/notify", "/etc/gpuctl/push", "/etc/gpuctl/dashboard"
 _UTILISATION = "/etc/gpuctl/utilisation"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
@@ -254,7 +256,7 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
         },
         "volumeMounts": [
             {"name": "work", "mountPath": _WORK},
-            {"name": "history", "mountPath": _PAST},
+            {"name": "history", "mountPath": HISTORY_FOLDER},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
             {"name": "git", "mountPath": _GIT, "readOnly": True},
             *([{"name": "signers", "mountPath": _SIGNERS, "readOnly": True}] if wanted.signer_files else ()),
@@ -296,7 +298,7 @@ def arguments(wanted: Installation) -> Iterator[str]:
     if wanted.utilisation_exporter is not None:
         yield from ("--utilisation-exporter", wanted.utilisation_exporter)
     yield from ("--workdir", _WORK, "--log-format", "json", "--metrics-address", f"0.0.0.0:{METRICS_PORT}")
-    yield from ("--history", f"{_PAST}/history.db", "--history-address", f"127.0.0.1:{HISTORY_PORT}")
+    yield from ("--history", HISTORY_FILE, "--history-address", f"127.0.0.1:{HISTORY_PORT}")
 
 
 def _service(name: str, number: int) -> Body:

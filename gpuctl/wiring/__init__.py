@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 _PARTS = {
     "controller": ("IN_MEMORY", "Follow", "Measured", "Served", "Target", "reconcile"),
     "pages": ("Allowed", "Shown", "dashboard"),
-    "past": ("cycle_at", "past_in_cluster", "past_in_file", "report_in"),
+    "past": (
+        "inputs_of_report", "past_in_cluster", "past_in_file", "report_at", "report_in", "report_in_cluster",
+    ),
     "access": (
         "blueprint", "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number",
         "forwarder", "host", "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading",

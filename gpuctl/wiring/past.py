@@ -5,19 +5,24 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from gpuctl.adapters.console import CollectedOutput
 from gpuctl.adapters.files import read_regular
-from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.app.ports import ClusterUnavailable, CommandRequest
 from gpuctl.app.replaying import Inputs, unreadable
 from gpuctl.diag.wording import message
-from gpuctl.install import HISTORY_PORT
+from gpuctl.install import CONTAINER, HISTORY_FILE, HISTORY_PORT
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import mapping, ref_of, text
+from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.history import History, Subject
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.units import Instant
 from gpuctl.wiring.access import reading
 
 _OK = 200
+_NOT_RUN = "GPU7044"
+_MOST_WORDS = 500
+"""Characters of what a command in the pod says of its failure."""
 
 
 def past_in_file(path: Path, subject: Subject, since_ms: Instant, until_ms: Instant) -> History:
@@ -53,25 +58,57 @@ def past_in_cluster(
     raise _unanswered(leader, why)
 
 
-def report_in(file: Path) -> tuple[bytes, Inputs]:
-    """The inputs of a cycle in a file of their own, as they are and read. Raises WorldFault GPU7099."""
-    from gpuctl.adapters.history.inputs import MOST_BYTES, unpacked  # noqa: PLC0415 - only for this command
+def report_in(file: Path) -> bytes:
+    """A report in a file of its own. Raises WorldFault GPU7099."""
+    from gpuctl.adapters.history.inputs import MOST_BYTES  # noqa: PLC0415 - only for this command
 
     try:
-        content = read_regular(file, MOST_BYTES)
+        return read_regular(file, MOST_BYTES)
     except OSError as error:
         raise unreadable(error.strerror or str(error)) from error
-    return content, unpacked(content)
 
 
-def cycle_at(history: Path, at_ms: Instant) -> tuple[bytes, Inputs]:
-    """The inputs of the newest cycle up to a time that a history has. Raises WorldFault GPU7087, GPU7099."""
-    from gpuctl.adapters.history.inputs import kept_before, unpacked  # noqa: PLC0415 - only for this command
+def inputs_of_report(report: bytes) -> Inputs:
+    """The inputs of a cycle. Raises WorldFault GPU7099."""
+    from gpuctl.adapters.history.inputs import unpacked  # noqa: PLC0415 - only for this command
 
-    content = kept_before(history, at_ms)
-    if content is None:
-        raise unreadable("none up to that time are kept")
-    return content, unpacked(content)
+    return unpacked(report)
+
+
+def report_at(history: Path, at_ms: Instant) -> bytes:
+    """The report of the newest cycle up to a time that a history has. Raises WorldFault GPU7087, GPU7099."""
+    from gpuctl.adapters.history.inputs import kept_before  # noqa: PLC0415 - only for this command
+
+    return kept_before(history, at_ms)
+
+
+def report_in_cluster(kubeconfig: str | None, context: str | None, at_ms: Instant) -> bytes:
+    """The report of the newest cycle up to a time that the replica that leads has, by a command in its pod.
+
+    A report has the environment variables of all jobs. Whoever may run a command there may read the same from the
+    controller's own files, so this shows them to no one else.
+
+    Raises WorldFault: GPU7086 where none leads, and as sessions do.
+    """
+    from gpuctl.adapters.history.inputs import MOST_BYTES  # noqa: PLC0415 - only for this command
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
+
+    leader = _leader(kubeconfig, context)
+    words = ("gpuctl", "replay", "--at", format_timestamp(at_ms), "--history", HISTORY_FILE, "--output", "-")
+    collected, why = CollectedOutput(MOST_BYTES), ""
+    with closing(connect(kubeconfig, context)) as connection:
+        pod = ObjectRef(*kinds.POD, names.SYSTEM_NAMESPACE, leader.rpartition("_")[0])
+        try:
+            code = PodSessions(connection).run(pod, CommandRequest(command=words, container=CONTAINER), collected)
+            why = f"exit code {code}" if code else ""
+        except ClusterUnavailable as fault:
+            if fault.code != _NOT_RUN:
+                raise
+            why = str(fault)
+    if why:
+        raise _unanswered(leader, collected.errors.decode(errors="replace").strip()[:_MOST_WORDS] or why)
+    return bytes(collected.output)
 
 
 def _leader(kubeconfig: str | None, context: str | None) -> str:

@@ -17,6 +17,11 @@ from codehosts import Call, CodeHost, Reply, served
 from controlplane.server import ControlPlane
 from unattended import LEASE, Process, Site, all_writes_of, job, project, within
 
+from gpuctl.install import CONTAINER, HISTORY_FILE
+from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.wiring import now_ms
+
+ROOT = Path(__file__).parents[2]
 HOME = "/api/v1/namespaces/gpuctl-system"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpuctl-system/rolebindings"
 
@@ -131,7 +136,7 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         "metadata": {"name": pod},
         "spec": {
             "nodeName": node, "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [{"name": "main", "image": "x", "securityContext": harmless}],
+            "containers": [{"name": CONTAINER, "image": "x", "securityContext": harmless}],
         },
     })  # fmt: skip
     try:
@@ -144,8 +149,26 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         refused = gpuctl(reader, "history", "cluster")
         assert refused.returncode == 2
         assert "--role=gpuctl-history " in refused.stderr
+        _installed(site.plane, tmp_path / "past.db")
+        at, report = format_timestamp(now_ms() + 60_000), tmp_path / "report.gpuctl"
+        made = gpuctl(str(site.plane.kubeconfig), "replay", "--at", at, "--output", str(report))
+        assert (made.returncode, "all are the same" in made.stdout) == (0, True), (made.stdout, made.stderr)
+        assert "all are the same" in gpuctl(reader, "replay", str(report)).stdout
+        denied = gpuctl(historian, "replay", "--at", at)
+        assert (denied.returncode, "pods/exec" in denied.stderr) == (2, True), denied.stderr
+        early = gpuctl(str(site.plane.kubeconfig), "replay", "--at", "2020-01-01T00:00:00Z")
+        assert (early.returncode, "none up to that time are kept" in early.stderr) == (2, True), early.stderr
     finally:
         site.plane.call("DELETE", f"{HOME}/pods/{pod}?gracePeriodSeconds=0")
+
+
+def _installed(plane: ControlPlane, history: Path) -> None:
+    """KWOK runs commands of containers on this machine: `gpuctl` there, with the file that a pod has in its place."""
+    plane.programs.mkdir(exist_ok=True)
+    program = plane.programs / "gpuctl"
+    words = f'$(echo "$*" | sed "s|{HISTORY_FILE}|{history}|")'
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m gpuctl {words}\n')
+    program.chmod(0o755)
 
 
 class Hook(CodeHost):

@@ -74,6 +74,11 @@ class ControlPlane:
         return self.folder / "pod.log"
 
     @property
+    def programs(self) -> Path:
+        """What is found first by the name of a command that is run in a container; empty unless a test makes it."""
+        return self.folder / "programs"
+
+    @property
     def audit_log(self) -> Path:
         """One JSON line a request of anybody but the control plane's own parts."""
         return self.folder / "audit.log"
@@ -299,7 +304,11 @@ class ControlPlane:
         assert path is not None, f"{name} is not in {self.binaries}"
         with (self.folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                [path, *arguments], stdout=log, stderr=log, cwd=self.folder, env={**os.environ, "GOGC": _GOGC}
+                [path, *arguments],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, "GOGC": _GOGC, "PATH": f"{self.programs}:{os.environ['PATH']}"},
             )
 
     def _await(self, name: str, holds: Any) -> None:

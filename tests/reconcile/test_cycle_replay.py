@@ -71,7 +71,8 @@ def test_the_cycle_of_a_time_is_the_newest_up_to_then(history: Path) -> None:
     first, second, *_ = kept
     assert kept_before(history, second) == kept[second]
     assert kept_before(history, second - 1) == kept[first]
-    assert kept_before(history, first - 1) is None
+    with pytest.raises(WorldFault, match="none up to that time"):
+        kept_before(history, first - 1)
 
 
 def test_a_report_is_one_file_that_needs_nothing_else(history: Path, tmp_path: Path) -> None:
@@ -82,6 +83,8 @@ def test_a_report_is_one_file_that_needs_nothing_else(history: Path, tmp_path: P
     assert (made.exit_code, "all are the same" in made.stdout) == (0, True), made.output
     again = run.invoke(gpuctl, ["replay", str(report), "--job", "b/j4"])
     assert (again.exit_code, again.stdout.count('["b/j4",')) == (0, 1), again.output
+    piped = run.invoke(gpuctl, ["replay", "--at", at, "--history", str(history), "--output", "-"])
+    assert (piped.exit_code, piped.stdout_bytes) == (0, report.read_bytes()), "and nothing is decided"
     known = unpacked(report.read_bytes())
     fewer = {path: file for path, file in known.files.items() if not path.endswith("j4.yaml")}
     report.write_bytes(packed(replace(known, files=fewer)))
@@ -128,7 +131,13 @@ def test_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     "words",
-    ["replay", "replay --at 2026-03-02T10:04:12Z", "replay --history FILE --at yesterday", "replay --history FILE"],
+    [
+        "replay",
+        "replay --at 2026-03-02T10:04:12Z --embedded FILE",
+        "replay FILE --at 2026-03-02T10:04:12Z",
+        "replay --history FILE --at yesterday",
+        "replay --history FILE",
+    ],
 )
 def test_a_time_and_a_history_belong_together(words: str, history: Path) -> None:
     told = CliRunner().invoke(gpuctl, words.replace("FILE", str(history)).split())

@@ -51,11 +51,13 @@ def keep(db: sqlite3.Connection, at_ms: Instant, content: bytes) -> None:
         size -= length
 
 
-def kept_before(path: Path, at_ms: Instant) -> bytes | None:
-    """The compressed inputs of the newest cycle up to a time that are kept. Raises WorldFault GPU7087."""
+def kept_before(path: Path, at_ms: Instant) -> bytes:
+    """The compressed inputs of the newest cycle up to a time. Raises WorldFault GPU7087; GPU7099 if none are kept."""
     with opened(path) as db:
         row = next(_rows(db, at_ms), None)
-        return None if row is None else bytes(row)
+    if row is None:
+        raise unreadable("none up to that time are kept")
+    return bytes(row)
 
 
 def _rows(db: sqlite3.Connection, at_ms: Instant) -> Iterator[bytes]:

@@ -60,7 +60,7 @@ class PodSessions:
             answer.close()
 
     def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
-        """Run a command in the pod's main container until it ends, and give its exit code."""
+        """Run a command in the pod until it ends, and give its exit code."""
         socket = self.open(f"{item(pod)}/exec?{urlencode(_exec_query(request))}", f"a command in {pod.name}")
         try:
             return _Relay(socket, request, console).run()
@@ -235,7 +235,7 @@ def _log_query(request: LogRequest) -> Mapping[str, Any]:
 def _exec_query(request: CommandRequest) -> list[tuple[str, str]]:
     streams = {"stdin": request.stdin, "stdout": True, "stderr": not request.tty, "tty": request.tty}
     said = [(name, "true") for name, given in streams.items() if given]
-    return [("container", MAIN_CONTAINER), *said, *(("command", word) for word in request.command)]
+    return [("container", request.container), *said, *(("command", word) for word in request.command)]
 
 
 def _exit_code(status: Body) -> int:
