@@ -89,7 +89,7 @@ class WorkingTree:
     def __init__(self, tree: SourceTree) -> None:
         self.tree = tree
         self._cache = CompileCache()
-        self._claims = collect(tree, self._cache.files).claims
+        self._claims = collect(tree, self._cache.reading).claims
 
     def documents(self, kind: str) -> Sequence[tuple[Target, Document]]:
         """All declarations of a kind, right or not, in order of path and line."""

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from posixpath import basename, dirname, join
 
-from gpuctl.compile.declarations import EXAMPLES, Declaration, Declarations, collect, collect_files, is_example
+from gpuctl.compile.declarations import (
+    EXAMPLES,
+    Declaration,
+    Declarations,
+    ReadCache,
+    collect,
+    collect_files,
+    is_example,
+)
 from gpuctl.compile.policy import check_policies, matches
 from gpuctl.compile.spec_v1 import PolicyV1
 from gpuctl.compile.text import Params
@@ -53,7 +61,7 @@ class PolicyTest:
 
 def count_policies(tree: SourceTree) -> tuple[tuple[PolicyCount, ...], tuple[Diagnostic, ...]]:
     """Every policy of a cluster, by name, and what is wrong with policies themselves."""
-    declarations = collect(tree, Memo())
+    declarations = collect(tree, ReadCache())
     found = list(check_policies(declarations, Memo(), Memo()))
     broken = Counter(each.policy for each in found if each.policy)
     counts = [
@@ -85,7 +93,7 @@ def check_examples(tree: SourceTree) -> tuple[tuple[PolicyTest, ...], tuple[Diag
     An example is one or more declarations; what they were before a change is in `good-1.before.yaml`. Also given is
     what can't be read in the tree: a policy may be in it.
     """
-    declarations = collect(tree, Memo())
+    declarations = collect(tree, ReadCache())
     return tuple(_tests(tree, declarations)), sorted_diagnostics(declarations.diagnostics)
 
 
@@ -138,7 +146,7 @@ def _judged(tree: SourceTree, policy: Declaration[PolicyV1], path: str, verdict:
 
 def _declared(tree: SourceTree, policy: Declaration[PolicyV1], path: str) -> Declarations:
     """An example alone, with the policy."""
-    found = collect_files(tree, [path], Memo())
+    found = collect_files(tree, [path], ReadCache())
     found.policies = [policy]
     found.owners[policy.document.name.file] = None
     return found

@@ -237,7 +237,7 @@ def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) 
     What declarations of the folder break is not told: `validate` and `policy list` do.
     """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
-    from gpuctl.compile.declarations import collect  # noqa: PLC0415
+    from gpuctl.compile.declarations import ReadCache, collect  # noqa: PLC0415
     from gpuctl.compile.policy import check_policies  # noqa: PLC0415
     from gpuctl.install.guard import MAKERS  # noqa: PLC0415
     from gpuctl.install.rules import GitAlone, admission_rules  # noqa: PLC0415
@@ -247,7 +247,7 @@ def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) 
         return []
     if not is_guarded:
         raise Failure("GPU9002", "--policies is for an installation with --guard", hint="gpuctl install --help")
-    declarations = collect(read_tree(folder), Memo())
+    declarations = collect(read_tree(folder), ReadCache())
     found = (*declarations.diagnostics, *check_policies(declarations, Memo(), Memo()))
     wrong = tuple(each for each in found if not each.policy)
     tell(wrong)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gpuctl.compile import syntax
-from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document
+from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, values_in
 from gpuctl.compile.scalars import NotFinite, OutOfRange, kind_of, plain_scalar
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
@@ -19,7 +19,6 @@ MAX_VALUES = 200_000
 """Keys and values of one document."""
 MAX_ALIASED = 10_000
 """Values a document may have through aliases, each counted as often as it is used; of a text, each 100 characters."""
-_CHARACTERS_A_VALUE = 100
 
 _STR_TAG = "tag:yaml.org,2002:str"
 
@@ -184,7 +183,7 @@ class Builder:
             self._report("GPU1010", event, {"name": name})
         else:
             value = self.anchors[name]
-            self.aliased += _size(value, MAX_ALIASED - self.aliased + 1)
+            self.aliased += values_in(value, MAX_ALIASED - self.aliased + 1)
             if self.aliased > MAX_ALIASED:
                 self._report("GPU1009", event, {"name": name, "limit": MAX_ALIASED})
                 self.given_up = True
@@ -239,19 +238,3 @@ class Builder:
         syntax.DocumentEndEvent: _end,
     }
     """What is done at each event. A table in each builder would be a cycle of references for each file."""
-
-
-def _size(value: Any, limit: int) -> int:
-    """How many values a value consists of, itself included; counts not much further than the limit."""
-    count, rest = 0, [value]
-    while rest and count < limit:
-        count += 1
-        here = rest.pop()
-        if isinstance(here, dict):
-            rest.extend(here.values())
-            count += sum(map(len, here)) // _CHARACTERS_A_VALUE
-        elif isinstance(here, list):
-            rest.extend(here)
-        elif isinstance(here, str):
-            count += len(here) // _CHARACTERS_A_VALUE
-    return count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuctl.compile.declarations import Declaration, FileDeclarations
+from gpuctl.compile.declarations import Declaration, ReadCache
 from gpuctl.compile.fit import Fitted
 from gpuctl.compile.resolve import ResolvedJob
 from gpuctl.model.job import Job
@@ -20,10 +20,10 @@ class CompileCache:
     makes new ones. The values of policies are `Any`: only a tree with policies imports their types.
     """
 
-    __slots__ = ("breaches", "files", "fitted", "jobs", "rules")
+    __slots__ = ("breaches", "fitted", "jobs", "reading", "rules")
 
     def __init__(self) -> None:
-        self.files: Memo[str, FileDeclarations] = Memo()
+        self.reading = ReadCache()
         self.fitted: Memo[Declaration[Any], Fitted] = Memo()
         self.jobs: Memo[ResolvedJob, Job] = Memo()
         self.rules: Memo[Declaration[Any], Any] = Memo()

@@ -145,7 +145,8 @@ class Scope:
 def name_of(kind: str, declaration: Declaration[Any]) -> Name:
     """What a declaration is known by."""
     metadata = declaration.model.metadata
-    project = metadata.project if kind == "Job" else metadata.name if kind == "Project" else ""
+    named = (metadata.project or "") if kind in {"Job", "Template"} else ""
+    project = metadata.name if kind == "Project" else named
     return kind, project, metadata.name
 
 

@@ -38,9 +38,9 @@ class Written:
 class Compiled:
     """`declared` is None exactly when a diagnostic is an error.
 
-    `written` are all declarations but jobs; of a tree with errors none. `audits` are where declarations break policies
-    of severity audit: never among the diagnostics. `declarations`: all documents of the right shape; `jobs`: the jobs
-    that fit, with their defaults.
+    `written` are all declarations but jobs and templates; of a tree with errors none. `audits` are where declarations
+    break policies of severity audit: never among the diagnostics. `declarations`: all documents of the right shape;
+    `jobs`: the jobs that fit, with their defaults.
 
     `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
     its documents belong to, else None: the cluster's own.
@@ -67,7 +67,7 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
     object, and whose references lead to the same, a fiftieth of that.
     """
     cache = cache or CompileCache()
-    declarations = collect(tree, cache.files)
+    declarations = collect(tree, cache.reading)
     resolved = resolve(declarations, tree)
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
     resolved.domains = quota_domains(resolved)
@@ -116,7 +116,7 @@ def _of_sums(one: Written) -> Iterator[tuple[tuple[str, str], Any]]:
 
 def _written(declarations: Declarations) -> Iterator[Written]:
     for kind, declared in declarations.of_kinds().items():
-        for declaration in declared if kind != "Job" else ():
+        for declaration in declared if kind not in {"Job", "Template"} else ():
             spec = declaration.document.data.get("spec") or {}
             yield Written(kind=kind, name=declaration.model.metadata.name, spec=spec)
 

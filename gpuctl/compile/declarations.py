@@ -20,6 +20,8 @@ from gpuctl.compile.reading import read_file
 from gpuctl.compile.scalars import kind_of
 from gpuctl.compile.shape import check_shape, nearest
 from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, JobV1, PolicyV1, ProjectV1
+from gpuctl.compile.template_v1 import TemplateV1
+from gpuctl.compile.templates import Templated, check_template, expand, read_templated
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import ProjectName
@@ -33,8 +35,11 @@ KINDS: Mapping[str, type[Spec]] = {
     "Department": DepartmentV1,
     "Project": ProjectV1,
     "Job": JobV1,
+    "Template": TemplateV1,
     "Policy": PolicyV1,
 }
+_OF_A_PROJECT = frozenset({"Job", "Template"})
+"""Kinds whose metadata may name a project."""
 _FAULTS = {
     SourceFault.ESCAPES: "GPU1017",
     SourceFault.DANGLING: "GPU1018",
@@ -74,6 +79,7 @@ class FileDeclarations:
     """
 
     declared: tuple[tuple[str, Declaration[Any]], ...] = ()
+    templated: tuple[Templated, ...] = ()
     claims: tuple[Claim, ...] = ()
     guessed: frozenset[str] = frozenset()
     owner: ProjectName | None = None
@@ -82,7 +88,7 @@ class FileDeclarations:
 
 @dataclass(slots=True)
 class Declarations:
-    """Everything declared, in order of path and line.
+    """Everything declared, in order of path and line. Jobs are as their templates make them.
 
     `guessed` are the words that documents which are no YAML have as kind, name or project, and the names of those that
     may not stand where they do. `owners` is as in Compiled.
@@ -92,6 +98,7 @@ class Declarations:
     departments: list[Declaration[DepartmentV1]] = field(default_factory=list)
     projects: list[Declaration[ProjectV1]] = field(default_factory=list)
     jobs: list[Declaration[JobV1]] = field(default_factory=list)
+    templates: list[Declaration[TemplateV1]] = field(default_factory=list)
     policies: list[Declaration[PolicyV1]] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     guessed: set[str] = field(default_factory=set)
@@ -105,38 +112,83 @@ class Declarations:
             "Department": self.departments,
             "Project": self.projects,
             "Job": self.jobs,
+            "Template": self.templates,
             "Policy": self.policies,
         }
 
 
-def collect(tree: SourceTree, files: Memo[str, FileDeclarations]) -> Declarations:
-    """Read the files of a tree, but for examples of policies; `files`: the cache.
+class ReadCache:
+    """Cache of what files say, and of the jobs that templates make."""
 
-    Cost: linear in the bytes of the files that are not in it.
+    __slots__ = ("files", "jobs")
+
+    def __init__(self) -> None:
+        self.files: Memo[str, FileDeclarations] = Memo()
+        self.jobs: Memo[Templated, tuple[Declaration[JobV1] | None, list[Diagnostic]]] = Memo()
+
+
+def collect(tree: SourceTree, cache: ReadCache) -> Declarations:
+    """Read the files of a tree, but for examples of policies.
+
+    Cost: linear in the bytes of the files that are not in the cache.
     """
-    files.turn()
+    cache.files.turn()
+    cache.jobs.turn()
     examples = {path for path in tree.files if is_example(path)}
-    out = collect_files(tree, tree.files.keys() - examples, files)
+    out = collect_files(tree, tree.files.keys() - examples, cache)
     for path in examples:
         folder = folder_project(tree.cluster_dir, path)
         out.owners[path] = ProjectName(folder) if folder else None
     return out
 
 
-def collect_files(tree: SourceTree, paths: Iterable[str], files: Memo[str, FileDeclarations]) -> Declarations:
-    """Read some files of a tree; `files`: the cache."""
+def collect_files(tree: SourceTree, paths: Iterable[str], cache: ReadCache) -> Declarations:
+    """Read some files of a tree."""
     out = Declarations()
     of_kinds = out.of_kinds()
+    templated: list[Templated] = []
     for path in sorted(paths):
         file = tree.files[path]
-        read = files.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
+        read = cache.files.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
         for kind, declaration in read.declared:
             of_kinds[kind].append(declaration)
+        templated.extend(read.templated)
         out.claims.extend(read.claims)
         out.guessed |= read.guessed
         out.diagnostics.extend(read.diagnostics)
         out.owners[path] = read.owner
+    if templated:
+        _add_templated(out, templated, tree.cluster_dir, cache)
     return out
+
+
+def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_dir: str, cache: ReadCache) -> None:
+    """Add jobs as templates make them: a template of the job's project goes before one of the cluster."""
+    templates: dict[tuple[str, str], Declaration[TemplateV1]] = {}
+    for template in out.templates:
+        metadata = template.model.metadata
+        folder = folder_project(cluster_dir, template.document.name.file)
+        if folder in {None, metadata.project}:  # what stands in the folder of another project has no say
+            templates.setdefault((metadata.project or "", metadata.name), template)
+    claimed = {(claim.project, claim.name) for claim in out.claims if claim.kind == "Template"}
+    for job in templated:
+        names = (job.project, job.use.name), ("", job.use.name)
+        found = next((templates[name] for name in names if name in templates), None)
+        if found is not None:
+            made, diagnostics = cache.jobs.get(job, (found,), partial(_expanded, job, found))
+            out.jobs.extend([] if made is None else [made])
+            out.diagnostics.extend(diagnostics)
+        elif claimed.isdisjoint(names) and job.use.name not in out.guessed:
+            own = [name for project, name in templates if project in {"", job.project}]
+            params = {"template": job.use.name, "project": job.project}
+            fix = nearest(job.use.name, own)
+            out.diagnostics.append(job.document.mistake("GPU3080", ("spec", "template", "name"), params, fix))
+    out.jobs.sort(key=lambda job: (job.document.name.file, job.document.name.line))
+
+
+def _expanded(job: Templated, template: Declaration[TemplateV1]) -> tuple[Declaration[JobV1] | None, list[Diagnostic]]:
+    document, model, diagnostics = expand(job, template.document, template.model)
+    return (None if model is None else Declaration(document, model)), diagnostics
 
 
 def is_example(path: str) -> bool:
@@ -173,6 +225,7 @@ def _read(path: str, file: SourceFile, cluster_dir: str) -> FileDeclarations:
         owner = ProjectName(only) if only else None
     return FileDeclarations(
         declared=tuple((one.claim.kind, one.declaration) for one in taken if one.claim and one.declaration),
+        templated=tuple(one.templated for one in taken if one.templated),
         claims=claims,
         guessed=frozenset(guessed),
         owner=owner,
@@ -189,6 +242,7 @@ class _Taken:
 
     claim: Claim | None = None
     declaration: Declaration[Any] | None = None
+    templated: Templated | None = None
     project: str = ""
     guessed: str = ""
     diagnostics: Iterable[Diagnostic] = ()
@@ -203,30 +257,41 @@ def _document(document: Document) -> _Taken:
     kind, version = data.get("kind"), data.get("apiVersion")
     if not isinstance(kind, str) or kind not in KINDS:
         return _Taken(diagnostics=list(_kind_diagnostics(document, kind)))
-    declaration = None
+    declaration, templated = None, None
     if isinstance(version, str) and version != API_VERSION:
         fix = "" if "gpuctl" not in version else f"write {API_VERSION}"
         diagnostics = [document.diagnostic("GPU2002", document.span(("apiVersion",)), {"found": version}, fix)]
+    elif kind == "Job" and _names_a_template(data):
+        templated, diagnostics = read_templated(document)
     else:
         model, diagnostics = check_shape(document, KINDS[kind])
-        declaration = Declaration(document, model) if model is not None and document.sound else None
+        if isinstance(model, TemplateV1) and document.sound:
+            diagnostics = check_template(document, model)
+        declaration = Declaration(document, model) if model is not None and document.sound and not diagnostics else None
     metadata = data.get("metadata")
     name, project = _text(metadata, "name"), _text(metadata, "project")
     return _Taken(
         claim=Claim(kind=kind, name=name, project=project, document=document, broken=declaration is None),
         declaration=declaration,
-        project=name if kind == "Project" else project if kind == "Job" else "",
+        templated=templated,
+        project=name if kind == "Project" else project if kind in _OF_A_PROJECT else "",
         diagnostics=diagnostics,
     )
+
+
+def _names_a_template(data: Mapping[str, Any]) -> bool:
+    spec = data.get("spec")
+    return isinstance(spec, dict) and spec.get("template") is not None
 
 
 def _in_folder(document: Document, folder: str) -> _Taken:
     """A document in a project's folder, where nothing can be declared that is the cluster's."""
     taken = _document(document)
-    if taken.claim is None or taken.claim.kind not in {"Cluster", "Department"}:
+    kind = "" if taken.claim is None else taken.claim.kind
+    if taken.claim is None or not (kind in {"Cluster", "Department"} or (kind == "Template" and not taken.project)):
         return taken
-    params = {"folder": folder, "kind": taken.claim.kind}
-    found = document.diagnostic("GPU3029", document.span(("kind",)), params)
+    fix = f"write project: {folder} in its metadata" if kind == "Template" else ""
+    found = document.mistake("GPU3029", ("kind",), {"folder": folder, "kind": kind}, fix)
     return _Taken(guessed=taken.claim.name, diagnostics=[found])
 
 
@@ -256,4 +321,6 @@ def _seeming_project(found: Iterable[tuple[str, str]]) -> str:
     words: dict[str, str] = {}
     for key, word in found:
         words.setdefault(key, word)
-    return words.get("project" if words.get("kind") == "Job" else "name" if words.get("kind") == "Project" else "", "")
+    return words.get(
+        "project" if words.get("kind") in _OF_A_PROJECT else "name" if words.get("kind") == "Project" else "", ""
+    )

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.defaults_v1 import Defaults, JobDefaults
-from gpuctl.compile.document import Document, Path
+from gpuctl.compile.document import Document, Origin, Path
 from gpuctl.compile.fields_v1 import written
 from gpuctl.compile.pod_v1 import PodSecurity, Volume
 from gpuctl.compile.spec_v1 import ClusterV1, JobSpec, JobV1, ProjectV1
@@ -22,18 +22,6 @@ from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.units import WHOLE_GPU
 
 _PER_GPU = {"cpu_per_gpu": "cpu", "memory_per_gpu": "memory"}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Origin:
-    """Where a default is written."""
-
-    document: Document
-    path: Path
-
-    def span(self, below: Path = ()) -> SourceSpan:
-        """Its place, or that of a part of it."""
-        return self.document.span((*self.path, *below))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +120,9 @@ class Expanded:
 
 
 def expanded(job: Declaration[JobV1], filled: Filled) -> Expanded:
-    """The declaration with what `filled` adds."""
+    """The declaration with what its template and `filled` add, as if it said that itself."""
     data = _copied(job.document.data)
+    data["spec"].pop("template", None)
     amounts = {"cpu": format_cpu(filled.spec.resources.cpu), "memory": format_bytes(filled.spec.resources.memory)}
     for path, origin in filled.origins.items():
         value: Any = origin.document.data
@@ -147,7 +136,7 @@ def expanded(job: Declaration[JobV1], filled: Filled) -> Expanded:
             here.append(_copied(value))
         else:
             here[last] = amounts[str(last)] if "resources" in above else _copied(value)
-    origins = {path: origin.span() for path, origin in filled.origins.items()}
+    origins = {path: origin.span() for path, origin in {**job.document.origins, **filled.origins}.items()}
     return Expanded(at=job.document.name, data=data, origins=origins)
 
 

@@ -6,9 +6,10 @@ places would cost more memory than everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from gpuctl.compile import syntax
@@ -32,6 +33,7 @@ class Unread:
 
 
 UNREAD = Unread()
+_CHARACTERS_A_VALUE = 100
 
 
 @dataclass(slots=True)
@@ -111,12 +113,59 @@ class Document:
         """An error at a place of this document."""
         return diagnose(self.source, code, span, params, fix)
 
+    def mistake(
+        self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
+    ) -> Diagnostic:
+        """An error of the value at a path, or of its key."""
+        return self.diagnostic(code, self.key_span(path) if at_key else self.span(path), params, fix)
+
+    @property
+    def as_written(self) -> Document:
+        """The document of the file, where this one is made of it."""
+        return self
+
+    @property
+    def origins(self) -> Mapping[Path, Origin]:
+        """Where what is not written here is written, by its path: of a document of a file nothing."""
+        return _NO_ORIGINS
+
     def _span(self, place: Place) -> SourceSpan:
         line = self.source.position(self.start)[0] + place.line
         end = place.end_column
         if end is None:
             end = len(self.source.line(line).rstrip())
         return self.source.span(line, place.column + 1, end + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Where a value is written that another document has."""
+
+    document: Document
+    path: Path
+
+    def span(self, below: Path = ()) -> SourceSpan:
+        """Its place, or that of a part of it."""
+        return self.document.span((*self.path, *below))
+
+
+_NO_ORIGINS: Mapping[Path, Origin] = MappingProxyType({})
+
+
+def values_in(value: Any, limit: int) -> int:
+    """How many values a value consists of, itself included; counts not much further than the limit."""
+    count, rest = 0, [value]
+    while rest and count < limit:
+        count += 1
+        here = rest.pop()
+        if isinstance(here, dict):
+            rest.extend(here.values())
+            count += sum(map(len, here)) // _CHARACTERS_A_VALUE
+        elif isinstance(here, list):
+            rest.extend(here)
+        elif isinstance(here, str):
+            count += len(here) // _CHARACTERS_A_VALUE
+    return count
 
 
 def _character_places(text: str, here: int, end: int, value: str) -> Iterator[int]:

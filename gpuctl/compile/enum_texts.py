@@ -12,6 +12,7 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "Department": "An optional level above projects, with a quota of its own.",
             "Project": "What owns quota and jobs.",
             "Job": "What runs, on how many GPUs.",
+            "Template": "A job with parameters, of which other jobs are made.",
             "Policy": "A rule that declarations must keep.",
         },
         {
@@ -28,6 +29,12 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         {
             "pause": "Commits wait that pause, move or end a running job that stays declared.",
             "delete": "Commits wait that remove a job or a project.",
+        },
+        {
+            "text": "Text; an amount with a unit, too.",
+            "number": "A number.",
+            "boolean": "true or false.",
+            "list": "A list of texts, such as arguments.",
         },
         {
             "binpack": "The fullest node that fits is taken first.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -35,6 +35,12 @@ class Spec(BaseModel):
     """What all parts of a declaration have in common: no unknown fields, no conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
+
+
+class DeclarationV1(Spec):
+    """What all declarations begin with."""
+
+    api_version: Literal["gpuctl.dev/v1"] = Field(description="The version of this form.")
 
 
 def fields_of(model: type[Spec]) -> Iterator[tuple[str, Any, Any]]:

@@ -127,12 +127,11 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
         for position, port in enumerate(spec.expose):
             if port.via == "ingress":
-                span = document.span(("spec", "expose", position, "via"))
-                yield document.diagnostic("GPU3023", span, {"port": port.port})
+                yield document.mistake("GPU3023", ("spec", "expose", position, "via"), {"port": port.port})
     limit = project_max_duration(spec, job.project.model.spec)
     if limit is not None and spec.max_duration is not None and spec.max_duration > limit:
         params = {"found": spec.max_duration, "limit": limit}
-        found = document.diagnostic("GPU3025", document.span(("spec", "maxDuration")), params)
+        found = document.mistake("GPU3025", ("spec", "maxDuration"), params)
         yield replace(found, severity=Severity.WARNING)
 
 
@@ -149,12 +148,12 @@ def _within_project(resolved: Resolved, job: ResolvedJob, backends: Backends) ->
     path, name = request_path(spec), project.metadata.name
     if None not in limits and need > limit:
         params: Params = {"need": need, "project": name, "limit": limit}
-        yield document.diagnostic("GPU3014", document.span(path), params)
+        yield document.mistake("GPU3014", path, params)
         return
     guaranteed = max((quota.in_domain(project.spec.quota, domain) for domain in domains), default=0)
     if need > guaranteed and not is_preemptible(spec):
         params = {"need": need, "project": name, "quota": guaranteed}
-        yield document.diagnostic("GPU3015", document.span(path), params)
+        yield document.mistake("GPU3015", path, params)
 
 
 class _Nodes:
@@ -179,7 +178,7 @@ class _Nodes:
         elif room < together:
             path = ("spec", "minWorkers") if spec.min_workers else ("spec", "workers")
             params: Params = {"need": together, "pools": pool_words([roomiest]), "room": room}
-            yield document.diagnostic("GPU3017", document.span(path), params)
+            yield document.mistake("GPU3017", path, params)
 
     def of_one_kind(self, job: ResolvedJob) -> tuple[ResolvedJob, list[Diagnostic]]:
         """The job with the pools that hand out GPUs as the first one with room does; a warning where it names others.
@@ -197,7 +196,7 @@ class _Nodes:
         if not spec.node_pools:
             return replace(job, pools=alike), []
         params: Params = {"used": pool_words(alike), "unused": pool_words(others), "sharing": first.sharing}
-        warning = document.diagnostic("GPU3028", document.span(("spec", "nodePools")), params)
+        warning = document.mistake("GPU3028", ("spec", "nodePools"), params)
         return replace(job, pools=alike), [replace(warning, severity=Severity.WARNING)]
 
     def _alike(self, spec: JobSpec, pool: NodePool, other: NodePool) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from gpuctl.compile.declarations import KINDS
 from gpuctl.compile.enum_texts import text_of
+from gpuctl.compile.spec_v1 import JobSpec
+from gpuctl.compile.template_v1 import PARAMETER, TemplateUse
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 LOCATION = "schemas/gpuctl.dev/v1"
@@ -22,8 +24,51 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 def _schema(kind: str) -> dict[str, Any]:
     schema = _tidy(KINDS[kind].model_json_schema(mode="validation"))
+    if kind == "Template":
+        schema = _with_job(schema)
     head = {"$schema": DIALECT, "$id": f"https://gpuctl.dev/{LOCATION}/{kind.lower()}.json", "title": kind}
     return {**head, **schema}
+
+
+def _with_job(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of templates, whose job has a Job's fields: any of them, each with a value or a parameter for it."""
+    job = _tidy(JobSpec.model_json_schema(mode="validation"))
+    parts = {name: _fillable(part) for name, part in job.pop("$defs").items() if name != TemplateUse.__name__}
+    fields = {key: value for key, value in job.items() if key != "anyOf"}
+    del fields["properties"]["template"]
+    parts[_REFERENCE] = {
+        "type": "object",
+        "description": "The value of a parameter of this template.",
+        "properties": {PARAMETER: {"type": "string", "description": "The parameter's name."}},
+        "required": [PARAMETER],
+        "additionalProperties": False,
+    }
+    of_template = schema["$defs"]["TemplateSpec"]["properties"]
+    of_template["job"] = {"$ref": "#/$defs/JobSpec", "description": of_template["job"]["description"]}
+    return {**schema, "$defs": {**schema["$defs"], **parts, "JobSpec": _fillable(fields)}}
+
+
+_REFERENCE = "FromParameter"
+
+
+def _fillable(node: Any, *, named: bool = False) -> Any:
+    """A schema in which each field and entry may be taken from a parameter as well. `named`: keys are fields."""
+    if isinstance(node, list):
+        return [_fillable(entry) for entry in node]
+    if not isinstance(node, dict):
+        return node
+    filled = {key: _fillable(value, named=key == "properties" and not named) for key, value in node.items()}
+    for key in filled if named else filled.keys() & {"items", "additionalProperties"}:
+        filled[key] = _or_parameter(filled[key])
+    return filled
+
+
+def _or_parameter(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    outside = {key: schema[key] for key in ("description", "default") if key in schema}
+    inside = {key: value for key, value in schema.items() if key not in outside}
+    return {**outside, "anyOf": [inside, {"$ref": f"#/$defs/{_REFERENCE}"}]}
 
 
 def _tidy(node: Any, *, named: bool = False) -> Any:

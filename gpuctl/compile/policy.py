@@ -279,9 +279,11 @@ def _outcome(check: _Check, declaration: Declaration[Any]) -> Outcome:
         return Outcome(steps=STEPS + 1)
     code = "GPU4008" if failure else "GPU4001"
     params: Params = {"message": spec.message, "policy": name, "problem": failure}
-    told = (document.diagnostic(code, document.key_span(one.path), {**params, "why": one.why}) for one in causes)
-    severity, related = Severity(spec.severity), (("the policy is here", check.policy.document.name),)
-    return Outcome(tuple(replace(one, severity=severity, related=related, policy=name) for one in told), steps)
+    told = (document.mistake(code, one.path, {**params, "why": one.why}, at_key=True) for one in causes)
+    severity, here = Severity(spec.severity), ("the policy is here", check.policy.document.name)
+    return Outcome(
+        tuple(replace(one, severity=severity, related=(*one.related, here), policy=name) for one in told), steps
+    )
 
 
 def _at_fault(check: _Check, document: Document, limit: int, what: str) -> Diagnostic:

@@ -63,8 +63,7 @@ class ResolvedJob:
             if origin is not None:
                 found = document.diagnostic(code, document.name, params, fix)
                 return replace(found, related=(("the default is here", origin.span(path[length:])),))
-        span = document.key_span(path) if at_key else document.span(path)
-        return document.diagnostic(code, span, params, fix)
+        return document.mistake(code, path, params, fix, at_key=at_key)
 
 
 @dataclass(slots=True)
@@ -116,6 +115,9 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     out.diagnostics.extend(_too_many(out))
     for project in declarations.projects:
         out.diagnostics.extend(_project(project, names))
+    for template in declarations.templates:
+        if template.model.metadata.project is not None:
+            out.diagnostics.extend(names.project(template.document, template.model.metadata.project))
     if out.cluster is not None:
         out.diagnostics.extend(names.exceptions(out.cluster))
     return out
@@ -156,20 +158,20 @@ class Rights:
 
 def _whose(claim: Claim) -> str:
     """The project a claim belongs to; "" for the cluster's own."""
-    return claim.name if claim.kind == "Project" else claim.project if claim.kind == "Job" else ""
+    return claim.name if claim.kind == "Project" else claim.project if claim.kind in {"Job", "Template"} else ""
 
 
 def _misplaced(claims: Iterable[Claim], strangers: Mapping[Document, str]) -> Iterator[Diagnostic]:
     """What is declared twice, or in another project's folder: one diagnostic for both."""
     first: dict[tuple[str, str, str], Claim] = {}
     for claim in claims:
-        document, project = claim.document, claim.project if claim.kind == "Job" else ""
+        document, project = claim.document, claim.project if claim.kind in {"Job", "Template"} else ""
         before = claim
         if claim.kind != "Cluster" and claim.name:
             before = first.setdefault((claim.kind, project, claim.name), claim)
         folder = strangers.get(document)
         if folder is not None:
-            at, kind = ("project", "a Job") if claim.kind == "Job" else ("name", "the Project")
+            at, kind = ("name", "the Project") if claim.kind == "Project" else ("project", f"a {claim.kind}")
             params = {"folder": folder, "kind": kind, "project": _whose(claim)}
             found = document.diagnostic("GPU3008", document.span(("metadata", at)), params)
         elif before is not claim:
@@ -260,7 +262,7 @@ class Names:
 
     def project(self, document: Document, name: str) -> Iterator[Diagnostic]:
         """Nothing, or that the project is not declared."""
-        if self._missing("Project", name) and document not in self.out.strangers:
+        if self._missing("Project", name) and document.as_written not in self.out.strangers:
             span = document.span(("metadata", "project"))
             fix = "" if f"/projects/{name}/" in f"/{span.file}" else self._nearest("Project", name)
             yield document.diagnostic("GPU3004", span, {"project": name}, fix)
@@ -288,9 +290,8 @@ class Names:
             return
         for position, name in enumerate(names):
             if name not in self.out.pools:
-                span = document.key_span((*path, name)) if keys else document.span((*path, position))
                 fix = near_pool(name, self.out.pools, position)
-                yield document.diagnostic("GPU3007", span, {"pool": name}, fix)
+                yield document.mistake("GPU3007", (*path, name if keys else position), {"pool": name}, fix, at_key=keys)
 
 
 def near_pool(name: str, pools: Mapping[str, NodePool], position: int) -> str:
@@ -321,7 +322,7 @@ def too_long_grace(document: Document, wanted: int | None, resolved: Resolved) -
         return
     most = resolved.cluster.model.spec.scheduling.pause_grace
     if wanted > most:
-        yield document.diagnostic("GPU3075", document.span(("spec", "pauseGrace")), {"found": wanted, "limit": most})
+        yield document.mistake("GPU3075", ("spec", "pauseGrace"), {"found": wanted, "limit": most})
 
 
 def affinity_pools(affinity: Affinity, job_type: str) -> Sequence[str] | None:
@@ -363,5 +364,5 @@ def _outside(job: Declaration[JobV1], project: Declaration[ProjectV1], position:
     document, job_type = job.document, job.model.spec.type
     where = project.document.span(("spec", "nodeAffinity", "interactive" if job_type == "interactive" else "training"))
     params = {"project": project.model.metadata.name, "type": job_type, "pool": pool}
-    found = document.diagnostic("GPU3018", document.span(("spec", "nodePools", position)), params)
-    return replace(found, related=(("the project's affinity is here", where),))
+    found = document.mistake("GPU3018", ("spec", "nodePools", position), params)
+    return replace(found, related=(*found.related, ("the project's affinity is here", where)))

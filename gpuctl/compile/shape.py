@@ -61,78 +61,85 @@ def _diagnostics(document: Document, model: type[BaseModel], error: ValidationEr
     if len(told) > MAX_MISTAKES:
         yield document.diagnostic("GPU1020", document.name, {"limit": MAX_MISTAKES})
     for details in told[:MAX_MISTAKES]:
-        mistake = _mistake(document, model, details)
-        span = document.key_span(mistake.path) if mistake.at_key else document.span(mistake.path)
-        yield document.diagnostic(mistake.code, span, mistake.params, mistake.fix)
+        yield _mistake(document, model, details).of(document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Mistake:
+class Mistake:
+    """What is wrong with a value, or with a key."""
+
     code: str
     path: Path
     params: Mapping[str, str | int]
     fix: str = ""
     at_key: bool = False
 
+    def of(self, document: Document) -> Diagnostic:
+        """It as an error of a document."""
+        return document.mistake(self.code, self.path, self.params, self.fix, at_key=self.at_key)
 
-def _mistake(document: Document, model: type[BaseModel], details: Any) -> _Mistake:
+
+def _mistake(document: Document, model: type[BaseModel], details: Any) -> Mistake:
     kind, found, context = details["type"], details["input"], details.get("ctx", {})
     path, at_key = _path(document.data, details["loc"])
     match kind:
         case "value_error":
             wrong: WrongValue = context["error"]
-            return _Mistake(code=wrong.code, path=path + wrong.at, params=wrong.params, fix=wrong.fix, at_key=at_key)
+            return Mistake(code=wrong.code, path=path + wrong.at, params=wrong.params, fix=wrong.fix, at_key=at_key)
         case "extra_forbidden":
             field = str(path[-1])
             fix = nearest(field, fields_at(model, path[:-1]))
-            return _Mistake(code="GPU2004", path=path, params={"field": field}, fix=fix, at_key=True)
+            return Mistake(code="GPU2004", path=path, params={"field": field}, fix=fix, at_key=True)
         case "missing":
             field = str(details["loc"][-1])
-            return _Mistake(code="GPU2005", path=path, params={"field": field}, at_key=True)
+            return Mistake(code="GPU2005", path=path, params={"field": field}, at_key=True)
         case "literal_error":
-            return _not_allowed(path, found, _QUOTED.findall(str(context["expected"])))
+            return not_allowed(path, found, _QUOTED.findall(str(context["expected"])))
         case "greater_than_equal":
             if context["ge"] == 0:
-                return _Mistake(code="GPU2017", path=path, params={"found": found})
-            return _bounds(path, found, f"at least {context['ge']}")
+                return Mistake(code="GPU2017", path=path, params={"found": found})
+            return out_of_bounds(path, found, f"at least {context['ge']}")
         case "less_than_equal":
-            return _bounds(path, found, f"at most {context['le']}")
+            return out_of_bounds(path, found, f"at most {context['le']}")
         case "string_too_short":
-            return _bounds(path, '""', "it must not be empty")
+            return out_of_bounds(path, '""', "it must not be empty")
         case "string_too_long":
-            return _bounds(path, found, f"at most {context['max_length']} characters")
+            return out_of_bounds(path, found, f"at most {context['max_length']} characters")
         case "too_long":
             count = f"a {'list' if isinstance(found, list) else 'mapping'} of {len(found)}"
-            return _bounds(path, count, f"at most {context['max_length']} entries")
+            return out_of_bounds(path, count, f"at most {context['max_length']} entries")
         case "too_short":
-            return _bounds(path, "[]" if isinstance(found, list) else "{}", "it must not be empty")
+            return out_of_bounds(path, "[]" if isinstance(found, list) else "{}", "it must not be empty")
         case _:
-            return _wrong_type(path, found, _WANTED.get(kind, "something else"))
+            return wrong_type(path, found, _WANTED.get(kind, "something else"))
 
 
-def _bounds(path: Path, found: Any, rule: str) -> _Mistake:
-    return _Mistake(code="GPU2018", path=path, params={"found": str(found), "rule": rule})
+def out_of_bounds(path: Path, found: Any, rule: str) -> Mistake:
+    """A value that breaks a rule of its field."""
+    return Mistake(code="GPU2018", path=path, params={"found": str(found), "rule": rule})
 
 
-def _not_allowed(path: Path, found: Any, allowed: list[str]) -> _Mistake:
+def not_allowed(path: Path, found: Any, allowed: list[str]) -> Mistake:
+    """A value that is none of those that are allowed."""
     if not isinstance(found, str):
-        return _wrong_type(path, found, one_of(f'"{word}"' for word in allowed))
+        return wrong_type(path, found, one_of(f'"{word}"' for word in allowed))
     fix = nearest(found, allowed) or nearest(found.lower(), allowed) or f"write {one_of(allowed)}"
-    return _Mistake(code="GPU2007", path=path, params={"found": _short(found)}, fix=fix)
+    return Mistake(code="GPU2007", path=path, params={"found": _short(found)}, fix=fix)
 
 
-def _wrong_type(path: Path, found: Any, wanted: str) -> _Mistake:
+def wrong_type(path: Path, found: Any, wanted: str) -> Mistake:
+    """A value that is not what is wanted, in the words of YAML."""
     if wanted == "text" and isinstance(found, int | Decimal):
         shown = str(found).lower()
         kind = "true or false" if isinstance(found, bool) else "a number"
-        return _Mistake(code="GPU2008", path=path, params={"found": shown, "kind": kind}, fix=f'write "{shown}"')
+        return Mistake(code="GPU2008", path=path, params={"found": shown, "kind": kind}, fix=f'write "{shown}"')
     if wanted == "true or false" and isinstance(found, str):
         meant = _YAML_1_1.get(found.lower())
-        return _Mistake(
+        return Mistake(
             code="GPU2009", path=path, params={"found": _short(found)}, fix=f"write {meant}" if meant else ""
         )
     fix = "give it a value, or remove it" if found is None else ""
-    return _Mistake(code="GPU2006", path=path, params={"wanted": wanted, "found": kind_of(found)}, fix=fix)
+    return Mistake(code="GPU2006", path=path, params={"wanted": wanted, "found": kind_of(found)}, fix=fix)
 
 
 def _short(text: str) -> str:
@@ -183,6 +190,6 @@ def _alternatives(node: Any, definitions: Mapping[str, Any]) -> list[Any]:
     if "$ref" in node:
         return _alternatives(definitions[node["$ref"].rpartition("/")[2]], definitions)
     branches = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
-    if branches:
+    if branches and "properties" not in node:  # else they say which of its fields there must be
         return [found for branch in branches for found in _alternatives(branch, definitions)]
     return [node]

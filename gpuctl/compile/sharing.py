@@ -76,13 +76,12 @@ class Backends:
             return job, None
         sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
         if not sharing:
-            span = document.span(request_path(spec))
-            return job, document.diagnostic("GPU3019", span, {"pools": pool_words(job.pools)})
+            return job, document.mistake("GPU3019", request_path(spec), {"pools": pool_words(job.pools)})
         large = tuple(pool for pool in sharing if (pool.gpu_memory or 0) >= (spec.gpu_memory or 0))
         if not large:
             largest = max(pool.gpu_memory or 0 for pool in sharing)
             params: Params = {"need": spec.gpu_memory or 0, "pools": pool_words(sharing), "largest": largest}
-            return job, document.diagnostic("GPU3021", document.span(request_path(spec)), params)
+            return job, document.mistake("GPU3021", request_path(spec), params)
         if any(pool.sharing == "mig" and not self._pools[pool.name].profiles for pool in large):
             return replace(job, pools=large), None  # the pool has its own mistake
         able = tuple(pool for pool in large if self.grant(spec, pool) is not None)
@@ -92,21 +91,21 @@ class Backends:
             joined = tuple(pool for pool in able if not self.kind(spec, pool)[1])
             if not joined:
                 params = {"workers": spec.workers, "pools": pool_words(able)}
-                return job, document.diagnostic("GPU3048", document.span(("spec", "workers")), params)
+                return job, document.mistake("GPU3048", ("spec", "workers"), params)
             able = joined
         return replace(job, pools=able), None
 
     def _no_slice(self, document: Document, spec: JobSpec, pools: Sequence[NodePool]) -> Diagnostic:
         """Why none of these pools, which all give slices at most, gives one that is large enough."""
-        span, need = document.span(request_path(spec)), min(asked(spec, pool) for pool in pools)
+        path, need = request_path(spec), min(asked(spec, pool) for pool in pools)
         profiles = [profile for pool in pools for profile in self._pools[pool.name].profiles]
         params: Params = {"pools": pool_words(pools), "need": need}
         if not profiles:
-            return document.diagnostic("GPU3046", span, {"pools": pool_words(pools)})
+            return document.mistake("GPU3046", path, {"pools": pool_words(pools)})
         if need * 2 > WHOLE_GPU:
-            return document.diagnostic("GPU3044", span, params)
+            return document.mistake("GPU3044", path, params)
         largest = max(profiles, key=lambda profile: profile.holds_milli)
-        return document.diagnostic("GPU3045", span, {**params, "largest": largest.holds_milli, "profile": largest.name})
+        return document.mistake("GPU3045", path, {**params, "largest": largest.holds_milli, "profile": largest.name})
 
 
 def check_sharing(document: Document, here: Path, pool: NodePool) -> Iterator[Diagnostic]:

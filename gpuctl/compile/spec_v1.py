@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.choices_v1 import Freezes, Scheduling, Security
@@ -21,6 +21,7 @@ from gpuctl.compile.fields_v1 import (
     Account,
     CommandText,
     Cpu,
+    DeclarationV1,
     EnvName,
     Gpus,
     Grace,
@@ -57,6 +58,7 @@ from gpuctl.compile.pod_v1 import (
     Volume,
 )
 from gpuctl.compile.policy_v1 import PolicySpec
+from gpuctl.compile.template_v1 import TemplateUse
 from gpuctl.model.units import MOST_NODE_GPUS
 
 
@@ -286,13 +288,24 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
         yield WrongValue("GPU2022", at=("minWorkers",), found=fewest, workers=workers)
 
 
+def _image_or_template(schema: dict[str, Any]) -> None:
+    """A template may say the image."""
+    del schema["required"]
+    schema["anyOf"] = [{"required": ["image"]}, {"required": ["template"]}]
+
+
 class JobSpec(Spec):
     """What runs, and what it needs."""
+
+    model_config = ConfigDict(json_schema_extra=_image_or_template)
 
     type: Literal["training", "interactive", "inference"] = Field(
         "training", description="Training is preemptible unless it says otherwise; interactive and inference are not."
     )
-    image: Image = Field(description="The container image.")
+    template: TemplateUse | None = Field(
+        None, description="A template that says what the job does not say itself. Default: none."
+    )
+    image: Image = Field(description="The container image. It has to be there, unless the job's template says it.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When the image is pulled. Never: it is on the node already."
     )
@@ -367,11 +380,7 @@ class JobSpec(Spec):
     _agrees = in_mapping(_disagreements)
 
 
-class _Declaration(Spec):
-    api_version: Literal["gpuctl.dev/v1"] = Field(description="The version of this form.")
-
-
-class ClusterV1(_Declaration):
+class ClusterV1(DeclarationV1):
     """The cluster a folder declares: its nodes and the choices of its engine."""
 
     kind: Literal["Cluster"] = Field(description="What this declares.")
@@ -379,7 +388,7 @@ class ClusterV1(_Declaration):
     spec: ClusterSpec = Field(description="The cluster.")
 
 
-class DepartmentV1(_Declaration):
+class DepartmentV1(DeclarationV1):
     """The optional level above projects."""
 
     kind: Literal["Department"] = Field(description="What this declares.")
@@ -387,7 +396,7 @@ class DepartmentV1(_Declaration):
     spec: DepartmentSpec = Field({}, validate_default=True, description="The department.")
 
 
-class ProjectV1(_Declaration):
+class ProjectV1(DeclarationV1):
     """A project: who owns quota and jobs."""
 
     kind: Literal["Project"] = Field(description="What this declares.")
@@ -395,7 +404,7 @@ class ProjectV1(_Declaration):
     spec: ProjectSpec = Field({}, validate_default=True, description="The project.")
 
 
-class JobV1(_Declaration):
+class JobV1(DeclarationV1):
     """A job: what runs on how many GPUs."""
 
     kind: Literal["Job"] = Field(description="What this declares.")
@@ -403,7 +412,7 @@ class JobV1(_Declaration):
     spec: JobSpec = Field(description="The job.")
 
 
-class PolicyV1(_Declaration):
+class PolicyV1(DeclarationV1):
     """A rule that declarations must keep."""
 
     kind: Literal["Policy"] = Field(description="What this declares.")

@@ -15,12 +15,11 @@ from controlplane.server import ControlPlane
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.planning import waiting_manifests
 from gpuctl.compile import compile_tree
-from gpuctl.compile.declarations import collect
+from gpuctl.compile.declarations import ReadCache, collect
 from gpuctl.install.guard import MAKERS
 from gpuctl.install.rules import GitAlone, admission_rules
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
-from gpuctl.model.memo import Memo
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body
 
@@ -209,7 +208,7 @@ def guarded(new_control_plane: Callable[[], ControlPlane]) -> Guarded:
 
 def all_rules(form: str) -> list[Body]:
     """Policies, and bindings that hold for the namespaces of that form alone; of CEL for those of none, too."""
-    found = collect(tree("a", "j", "{image: x}", form), Memo()).policies
+    found = collect(tree("a", "j", "{image: x}", form), ReadCache()).policies
     rules = list(admission_rules(found, {}, MAKERS))
     assert not [each for each in rules if isinstance(each, GitAlone)]
     others = [{"key": "form", "operator": "NotIn", "values": [each for each in FORMS if each != form]}]

@@ -130,6 +130,10 @@ def fields_page() -> str:
     return "\n".join(lines)
 
 
+_ELSEWHERE = {("Template", "JobSpec"): "Job"}
+"""Parts that are shown with another kind."""
+
+
 def _in_order(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The parts of a schema as they are met from its top."""
     found: dict[str, Any] = {}
@@ -140,7 +144,7 @@ def _in_order(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
                 visit(each)
         elif isinstance(node, dict):
             name = str(node.get("$ref", "")).rpartition("/")[2]
-            if name and name not in found:
+            if name and name not in found and (schema["title"], name) not in _ELSEWHERE:
                 found[name] = schema["$defs"][name]
                 visit(found[name])
             for key, each in node.items():
@@ -194,6 +198,7 @@ def _type(kind: str, field: Mapping[str, Any]) -> str:
     """What a field may be, in a few words; parts of their own are links."""
     if "$ref" in field:
         part = field["$ref"].rpartition("/")[2]
+        kind = _ELSEWHERE.get((kind, part), kind)
         defined = schemas()[kind]["$defs"][part]
         return f"[{part}](#{kind.lower()}-{part.lower()})" if "properties" in defined else _type(kind, defined)
     choices = [*field.get("anyOf", ()), *field.get("oneOf", ())]

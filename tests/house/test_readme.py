@@ -88,6 +88,20 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
     _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
 
 
+def test_a_template_is_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    files = re.search(r"## Templates.*?```yaml\n(.*?)```", (DOCS / "declare.md").read_text(), flags=re.DOTALL)
+    assert files is not None
+    (tmp_path / "prod").mkdir()
+    for name in ("cluster", "projects/team-a/project"):
+        text = (ROOT / "clusters" / "tr4858" / f"{name}.yaml").read_text()
+        (tmp_path / "prod" / f"{name.rpartition('/')[2]}.yaml").write_text(text)
+    (tmp_path / "prod" / "sweep.yaml").write_text(files.group(1))
+    command = ["validate", "--expanded", "prod/sweep.yaml"]
+    done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
+    _shown(DOCS / "declare.md", "template", shown, update=request.config.getoption("--update-golden"))
+
+
 def test_a_plan_is_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folder, here = tmp_path / "clusters" / "tr4858", ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     copytree(ROOT / "clusters" / "tr4858", folder)

@@ -27,6 +27,7 @@ from gpuctl.diag.codes import (
     sessions,
     sharing,
     targets,
+    templates,
     yaml,
 )
 
@@ -38,6 +39,7 @@ CODES = catalogue(
         references,
         sharing,
         security,
+        templates,
         scenarios,
         policy,
         pending,

@@ -24,7 +24,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="an unknown kind",
         message="{found} is not a kind",
         why="Every YAML file below the cluster's folder and policies/ is read; it must declare something.",
-        fix="write Cluster, Department, Project, Job or Policy",
+        fix="write Cluster, Department, Project, Job, Template or Policy",
     ),
     CodeEntry(
         code="GPU2004",

@@ -36,6 +36,13 @@ BEFORE = {
     "c/cluster.yaml": CLUSTER,
     "c/departments.yaml": DEPARTMENTS,
     "policies/shared.yaml": POLICY,
+    "c/template.yaml": f"{HEAD}kind: Template\nmetadata: {{name: common}}\nspec: {{job: {{image: x}}}}\n",
+    "c/projects/victim/template.yaml": f"{HEAD}kind: Template\nmetadata: {{name: its-own, project: victim}}\n"
+    "spec: {parameters: {}, job: {image: x}}\n",
+    "c/projects/victim/t1.yaml": f"{HEAD}kind: Job\nmetadata: {{name: t1, project: victim}}\n"
+    "spec: {template: {name: its-own}}\n",
+    "c/projects/victim/t2.yaml": f"{HEAD}kind: Job\nmetadata: {{name: t2, project: victim}}\n"
+    "spec: {template: {name: common}}\n",
     "c/loose.yaml": "---\n".join(job("loose", owner) for owner in ("a", "evil", "victim")),
     **{f"c/projects/{name}/project.yaml": project(name, 2) for name in ("a", "evil", "gone", "victim")},
     "c/projects/z/project.yaml": project("z", 2).replace("{quota", "{department: zoology, quota"),
@@ -51,7 +58,7 @@ HONEST = {
 }
 """What others change in the commit of the attack; victim's and gone's files of BEFORE that are not here are removed."""
 REMOVED = ("c/projects/victim/j1.yaml", "c/projects/gone/project.yaml", "c/projects/gone/j1.yaml")
-WANTED_JOBS = {"a/j1", "a/loose", "victim/loose", "victim/j2", "z/j1", "z/j2"}
+WANTED_JOBS = {"a/j1", "a/loose", "victim/loose", "victim/j2", "victim/t1", "victim/t2", "z/j1", "z/j2"}
 
 
 def declared(kind: str, name: str, spec: str = "{}") -> str:
@@ -91,6 +98,12 @@ ATTACKS = {
     "a policy that never ends": policy("{kind: Job}", "{properties: {a: {pattern: '^(a+)+$'}}, $ref: '#'}"),
     "a policy of no schema": policy("{kind: Job}", "{type: objekt, $ref: 'https://example.com'}"),
     "a policy in CEL": declared("Policy", "mine", "{match: {kind: Job}, message: x, cel: 'true'}"),
+    "a template of the cluster": declared("Template", "mine", "{parameters: {}, job: {image: evil}}"),
+    "another's template": declared("Template", "m, project: victim", "{parameters: {}, job: {image: evil}}"),
+    "another's template again": declared("Template", "its-own, project: victim", "{parameters: {}, job: {image: e}}"),
+    "the cluster's template again": declared("Template", "common", "{parameters: {}, job: {image: evil}}"),
+    "the cluster's template as its own": declared("Template", "common, project: evil", "{parameters: {}, job: {}}"),
+    "a job of another's template": declared("Job", "j3, project: evil", "{template: {name: its-own}}"),
     "text that names everything": "kind: Cluster\nname: one\nproject: victim\nname: ai\n\t- [",
     "text that names a project": "kind: Project\nname: victim\n\tx",
     "not YAML": "{" * 100,
@@ -180,6 +193,7 @@ def check_others(desired: Desired, name: str) -> None:
     made = desired.declared
     assert made is not None
     assert {str(one.id) for one in made.jobs if one.id.project != name} == WANTED_JOBS
+    assert all(one.container.image == "x" for one in made.jobs if one.id.project != name)
     assert not made.pinned - {ProjectName(name)}
     assert made.cluster.scheduling.min_runtime.least_ms == 60_000
     assert quotas(made, name) == {"a": 2000, "new": 1000, "victim": 3000, "z": 2000, "ai": 4000, "zoology": 3000}

@@ -9,7 +9,7 @@ from trees import CLUSTER, HEAD, codes, compiled_of, job, project, tree_of
 
 from gpuctl.compile import compile_tree, parse_documents
 from gpuctl.compile.compiler import MOST_TOLD
-from gpuctl.compile.declarations import Declaration, collect
+from gpuctl.compile.declarations import Declaration, ReadCache, collect
 from gpuctl.compile.fit import MOST_JOBS, Fitted, fit_jobs
 from gpuctl.compile.quota import quota_domains
 from gpuctl.compile.resolve import resolve
@@ -139,7 +139,7 @@ def test_of_very_many_mistakes_the_first_of_each_project_are_told() -> None:
 
 
 def test_the_jobs_of_a_project_are_bounded() -> None:
-    declarations = collect(tree_of({"c.yaml": CLUSTER, "p.yaml": project("team-a"), "j.yaml": job("j")}), Memo())
+    declarations = collect(tree_of({"c.yaml": CLUSTER, "p.yaml": project("team-a"), "j.yaml": job("j")}), ReadCache())
     resolved = resolve(declarations, tree_of({"c.yaml": CLUSTER}))
     resolved.domains = quota_domains(resolved)
     fitted: Memo[Declaration[Any], Fitted] = Memo()

@@ -29,11 +29,32 @@ QUOTAS = ["{quota: 4}", "{quota: 8, department: d}", "{quota: {dgx: 4}}",
 JOBS = ["{image: x, gpus: 1}", "{image: y, gpus: 1}", "{image: x, gpus: 0.5}", "{image: x, gpus: 9}",
         "{image: x, type: interactive, gpus: 3}", "{image: x, gpus: 1, workers: 6, preemptible: false}",
         "{image: x, gpus: 1, nodePools: [old]}", "{image: x, gpus: 1, maxDuration: 9h}",
-        "{image: x, gpsu: 2}"]  # fmt: skip
+        "{image: x, gpsu: 2}", "{template: {name: t}}", "{template: {name: t, with: {gpus: 2}}, priority: 3}",
+        "{template: {name: t, with: {gpus: 9}}}", "{template: {name: t, with: {x: 9}}, gpsu: 3}",
+        "{template: {name: s}, image: y}"]  # fmt: skip
+TEMPLATES = ["{parameters: {}, job: {image: x}}",
+             "{parameters: {gpus: {type: number, default: 1}}, job: {gpus: {$parameter: gpus}}}",
+             "{parameters: {gpus: {type: number}}, job: {image: y, gpus: {$parameter: gpus}}}",
+             "{parameters: {}, job: {image: y, gpsu: 1}}", "{job: ["]  # fmt: skip
+
+
+def declared_template(metadata: str, spec: str) -> str:
+    return f"{HEAD}kind: Template\nmetadata: {metadata}\nspec: {spec}\n"
+
+
 PLACES = {
     "k/cluster.yaml": st.sampled_from(CLUSTERS),
     "k/policies/p.yaml": st.sampled_from([POLICY, POLICY.replace("const: x", "minLength: 2")]),
     "k/d.yaml": st.just(DEPARTMENT),
+    "k/t.yaml": st.builds(declared_template, st.sampled_from(["{name: t}", "{name: s}"]), st.sampled_from(TEMPLATES)),
+    **{
+        f"k/projects/{team}/t.yaml": st.builds(
+            declared_template,
+            st.sampled_from([f"{{name: t, project: {other}}}" for other in TEAMS]),
+            st.sampled_from(TEMPLATES),
+        )
+        for team in TEAMS
+    },
     "k/more.yaml": st.builds(project, st.just("taem-c"), st.sampled_from(QUOTAS)),
     **{f"k/projects/{team}/project.yaml": st.builds(project, st.just(team), st.sampled_from(QUOTAS)) for team in TEAMS},
     **{
@@ -70,6 +91,8 @@ START = tree_of(
         "k/projects/team-b/project.yaml": project("team-b"),
         "k/projects/team-b/1.yaml": job("j-1", owner="team-b"),
         "k/projects/team-b/0.yaml": job("j-0", "{image: x, gpus: 9}", owner="team-b"),
+        "k/t.yaml": declared_template("{name: t}", TEMPLATES[0]),
+        "k/projects/team-b/2.yaml": job("j-2", "{template: {name: t}}", owner="team-b"),
     },
     "k",
 )
@@ -117,4 +140,11 @@ def test_only_what_changed_is_made_anew() -> None:
     third = compile_tree(edited(START, {**changed, **wider}), cache).declared
     assert third is not None
     of_before = {id(one) for one in second.jobs}
-    assert [str(one.id) for one in third.jobs if id(one) in of_before] == ["team-b/j-0", "team-b/j-1"]
+    assert [str(one.id) for one in third.jobs if id(one) in of_before] == ["team-b/j-0", "team-b/j-1", "team-b/j-2"]
+
+    text = declared_template("{name: t}", "{parameters: {}, job: {image: x, runIndex: 3}}")
+    other = {"k/t.yaml": SourceFile(content=text.encode())}
+    fourth = compile_tree(edited(START, {**changed, **wider, **other}), cache).declared
+    assert fourth is not None
+    of_before = {id(one) for one in third.jobs}
+    assert [str(one.id) for one in fourth.jobs if id(one) not in of_before] == ["team-b/j-2"]

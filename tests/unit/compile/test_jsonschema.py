@@ -37,13 +37,17 @@ def _objects(node: Any) -> Iterator[dict[str, Any]]:
             yield from _objects(value)
 
 
+_EITHER = ("image", "$parameter")
+"""A job without an image has a template; a part of one in its place a parameter."""
+
+
 @pytest.mark.parametrize("kind", sorted(schemas()))
 def test_every_field_is_described_and_no_other_is_allowed(kind: str) -> None:
     for schema in _objects(schemas()[kind]):
         assert schema["additionalProperties"] is False
         for name, field in schema["properties"].items():
             assert field.get("description"), name
-            assert name in schema.get("required", ()) or "default" in field, name
+            assert name in {*schema.get("required", ()), *_EITHER} or "default" in field, name
 
 
 def _declarations() -> list[tuple[Path, dict[str, Any]]]:
@@ -75,3 +79,40 @@ def test_the_schema_of_any_kind_judges_as_that_of_the_kind() -> None:
     assert broken
     assert not whole.is_valid({"kind": "Deployment"})
     assert not whole.is_valid({"spec": {}})
+
+
+TEMPLATE: dict[str, Any] = {
+    "apiVersion": "gpuctl.dev/v1",
+    "kind": "Template",
+    "metadata": {"name": "train"},
+    "spec": {
+        "parameters": {"gpus": {"type": "number", "default": 1}, "image": {}},
+        "job": {
+            "image": {"$parameter": "image"},
+            "gpus": {"$parameter": "gpus"},
+            "args": ["--seed", {"$parameter": "image"}],
+            "env": {"A": {"$parameter": "image"}},
+            "volumes": [{"claim": {"$parameter": "image"}, "mountPath": "/data"}],
+        },
+    },
+}
+
+
+def test_a_templates_job_may_take_any_value_from_a_parameter() -> None:
+    known = Draft202012Validator(schemas()["Template"])
+    assert known.is_valid(TEMPLATE)
+    mistakes: list[dict[str, Any]] = [
+        {"gpsu": 1},
+        {"gpus": {"$parameter": 1}},
+        {"gpus": {"parameter": "gpus"}},
+        {"template": {}},
+    ]
+    for wrong in mistakes:
+        assert not known.is_valid({**TEMPLATE, "spec": {"job": wrong}}), wrong
+
+
+def test_a_job_has_an_image_or_a_template() -> None:
+    known = Draft202012Validator(schemas()["Job"])
+    job = {"apiVersion": "gpuctl.dev/v1", "kind": "Job", "metadata": {"name": "a", "project": "p"}}
+    assert known.is_valid({**job, "spec": {"template": {"name": "train", "with": {"gpus": 2, "args": ["a"]}}}})
+    assert not known.is_valid({**job, "spec": {"gpus": 1}})

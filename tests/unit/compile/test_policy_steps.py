@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from trees import CLUSTER, HEAD, job, project, tree_of
 
 from gpuctl.compile import CompileCache, Compiled, compile_tree
-from gpuctl.compile.declarations import collect
+from gpuctl.compile.declarations import ReadCache, collect
 from gpuctl.compile.policy import Limits, check_policies
 from gpuctl.compile.rule_form import STEPS, RuleForm, TooMuch, check_form
 from gpuctl.compile.rule_steps import Rule
@@ -234,7 +234,7 @@ FIFTY = "{allOf: [" + ", ".join(["{properties: {spec: {required: [image]}}}"] * 
 
 def checked(**files: str) -> list[Diagnostic]:
     """What is told with small limits."""
-    declarations = collect(tree_of({**WHOLE, **files}, "k"), Memo())
+    declarations = collect(tree_of({**WHOLE, **files}, "k"), ReadCache())
     return list(check_policies(declarations, Memo(), Memo(), LIMITS))
 
 
