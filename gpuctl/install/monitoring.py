@@ -18,6 +18,11 @@ _SCHEMA = 39
 """Of Grafana 11 and later."""
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _WIDTH, _HEIGHT = 12, 8
+_NEVER = "min(process_start_time_seconds and on (instance) gpuctl_leader == 1)"
+"""What counts in place of the last good time while there was none yet: the leader's start."""
+_GUARANTEED = "(gpuctl_guarantee_gpus < gpuctl_demand_gpus or gpuctl_demand_gpus)"
+_WITHIN_QUOTA = "(gpuctl_quota_gpus < gpuctl_demand_gpus or gpuctl_demand_gpus)"
+"""Guarantees are quotas, made smaller while nodes are missing: then what a quota says is not met either."""
 _STATUS = "gpuctl status says what is wrong, and what to do."
 
 
@@ -53,7 +58,7 @@ ALERTS = (
     ),
     Alert(
         name="GpuctlNoCycle",
-        expr="time() - max(gpuctl_last_good_cycle_timestamp_seconds) > 600",
+        expr=f"time() - (max(gpuctl_last_good_cycle_timestamp_seconds) or {_NEVER}) > 600",
         lasts="1m",
         severity="critical",
         what="For ten minutes nothing could be read from or applied to the cluster.",
@@ -61,7 +66,7 @@ ALERTS = (
     ),
     Alert(
         name="GpuctlGitNotRead",
-        expr="time() - max(gpuctl_last_good_fetch_timestamp_seconds) > 600",
+        expr=f"time() - (max(gpuctl_last_good_fetch_timestamp_seconds) or {_NEVER}) > 600",
         lasts="1m",
         severity="warning",
         what="Git was not read for ten minutes; what was last good is enforced.",
@@ -93,8 +98,8 @@ ALERTS = (
     ),
     Alert(
         name="GpuctlGuaranteeUnmet",
-        expr="sum by (project, domain) ((gpuctl_guarantee_gpus < gpuctl_demand_gpus or gpuctl_demand_gpus) "
-        "- gpuctl_allocated_gpus) > 0.0005",
+        expr=f"sum by (project, domain) ({_GUARANTEED} - gpuctl_allocated_gpus > 0.0005 "
+        f"or ({_WITHIN_QUOTA} - gpuctl_allocated_gpus >= 1 and {_WITHIN_QUOTA} - gpuctl_guarantee_gpus >= 1))",
         lasts="5m",
         severity="warning",
         what="{{ $labels.project }} wants GPUs that it is guaranteed, and has not got them for five minutes.",

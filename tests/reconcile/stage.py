@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,28 @@ from gpuctl.app.history import UNKEPT, HistoryKeeper
 from gpuctl.app.loop import LoopSettings, run
 from gpuctl.app.metrics import Meters
 from gpuctl.app.outside import ALONE, AT_ONCE, UNMEASURED, UNREAD, Outside
-from gpuctl.app.ports import Background, Clock, Cluster, Leadership, Machines, Note, Recorder, Reference, Source
+from gpuctl.app.ports import (
+    Background,
+    Clock,
+    Cluster,
+    ClusterUnavailable,
+    Leadership,
+    Machines,
+    Note,
+    ObjectList,
+    R,
+    Recorder,
+    Reference,
+    Source,
+    T,
+    WatchEvent,
+    WorldFault,
+)
 from gpuctl.app.report import Journal, LogForm
 from gpuctl.app.status import UNPUBLISHED, Publisher
 from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.app.viewing import UNVIEWED, Viewer
-from gpuctl.k8s.kinds import OBSERVED
+from gpuctl.k8s.kinds import OBSERVED, Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.state import Body, ClusterState, RawObjects
@@ -76,6 +93,7 @@ class Stage:
         self.utilisation = UNREAD
         self.publish: Callable[[Body], object] | None = None
         self.history: HistoryKeeper = UNKEPT
+        self.rhythm = LoopSettings(interval_ms=10_000, react_ms=2_000)
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
         self.notes: list[Note] = []
@@ -142,7 +160,7 @@ class Stage:
             history=self.history,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
-        return run(LoopSettings(interval_ms=10_000, react_ms=2_000, once=once), outside, journal, self)
+        return run(replace(self.rhythm, once=once), outside, journal, self)
 
     # what came of it
 
@@ -183,3 +201,61 @@ class Counted:
     def head(self) -> Revision:
         self._stage.fetches.append((self._stage.clock.now_ms() - ZERO_MS) // 1000)
         return self._source.head()
+
+
+@dataclass
+class Turns:
+    """A Lease that a script hands out."""
+
+    leads: bool = True
+    number: int = 1
+    trouble: WorldFault | None = None
+
+    def held(self) -> bool:
+        return self.leads
+
+    def holder(self) -> str:
+        return "" if self.leads else "other"
+
+    def term(self) -> int:
+        return self.number
+
+    def fault(self) -> WorldFault | None:
+        return self.trouble
+
+    def pass_on(self) -> None:
+        self.leads, self.number = not self.leads, self.number + 1
+
+
+class Flaky:
+    """A cluster that is away between two times."""
+
+    def __init__(self, stage: Stage, first: int, last: int) -> None:
+        self._stage = stage
+        self._away = range(first, last)
+        self.tries: list[int] = []
+
+    def _reach(self) -> None:
+        second = (self._stage.clock.now_ms() - ZERO_MS) // 1000
+        if second in self._away:
+            self.tries.append(second)
+            raise ClusterUnavailable("GPU7001", "connection refused")
+
+    def list(self, kind: Kind) -> ObjectList:
+        self._reach()
+        return self._stage.cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        self._reach()
+        return self._stage.cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._reach()
+        return self._stage.cluster.apply(body)
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        self._reach()
+        return self._stage.cluster.delete(ref, uid, resource_version)
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return self._stage.cluster.each(work, items)

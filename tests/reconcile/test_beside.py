@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import BASE, ZERO_MS, Stage, job
+from stage import BASE, ZERO_MS, Stage, Turns, job
 from test_frozen import control
-from test_terms import Turns
 
 from gpuctl.adapters.git import GitSource
 from gpuctl.app.following import AtOnce

@@ -6,19 +6,16 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
+from stage import BASE, CLUSTER, ZERO_MS, Flaky, Stage, job, project
 
 from gpuctl.adapters.signals import StopOnSignal
-from gpuctl.app.ports import ClusterUnavailable, ObjectList, R, T, WatchEvent
 from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
-from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import NodePool
-from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}
@@ -259,40 +256,6 @@ def test_a_project_that_was_never_good_is_absent_and_hurts_nobody(stage: Stage) 
     stage.commit({"c/projects/z/project.yaml": project("z", quota=0), "c/projects/z/j.yaml": BROKEN})
     stage.play(60)
     assert stage.phases() == RUNNING
-
-
-class Flaky:
-    """A cluster that is away between two times."""
-
-    def __init__(self, stage: Stage, first: int, last: int) -> None:
-        self._stage = stage
-        self._away = range(first, last)
-        self.tries: list[int] = []
-
-    def _reach(self) -> None:
-        second = (self._stage.clock.now_ms() - ZERO_MS) // 1000
-        if second in self._away:
-            self.tries.append(second)
-            raise ClusterUnavailable("GPU7001", "connection refused")
-
-    def list(self, kind: Kind) -> ObjectList:
-        self._reach()
-        return self._stage.cluster.list(kind)
-
-    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        self._reach()
-        return self._stage.cluster.watch(kind, resource_version, timeout_ms)
-
-    def apply(self, body: Body) -> Body:
-        self._reach()
-        return self._stage.cluster.apply(body)
-
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        self._reach()
-        return self._stage.cluster.delete(ref, uid, resource_version)
-
-    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        return self._stage.cluster.each(work, items)
 
 
 def test_an_api_server_that_is_away_is_asked_less_often_and_then_served(stage: Stage) -> None:

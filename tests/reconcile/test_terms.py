@@ -5,39 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stage import BASE, ZERO_MS, Stage, job
+from stage import BASE, ZERO_MS, Stage, Turns, job
 
 from gpuctl.adapters.git import GitSource
 from gpuctl.app.inspect import live_of
 from gpuctl.app.outside import Outside
-from gpuctl.app.ports import ClusterUnavailable, WorldFault
+from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.app.reconciler import Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.app.viewing import Sight
-
-
-@dataclass
-class Turns:
-    """A Lease that a script hands out."""
-
-    leads: bool = True
-    number: int = 1
-    trouble: WorldFault | None = None
-
-    def held(self) -> bool:
-        return self.leads
-
-    def holder(self) -> str:
-        return "" if self.leads else "other"
-
-    def term(self) -> int:
-        return self.number
-
-    def fault(self) -> WorldFault | None:
-        return self.trouble
-
-    def pass_on(self) -> None:
-        self.leads, self.number = not self.leads, self.number + 1
 
 
 @dataclass

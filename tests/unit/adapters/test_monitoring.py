@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -68,6 +69,7 @@ FAULTS = {
 LEADS = {"series": 'gpuctl_leader{instance="z"}', "values": "1x200"}
 BESIDES = [
     {"series": 'gpuctl_guarantee_gpus{project="a",domain="p"}', "values": "4x200"},
+    {"series": 'gpuctl_quota_gpus{project="a",domain="p"}', "values": "4x200"},
     {"series": 'gpuctl_demand_gpus{project="a",domain="p"}', "values": "8x200"},
 ]
 
@@ -161,11 +163,16 @@ def scenario(name: str) -> dict[str, Any]:
     }
 
 
-def test_every_panel_has_data_in_a_real_prometheus(tmp_path: Path) -> None:
+def test_in_a_real_prometheus_every_panel_has_data_and_alerts_fire_and_clear(tmp_path: Path) -> None:
+    """The rules as they are, but that nothing has to last: times are told to the metrics instead."""
     program = needs("prometheus")
     with measured() as (meters, port):
         scrape = {"job_name": "gpuctl", "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-        (tmp_path / "config.yaml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
+        groups = rule_groups()
+        groups["groups"][0]["rules"] = [{**rule, "for": "0s"} for rule in groups["groups"][0]["rules"]]
+        (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
+        config = {"global": {"evaluation_interval": "1s"}, "rule_files": ["rules.yaml"], "scrape_configs": [scrape]}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
         with socket.create_server(("127.0.0.1", 0)) as free:
             own = free.getsockname()[1]
         line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{own}"]
@@ -178,8 +185,27 @@ def test_every_panel_has_data_in_a_real_prometheus(tmp_path: Path) -> None:
                     meters.cycle(MEASURED)
                     meters.request("patch", "Job", 200, 1)
                     time.sleep(0.5)
+                faults = {"NoCycle", "GitNotRead", "Refusal", "RunsNotStarting", "GuaranteeUnmet"}
+                await_firing(own, {f"Gpuctl{fault}" for fault in faults})
+                now_ms = time.time_ns() // 1_000_000
+                meters.standing({})
+                meters.status(ToldStatus(ready=True, fetched_ms=now_ms, cycled_ms=now_ms))
+                meters.cycle(replace(MEASURED, problems={}, shares=(replace(SHARE, allocated_milli=4_000),)))
+                await_firing(own, set())
             finally:
                 process.kill()
+
+
+def await_firing(port: int, names: set[str]) -> None:
+    until = time.monotonic() + 30
+    while (found := firing(port)) != names:
+        assert time.monotonic() < until, found
+        time.sleep(0.3)
+
+
+def firing(port: int) -> set[str]:
+    with urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
+        return {alert["labels"]["alertname"] for alert in json.load(answer)["data"]["alerts"]}
 
 
 def has_data(port: int, expr: str) -> bool:
