@@ -17,7 +17,7 @@ from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.engine import schedule
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
-from gpuctl.model.decision import Schedule
+from gpuctl.model.decision import Reason, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
@@ -143,10 +143,10 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     rejected = still_refused(rejected, declared, state, now_ms)
     stops = mass_stop(declared, state, confirmations, caches.plan)
     blocked = {
-        **dict.fromkeys(stops.jobs, "GPU5071"),
-        **{found.run[0]: "GPU5070" for found in rejected.values()},
-        **dict.fromkeys(taken_names(declared, state, caches.plan), "GPU5072"),
-        **dict.fromkeys(unreadable_jobs(state), "GPU5073"),
+        **dict.fromkeys(stops.jobs, Reason(code="GPU5071")),
+        **{found.run[0]: Reason(code="GPU5070") for found in rejected.values()},
+        **dict.fromkeys(taken_names(declared, state, caches.plan), Reason(code="GPU5072")),
+        **dict.fromkeys(unreadable_jobs(state), Reason(code="GPU5073")),
     }
     declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)
     decided = schedule(declared, state, now_ms, caches.engine_cache)

@@ -20,6 +20,7 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
+from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared, DomainName, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
 from gpuctl.model.ids import NO_REVISION
@@ -113,7 +114,8 @@ def _refused(
 ) -> Sequence[Diagnostic]:
     """What guards refuse of the next cycle."""
     stops = mass_stop(declared, state, frozenset())
-    waiting = schedule(replace(declared, blocked=dict.fromkeys(stops.jobs, "GPU5071")), state, now_ms, engine_cache)
+    blocked = dict.fromkeys(stops.jobs, Reason(code="GPU5071"))
+    waiting = schedule(replace(declared, blocked=blocked), state, now_ms, engine_cache)
     return make_plan(declared, waiting, render(declared, waiting), state, frozenset(), stops=stops).refusals
 
 

@@ -156,8 +156,8 @@ def _light(report: CycleReport) -> CycleReport:
 def _refused(report: CycleReport) -> Iterator[Cause]:
     for refusal in report.plan.refusals:
         yield Cause(kind=CauseKind.REFUSED, text=f"a guard refuses a part of it ({refusal.code})")
-    for job, code in report.declared.blocked.items():
-        yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({code})", job=job)
+    for job, reason in report.declared.blocked.items():
+        yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({reason.code})", job=job)
     for outcome in report.faults:
         if outcome.refused:
             ref = outcome.change.ref

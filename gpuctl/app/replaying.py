@@ -20,7 +20,7 @@ from gpuctl.diag.wording import message
 from gpuctl.engine import schedule
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.k8s.objects import ref_of
-from gpuctl.model.decision import Placement, Schedule
+from gpuctl.model.decision import Placement, Reason, Schedule
 from gpuctl.model.ids import JobId, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.source import SourceFile, SourceTree
@@ -47,7 +47,7 @@ class Inputs:
     revision: Revision
     files: Mapping[str, SourceFile] = field(default_factory=dict)
     pinned: frozenset[ProjectName] = frozenset()
-    blocked: Mapping[JobId, str] = field(default_factory=dict)
+    blocked: Mapping[JobId, Reason] = field(default_factory=dict)
     problems: Mapping[RunKey, PodProblem] = field(default_factory=dict)
     idle: Mapping[RunKey, Instant] | None = None
     objects: RawObjects = field(default_factory=RawObjects)
@@ -116,7 +116,7 @@ def lines_of(inputs: Inputs) -> Iterator[bytes]:
         "folder": inputs.folder,
         "revision": inputs.revision,
         "pinned": sorted(inputs.pinned),
-        "blocked": {str(job): code for job, code in inputs.blocked.items()},
+        "blocked": {str(job): reason.code for job, reason in inputs.blocked.items()},
         "problems": [[str(job), digest, asdict(problem)] for (job, digest), problem in inputs.problems.items()],
         "idle": None
         if inputs.idle is None
@@ -158,7 +158,7 @@ def _inputs(parts: list[Any]) -> Inputs:
             for path, part in files.items()
         },
         pinned=frozenset(map(ProjectName, head["pinned"])),
-        blocked={JobId.parse(job): str(code) for job, code in head["blocked"].items()},
+        blocked={JobId.parse(job): Reason(code=str(code)) for job, code in head["blocked"].items()},
         problems={
             (JobId.parse(job), RunDigest(digest)): PodProblem(**known) for job, digest, known in head["problems"]
         },

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuctl.compile.after import check_after
 from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.capacity import NODE_POOL, check_capacity
 from gpuctl.compile.declarations import Declarations, collect
@@ -76,6 +77,7 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
     diagnostics.extend(check_capacity(resolved, _touched(written, known)))
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
+    diagnostics.extend(check_after(declarations))
     if declarations.policies:
         from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 

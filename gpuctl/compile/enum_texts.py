@@ -99,6 +99,10 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "inference": "Serves requests until it is removed: unless it is preemptible, it is not paused.",
         },
         {
+            "success": "It has succeeded.",
+            "any": "It has ended: it succeeded, failed, timed out or was deleted.",
+        },
+        {
             "Always": "The image is pulled each time a pod starts.",
             "IfNotPresent": "The image is pulled where the node has it not.",
             "Never": "The image is on the node already.",

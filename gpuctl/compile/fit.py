@@ -15,10 +15,11 @@ from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
+from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, too_long_grace
 from gpuctl.compile.security import check_security
 from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
-from gpuctl.compile.spec_v1 import JobSpec, JobV1, NodePool
+from gpuctl.compile.spec_v1 import JobSpec, JobV1
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import memory, thousandths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gpuctl.compile import pod_v1, quota, spec_v1
+from gpuctl.compile import pod_v1, pool_v1, quota, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
@@ -109,7 +109,7 @@ def _ingress(spec: spec_v1.Ingress) -> model.IngressSettings:
     return model.IngressSettings(host=spec.host, class_name=spec.class_name)
 
 
-def node_pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
+def node_pool(spec: pool_v1.NodePool, span: SourceSpan) -> model.NodePool:
     """A pool as it is declared. Its profiles are those of a GPU of its memory that any of its nodes is cut into."""
     nodes = tuple(declared_nodes(spec))
     cut = {*spec.mig, *(profile for node in nodes for profile in node.mig)}
@@ -132,12 +132,12 @@ def node_pool(spec: spec_v1.NodePool, span: SourceSpan) -> model.NodePool:
     )
 
 
-def declared_nodes(pool: spec_v1.NodePool) -> list[model.DeclaredNode]:
+def declared_nodes(pool: pool_v1.NodePool) -> list[model.DeclaredNode]:
     """A pool's inventory, with the pool's amounts where a node states none."""
     usual = pool.resources_per_node
     nodes = []
     for entry in pool.nodes:
-        node = spec_v1.DeclaredNode(name=entry) if isinstance(entry, str) else entry
+        node = pool_v1.DeclaredNode(name=entry) if isinstance(entry, str) else entry
         cpu, memory = node.resources.cpu, node.resources.memory
         nodes.append(
             model.DeclaredNode(
@@ -228,9 +228,16 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         pools_in_order=resolved.in_order,
         suspend=spec.suspend,
         run_index=spec.run_index,
+        after=tuple(_dependency(metadata.project, entry) for entry in spec.after),
         span=declaration.document.name,
     )
     return replace(job, digest=run_digest(job))
+
+
+def _dependency(project: str, entry: str | spec_v1.Dependency) -> job_model.Dependency:
+    if isinstance(entry, str):
+        return job_model.Dependency(job=JobId(ProjectName(project), entry))
+    return job_model.Dependency(job=JobId(ProjectName(project), entry.job), needs_success=entry.result == "success")
 
 
 def _pause_grace(spec: spec_v1.JobSpec, resolved: ResolvedJob) -> DurationMs:

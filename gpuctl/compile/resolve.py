@@ -12,8 +12,9 @@ from typing import Any
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
 from gpuctl.compile.defaults import Filled, filled
 from gpuctl.compile.document import Document, Path
+from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.shape import most_similar, nearest
-from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobSpec, JobV1, NodePool, ProjectV1
+from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobSpec, JobV1, ProjectV1
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.lower import node_pool
+from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.compile.shape import nearest
-from gpuctl.compile.spec_v1 import JobSpec, NodePool
+from gpuctl.compile.spec_v1 import JobSpec
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of

@@ -48,6 +48,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     `cache` saves work when the cycle before was over the same declarations and nodes; it changes no result.
     """
     cache = cache or EngineCache()
+    declared, state = cache.dependencies.applied(declared, state, now_ms)
     cycle, rounds = Cycle(declared, now_ms, cache), Rounds(state, now_ms)
 
     # 1. to 3. The first round, and elastic runs that change in place.

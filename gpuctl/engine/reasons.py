@@ -16,6 +16,8 @@ FOR_PAUSED = "GPU5018"
 FOR_STOPPING = "GPU5019"
 FOR_START = "GPU5023"
 START_FAILED = "GPU5092"
+FOR_OTHERS = "GPU5025"
+DEPENDENCY_FAILED = "GPU5026"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
@@ -146,9 +148,14 @@ def pinned(project: ProjectName) -> Reason:
     return _reason("GPU5021", project=project)
 
 
-def blocked(code: str) -> Reason:
-    """The job alone is blocked: its object is refused, or what it would replace may not be stopped yet."""
-    return _reason(code)
+def waits_for(jobs: Iterable[JobId]) -> Reason:
+    """It is in no queue until the jobs have ended that it comes after."""
+    return _reason(FOR_OTHERS, jobs=_named(jobs))
+
+
+def dependency_failed(job: JobId, state: JobState) -> Reason:
+    """It is in no queue, for a job that it comes after has ended without success."""
+    return _reason(DEPENDENCY_FAILED, job=str(job), state=state.value)
 
 
 def unknown_project(project: ProjectName) -> Reason:

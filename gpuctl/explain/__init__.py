@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gpuctl.engine.jobs.interactive import running_ms
-from gpuctl.engine.reasons import GUARDED, START_FAILED
+from gpuctl.engine.reasons import DEPENDENCY_FAILED, FOR_OTHERS, GUARDED, START_FAILED
 from gpuctl.explain.effect import domains_of, effect_of, queue_places
 from gpuctl.explain.forecast import forecast, start_forecasts
 from gpuctl.explain.prediction import (
@@ -103,7 +103,8 @@ def explain(
         return None
     waits = isinstance(decision, Pending) and (decision.reserved is None or decision.reason.code == GUARDED)
     queued = waits and job in schedule.queue
-    comes = queued or (waits and decision.reason.code == START_FAILED)
+    comes = queued or (waits and decision.reason.code in {START_FAILED, FOR_OTHERS})
+    depends = decision.reason.code in {FOR_OTHERS, DEPENDENCY_FAILED}
     run = next((each for each in state.runs if (each.job, each.digest) == (job, asked.digest)), None)
     return Explanation(
         job=job,
@@ -124,7 +125,7 @@ def explain(
         vacancies=tuple(each for each in vacancies if each.pool in asked.pools) if waits else (),
         kept_for=tuple(_kept_for(declared, state, schedule, asked)) if waits else (),
         place=queue_places(schedule.queue)[job] if queued else None,
-        remedies=remedies_for(declared, state, schedule, job) if waits else (),
+        remedies=remedies_for(declared, state, schedule, job) if waits and not depends else (),
         forecast=forecast(declared, state, schedule.at_ms, job) if comes else None,
     )
 

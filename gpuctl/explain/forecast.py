@@ -1,14 +1,16 @@
 """Forecast when waiting jobs start, if jobs end at their limits and nothing else changes.
 
 The cluster is simulated as values: decisions take effect at once, and time advances to the next instant at which a run
-reaches its limit or minRuntime, the starvation guard applies to a job, or a run that did not start is tried again. Runs
-without a limit are assumed to keep running, so a forecast is an estimate of the latest start, without a guarantee.
+reaches its limit or minRuntime, the starvation guard applies to a job, or a run that did not start is tried again. A
+job that others come after is assumed to succeed just before its limit, so that they are queued. Runs without a
+limit are assumed to keep running, so a forecast is an estimate of the latest start, without a guarantee.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
 from gpuctl.engine.jobs.starts import FULL_RIGHTS_AFTER_MS, next_right_ms
@@ -18,7 +20,7 @@ from gpuctl.model.decision import Admit
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ACTIVE, ClusterState, Run
+from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 
 MAX_ENDS = 24
@@ -56,6 +58,7 @@ def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast
     """
     declared, state, now_ms = rest.declared, rest.state, rest.at_ms
     jobs = {job.id: job for job in declared.jobs}
+    needed = frozenset(each.job for job in declared.jobs for each in job.after)
     endless = sum(run.phase in ACTIVE and _end_ms(jobs, run, now_ms) is None for run in state.runs)
     at_once = Forecast(start_ms=now_ms, endless=endless, horizon_ms=0)
     found = {job: at_once for job in rest.starts if job in wanted}
@@ -72,6 +75,7 @@ def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast
             break
         at_ms = min(news)
         ended = tuple(sorted(run for run, end in ends.items() if end == at_ms))
+        state = _succeeded(jobs, state, needed.intersection(ended), at_ms)
         for decided, after in come_to_rest(declared, state, at_ms, rest.engine_cache):
             state, queue = after, decided.queue
             asked += len(queue)
@@ -90,6 +94,19 @@ def _ends(jobs: Jobs, state: ClusterState, at_ms: Instant) -> Iterator[tuple[Job
         end_ms = _end_ms(jobs, run, at_ms)
         if end_ms is not None:
             yield run.job, end_ms
+
+
+def _succeeded(jobs: Jobs, state: ClusterState, ended: AbstractSet[JobId], at_ms: Instant) -> ClusterState:
+    """The state once these jobs have succeeded, just before their limits."""
+    if not ended:
+        return state
+    runs = tuple([
+        replace(run, phase=RunPhase.SUCCEEDED, placement=None, leaving=None, finished_at_ms=at_ms)
+        if run.job in ended and run.digest == jobs[run.job].digest
+        else run
+        for run in state.runs
+    ])
+    return replace(state, runs=runs)
 
 
 def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instant | None:

@@ -8,8 +8,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 from gpuctl.model.usage import Usage
 

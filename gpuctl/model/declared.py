@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
 from gpuctl.diag.span import SourceSpan
+from gpuctl.model.decision import Reason
 from gpuctl.model.freeze import FreezeWindow
+from gpuctl.model.ids import DomainName as DomainName  # noqa: PLC0414 - most modules import it from here
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.mig import MigProfile, profile_named
 from gpuctl.model.taints import Toleration
 from gpuctl.model.tenancy import PoolTolerations, Tenancy, selects
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
-
-DomainName = NewType("DomainName", str)
-"""A set of pools that share quota: the pool's name, or WHOLE_CLUSTER when quotas are plain numbers."""
 
 WHOLE_CLUSTER = DomainName("*")
 
@@ -351,7 +350,7 @@ class Declared:
     `project_contents` are digests of what each project declares, wherever its files say it.
     `pinned` are projects that stay as they are now: no good commit of them can be read, their ledger is damaged, or
     their namespace is not gpuctl's. Their runs are left alone, and none is started.
-    `blocked` are jobs of which the same is true, each with the code of the reason.
+    `blocked` are jobs of which the same is true, each with the reason.
     """
 
     cluster: Cluster
@@ -362,7 +361,7 @@ class Declared:
     project_revisions: Mapping[ProjectName, Revision] = field(default_factory=dict)
     project_contents: Mapping[ProjectName, str] = field(default_factory=dict)
     pinned: frozenset[ProjectName] = frozenset()
-    blocked: Mapping[JobId, str] = field(default_factory=dict)
+    blocked: Mapping[JobId, Reason] = field(default_factory=dict)
 
     @property
     def tenancy(self) -> Tenancy:

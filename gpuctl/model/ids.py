@@ -10,6 +10,8 @@ from typing import NamedTuple, NewType, TypeAlias
 ProjectName = NewType("ProjectName", str)
 PoolName = NewType("PoolName", str)
 NodeName = NewType("NodeName", str)
+DomainName = NewType("DomainName", str)
+"""A set of pools that share quota: the pool's name, or WHOLE_CLUSTER when quotas are plain numbers."""
 Revision = NewType("Revision", str)
 """A Git commit id in full, or NO_REVISION for files that are under no version control."""
 NO_REVISION = Revision("")

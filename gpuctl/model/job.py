@@ -185,6 +185,14 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dependency:
+    """A job of the same project that has to end before another is queued; `needs_success`: it has to succeed."""
+
+    job: JobId
+    needs_success: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job with every default filled in and every reference resolved.
 
@@ -193,7 +201,7 @@ class Job:
     pools it may use; with `pools_in_order` the job or its project lists them, and the first with a place is taken.
     `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project. `pause_grace_ms`: how long a worker has
     from the signal that stops it to its end.
-    `min_workers` equals `workers` unless the job is elastic.
+    `min_workers` equals `workers` unless the job is elastic. `after`: what it depends on, until its run first starts.
     """
 
     id: JobId
@@ -215,6 +223,7 @@ class Job:
     pools_in_order: bool = False
     suspend: bool = False
     run_index: int = 1
+    after: tuple[Dependency, ...] = ()
     span: SourceSpan
 
     def gpu_milli_on(self, device_mem_bytes: MemBytes) -> GpuMilli:

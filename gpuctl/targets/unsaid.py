@@ -43,6 +43,8 @@ def of_settings(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
         if job.idle_timeout_ms is not None:
             instead = "an idle session keeps its GPUs"
             yield unsaid("GPU6150", job.span, engine, setting="idleTimeout", instead=instead)
+        if job.after:
+            yield unsaid("GPU6150", job.span, engine, setting="after", instead="the job is queued at once")
         if job.type is JobType.INFERENCE and job.workers > 1:
             setting, instead = "replicas that start together", "each replica is started by itself"
             yield unsaid("GPU6150", job.span, engine, setting=setting, instead=instead)

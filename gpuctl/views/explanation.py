@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuctl.diag.wording import all_of, duration, reason_text
-from gpuctl.engine.reasons import START_FAILED
+from gpuctl.engine.reasons import DEPENDENCY_FAILED, FOR_OTHERS, START_FAILED
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, Placement, WorkerPlacement
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
@@ -48,7 +48,7 @@ def headline(told: Explanation) -> str:
     decided = _DECIDED[told.decision]
     if told.decision is DecisionKind.WAIT and told.leaving:
         decided = "is stopping"
-    elif told.decision is DecisionKind.WAIT and told.place is None and told.placement is None and not _is_retry(told):
+    elif _waits_for(told) not in {None, START_FAILED, FOR_OTHERS} and told.place is None and told.placement is None:
         decided = "can't start"
     known = told.beneficiary is None or _is_named(told.beneficiary, told)
     paused = "" if known else f" It was paused for {told.beneficiary} before."
@@ -90,15 +90,17 @@ def _queue(told: Explanation) -> Iterator[str]:
     elif told.decision is DecisionKind.WAIT and told.leaving:
         then = "It joins the queue" if told.placement is None else "It starts there"
         yield f"{then} once its own pods are gone."
-    elif _is_retry(told):
+    elif _waits_for(told) == START_FAILED:
         yield "It is not in the queue: jobs that wait there come first, and no run makes way for it."
+    elif _waits_for(told) in {FOR_OTHERS, DEPENDENCY_FAILED}:
+        yield "It is not in the queue, so it demands no GPUs and none are reserved for it."
     elif told.decision is DecisionKind.WAIT and told.placement is None:
         yield "It is not in the queue: the end of other jobs would not start it."
 
 
-def _is_retry(told: Explanation) -> bool:
-    """Whether it waits because its last start failed."""
-    return told.decision is DecisionKind.WAIT and told.reason.code == START_FAILED
+def _waits_for(told: Explanation) -> str | None:
+    """The code of the reason to wait; None: it does not wait."""
+    return told.reason.code if told.decision is DecisionKind.WAIT else None
 
 
 def _asked(told: Explanation) -> str:

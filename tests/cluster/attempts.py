@@ -84,6 +84,8 @@ REFUSED: Mapping[str, Attempt] = {
     "above a share": Attempt("spec.volumes.nfs.path", _volume("nfs: {server: files, path: /}")),
     "a share by a path": Attempt("spec.volumes.nfs.path", _volume("nfs: {server: files, path: /common/../team-b}")),
     "a driver's volume": Attempt("spec.volumes", _volume("csi: {driver: secrets-store.csi.k8s.io}")),
+    "after a job of team-b": Attempt("spec.after.job", _job("job", ", after: [{job: train, result: any}]")),
+    "after a job of team-b by its project": Attempt("spec.after", _job("job", ", after: [team-b/train]")),
     "two origins": Attempt("spec.volumes", _volume("claim: data, hostPath: /mnt")),
     "a path within a claim": Attempt("spec.volumes", _volume("claim: data, subPath: ../team-b")),
     "a mount out of the container": Attempt(
@@ -228,6 +230,6 @@ HARMLESS = frozenset({
     "spec.volumes.readOnly", "spec.retries", "spec.suspend", "spec.runIndex", "spec.args",
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
-    "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop",
+    "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
 })  # fmt: skip
 """Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""

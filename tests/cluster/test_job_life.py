@@ -92,6 +92,24 @@ def test_a_finished_job_is_not_run_again_when_its_object_is_gone_until_it_is_ask
     assert town.ended() == {}
 
 
+def test_a_job_is_let_go_once_the_one_it_comes_after_succeeded_and_goes_on_after_a_pause(town: Town) -> None:
+    """Also where the object of the other is gone by then: its end stands in the ledger."""
+    town.jobs |= {"data": "", "train": ", gpus: 1, after: [data]"}
+    town.comes_to(data="Running", train="Queued")
+    assert town.cycle().settled
+    assert "GPU5025" in annotations_of(town.one("Job", "train"))[names.REASON_ANNOTATION]
+    town.mark("data", run_for="0s")
+    town.until(lambda: town.ended() == {"data": "Succeeded"} and town.phases().get("train") == "Running")
+    town.remove(*town.live("Job", "data")[0])
+    town.jobs["train"] += ", suspend: true"
+    town.until(lambda: town.phases().get("train") == "Queued")
+    town.jobs["train"] = ", gpus: 1, after: [data]"
+    town.until(lambda: town.phases().get("train") == "Running")
+    town.mark("train", run_for="0s")
+    town.until(lambda: town.ended() == {"data": "Succeeded", "train": "Succeeded"})
+    assert town.until(lambda: town.cycle().settled)
+
+
 def test_a_job_fails_when_its_retries_are_used_up(town: Town) -> None:
     town.jobs["j"] = ", gpus: 1, retries: 1"
     town.comes_to(j="Running")

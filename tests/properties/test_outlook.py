@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
@@ -10,12 +11,12 @@ from strategies import Story, dressed, stories, trees, worlds
 from worlds import World, live_nodes
 
 from gpuctl.engine import EngineCache, schedule
-from gpuctl.model.decision import Schedule
+from gpuctl.model.decision import Reason, Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.job import Job
+from gpuctl.model.job import Dependency, Job
 from gpuctl.model.state import ClusterState
 
-TO_JOBS = ("withdraw", "declare", "suspend", "edit", "hold", "bar")
+TO_JOBS = ("withdraw", "declare", "suspend", "edit", "hold", "bar", "depend")
 TO_RUNS = ("end", "fail", "touch", "delete", "forget")
 TO_THE_REST = ("cycle", "lose a node", "find it", "crash", "wait", "earlier", "shuffle", "copy")
 HOUR_MS = 3_600_000
@@ -37,6 +38,12 @@ def copied(tree: Declared) -> Declared:
         projects=tuple(map(replace, tree.projects)),
         jobs=tuple(map(replace, tree.jobs)),
     )
+
+
+def earlier(jobs: Sequence[Job], one: Job, which: int) -> tuple[Dependency, ...]:
+    """Dependencies of a job on some of its project before it by name, so that none comes after itself."""
+    before = [job.id for job in jobs if job.id.project == one.id.project and job.id < one.id]
+    return tuple(Dependency(job=job, needs_success=bool(which % 2)) for job in before[: which // 2])
 
 
 class Life:
@@ -78,10 +85,12 @@ class Life:
             case "suspend" | "edit":
                 new = replace(one, suspend=not one.suspend) if event == "suspend" else replace(one, priority=which % 3)
                 jobs = tuple(new if job is one else job for job in jobs)
+            case "depend":
+                jobs = tuple(replace(job, after=earlier(jobs, job, which)) if job is one else job for job in jobs)
             case "hold":
                 self.tree = replace(self.tree, pinned=self.tree.pinned ^ {one.id.project})
             case _:
-                self.tree = replace(self.tree, blocked={} if self.tree.blocked else {one.id: "GPU6031"})
+                self.tree = replace(self.tree, blocked={} if self.tree.blocked else {one.id: Reason(code="GPU6031")})
         self.tree = replace(self.tree, jobs=jobs)
 
     def touch(self, event: str, which: int) -> None:

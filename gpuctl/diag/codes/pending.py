@@ -163,6 +163,21 @@ WAITS = (
         fix="It is tried again whenever something changes. Smaller or fewer workers are found a place sooner; or pause "
         "a job by hand with suspend: true.",
     ),
+    CodeEntry(
+        code="GPU5025",
+        title="comes after jobs that have not ended",
+        message="not queued yet: comes after {jobs}",
+        why="Its declaration names these jobs in after, and they have not ended. Until then it demands no GPUs.",
+        fix="Nothing to do. It is queued from the moment at which the last of them ends.",
+    ),
+    CodeEntry(
+        code="GPU5026",
+        title="comes after a job that did not succeed",
+        message="not queued: comes after {job}, which has to succeed and ended as {state}",
+        why="Its declaration names that job in after, and what it would work on may not be there.",
+        fix="Raise runIndex of that job to run it again; this one is queued when it has succeeded. Or take it out of "
+        "after, or write {job: NAME, result: any}.",
+    ),
 )
 
 PAUSED = (

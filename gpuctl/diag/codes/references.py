@@ -223,6 +223,28 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="remove finished ones, or declare another project or cluster",
     ),
     CodeEntry(
+        code="GPU3032",
+        title="after a job that is not declared",
+        message='job "{job}" is not declared in project "{project}"',
+        why="A job waits for those that its after names, so they have to stay declared as long as it is, also once "
+        "they have ended.",
+        fix="declare the job, or remove its name from after",
+    ),
+    CodeEntry(
+        code="GPU3033",
+        title="after a job that never ends",
+        message='job "{job}" is an inference job, which never ends',
+        why="A job with after is queued once the jobs named there have ended.",
+        fix="remove its name from after",
+    ),
+    CodeEntry(
+        code="GPU3034",
+        title="jobs that come after each other",
+        message="jobs come after each other: {chain}",
+        why="Each would wait for the next one, and none would ever be queued.",
+        fix="remove an entry of after of one of them",
+    ),
+    CodeEntry(
         code="GPU3060",
         title="a job too large for the cluster",
         message="the job's command, arguments and environment are {found} KiB together, more than 1024 KiB",

@@ -60,7 +60,7 @@ class CarriedState:
         self._capacity = capacity
         self._pinned = declared.pinned
         self._start_timeout_ms = declared.cluster.scheduling.start_timeout_ms
-        self._blocked: Mapping[JobId, str] = {}
+        self._blocked: Mapping[JobId, Reason] = {}
         self._ledgers: Mapping[ProjectName, Ledger] = {}
         self._now_ms: Instant = 0
         self._job_list: tuple[Job, ...] = ()
@@ -252,7 +252,7 @@ class CarriedState:
             self._runs[run.job] = tuple(sorted((*others, run), key=_seniority)) if others else (run,)
         return [run.job for run in chain(come, gone)]
 
-    def _changed_records(self, blocked: Mapping[JobId, str], ledgers: Mapping[ProjectName, Ledger]) -> set[JobId]:
+    def _changed_records(self, blocked: Mapping[JobId, Reason], ledgers: Mapping[ProjectName, Ledger]) -> set[JobId]:
         found: set[JobId] = set()
         if blocked != self._blocked:
             found.update(job for job, _ in blocked.items() ^ self._blocked.items())

@@ -13,6 +13,7 @@ from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.nodes import Capacity, survey
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.demand import StaticFit
+from gpuctl.engine.jobs.dependencies import Dependencies
 from gpuctl.engine.shares.accounts import OwnerTree
 from gpuctl.model.decision import Decision
 from gpuctl.model.declared import Declared
@@ -25,10 +26,12 @@ from gpuctl.model.units import Instant
 class EngineCache:
     """The node capacity, the tree of owners, the fit of each job on empty nodes, and the carried state.
 
-    `counters`: the work of the last cycle.
+    `counters`: the work of the last cycle. `dependencies`: the jobs that come after others.
     """
 
-    __slots__ = ("_carried", "_declared", "_nodes", "capacity", "counters", "static_fit", "tree", "uuids")
+    __slots__ = (
+        "_carried", "_declared", "_nodes", "capacity", "counters", "dependencies", "static_fit", "tree", "uuids",
+    )  # fmt: skip
 
     capacity: Capacity
     uuids: Mapping[NodeName, tuple[str, ...]]
@@ -40,6 +43,7 @@ class EngineCache:
         self._nodes: tuple[Node, ...] = ()
         self._carried: CarriedState | None = None
         self.counters = Counters()
+        self.dependencies = Dependencies()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
         """The carried state for these inputs. Cost: what changed since the last call, while cluster and nodes stay.

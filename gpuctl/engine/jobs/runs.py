@@ -218,7 +218,7 @@ def _is_removed(job: JobId, declared: Declared) -> bool:
 
 def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant) -> Decision | None:
     """The decision that does not depend on free GPUs: ended, pinned, suspended, stopping. None: it waits or goes on."""
-    final = _final_state(job, run, state)
+    final = final_state(job, run, state)
     if final is not None:
         return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
     why = _hindrance(job, declared) if declared.pinned or declared.blocked else None
@@ -250,11 +250,10 @@ def _hindrance(job: Job, declared: Declared) -> Reason | None:
     """Why nothing can be done for the job: its project is pinned, or the job is blocked."""
     if job.id.project in declared.pinned:
         return reasons.pinned(job.id.project)
-    code = declared.blocked.get(job.id)
-    return None if code is None else reasons.blocked(code)
+    return declared.blocked.get(job.id)
 
 
-def _final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:
+def final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | None:
     """How the run ended: by the project's ledger, by its object, or by the object's absence."""
     ledger = state.ledgers.get(job.id.project)
     past = ledger.finished.get((job.id, job.digest)) if ledger else None

@@ -112,7 +112,7 @@ def test_a_department_without_a_quota_has_what_its_members_have() -> None:
 
 
 CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "suspend: true", "retries: 3",
-                   "nodePools: [dgx]", "preemptible: false", "pauseGrace: 2m",
+                   "nodePools: [dgx]", "preemptible: false", "pauseGrace: 2m", "after: [validate]",
                    "expose: [{port: 80}]", "resources: {cpu: 0}"]  # fmt: skip
 IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}", "args: [x]", "command: [x]",
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",
@@ -131,6 +131,7 @@ def _job(fields: str) -> model.Job:
     cluster = CLUSTER.replace("{name: old, ", f"{{name: old, {resources}")
     files: dict[str, str | bytes] = {
         "c.yaml": cluster, "p.yaml": project("team-a"), "j.yaml": job("train", f"{{{', '.join([*kept, *extra])}}}"),
+        "v.yaml": job("validate", "{image: x}"),
     }  # fmt: skip
     return declared(compile_tree(tree_of(files))).jobs[0]
 

@@ -10,7 +10,7 @@ from elastic_worlds import decided as all_decided
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.engine import schedule
-from gpuctl.model.decision import Decision, Displace, Keep, Pending, Resize
+from gpuctl.model.decision import Decision, Displace, Keep, Pending, Reason, Resize
 from gpuctl.model.declared import Declared, Sharing
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job, JobType
@@ -44,7 +44,7 @@ def test_it_grows_into_what_has_come_free(story: tuple[World, Declared]) -> None
 def test_one_of_a_project_that_cannot_be_acted_for_stays_as_it_is(story: tuple[World, Declared]) -> None:
     world, tree = story
     assert isinstance(decided(world, replace(tree, pinned=frozenset({ProjectName("a")}))), Keep)
-    assert isinstance(decided(world, replace(tree, blocked={JobId.parse("a/e"): "GPU7210"})), Keep)
+    assert isinstance(decided(world, replace(tree, blocked={JobId.parse("a/e"): Reason(code="GPU7210")})), Keep)
 
 
 def test_one_that_has_lost_a_node_is_stopped_and_does_not_grow_elsewhere(story: tuple[World, Declared]) -> None:

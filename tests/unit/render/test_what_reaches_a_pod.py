@@ -17,6 +17,7 @@ from gpuctl.model.ids import JobId, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import (
     ClaimVolume,
     Container,
+    Dependency,
     EnvSource,
     Expose,
     ExposeVia,
@@ -35,7 +36,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "type": JobType.INTERACTIVE, "gpu_milli": 2000, "gpu_mem_bytes": 8 * 1024**3, "workers": 2, "min_workers": 0,
         "cpu_milli": 500, "mem_bytes": 2**30, "priority": 7, "preemptible": False, "max_duration_ms": 60_000,
         "idle_timeout_ms": 60_000, "pause_grace_ms": 60_000, "pools": (PoolName("other"),), "pools_in_order": True,
-        "suspend": True, "run_index": 2,
+        "suspend": True, "run_index": 2, "after": (Dependency(job=JobId(ProjectName("team-a"), "before")),),
     },
     "Container": {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",

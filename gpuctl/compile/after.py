@@ -1,0 +1,140 @@
+"""The jobs that jobs come after: each is declared in the same project and ends some time, and none comes after itself.
+
+This depends on all jobs of a project together, so it is looked at in each compilation. Cost: linear in the jobs, and in
+the entries of `after`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpuctl.compile.declarations import Declaration, Declarations
+from gpuctl.compile.document import Path
+from gpuctl.compile.shape import nearest
+from gpuctl.compile.spec_v1 import JobV1
+from gpuctl.compile.text import Params
+from gpuctl.diag.diagnostic import Diagnostic
+
+MOST_SHOWN = 8
+"""Jobs of a circle that are shown."""
+_MOST_NAMES = 200
+_MOST_ASKED = 20
+"""A similar name is looked for among so many jobs at most, and for so many entries of a project: it takes a while."""
+
+
+def check_after(declarations: Declarations) -> Iterator[Diagnostic]:
+    """What is wrong with the entries of `after`."""
+    dependent: dict[str, list[_Job]] = defaultdict(list)
+    for declaration in declarations.jobs:
+        if declaration.model.spec.after:
+            dependent[declaration.model.metadata.project].append(_job(declaration))
+    if not dependent:
+        return
+    claimed: dict[str, set[str]] = {project: set() for project in dependent}
+    for claim in declarations.claims:
+        if claim.kind == "Job" and claim.project in claimed:
+            claimed[claim.project].add(claim.name)
+    services = {
+        (declaration.model.metadata.project, declaration.model.metadata.name)
+        for declaration in declarations.jobs
+        if declaration.model.spec.type == "inference"
+    }
+    for project, jobs in sorted(dependent.items()):
+        yield from _unknown(project, jobs, claimed[project], declarations.guessed)
+        for job in jobs:
+            for position, name in enumerate(job.after):
+                if (project, name) in services:
+                    yield job.mistake("GPU3033", position, {"job": name})
+        yield from _circles({job.name: job for job in reversed(jobs)})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """A job that comes after others, and their names."""
+
+    declaration: Declaration[JobV1]
+    name: str
+    after: Sequence[str]
+
+    def path(self, position: int) -> Path:
+        """Where an entry names a job."""
+        entry = self.declaration.model.spec.after[position]
+        path: Path = ("spec", "after", position)
+        return path if isinstance(entry, str) else (*path, "job")
+
+    def mistake(self, code: str, position: int, params: Params, fix: str = "") -> Diagnostic:
+        """What is wrong with an entry."""
+        return self.declaration.document.mistake(code, self.path(position), params, fix)
+
+
+def _job(declaration: Declaration[JobV1]) -> _Job:
+    model = declaration.model
+    names = [entry if isinstance(entry, str) else entry.job for entry in model.spec.after]
+    return _Job(declaration, model.metadata.name, names)
+
+
+def _unknown(project: str, jobs: Iterable[_Job], claimed: set[str], guessed: Iterable[str]) -> Iterator[Diagnostic]:
+    """Names that no job of the project has; not those that a document which can't be read may have."""
+    known = claimed.union(guessed)
+    asked = 0
+    for job in jobs:
+        for position, name in enumerate(job.after):
+            if name in known:
+                continue
+            asked += 1
+            compared = len(claimed) <= _MOST_NAMES and asked <= _MOST_ASKED
+            fix = nearest(name, claimed - {job.name}) if compared else ""
+            yield job.mistake("GPU3032", position, {"job": name, "project": project}, fix)
+
+
+def _circles(jobs: Mapping[str, _Job]) -> Iterator[Diagnostic]:
+    """Each circle once, at its first job by name; of circles that share a job one.
+
+    First all jobs are taken away, again and again, that come after none that is left (Kahn, 1962). Each of the rest
+    comes after another of the rest; so following the first such entry of each leads into a circle.
+    """
+    for name, job in jobs.items():
+        if name in job.after:
+            yield _circle([(job, job.after.index(name))])
+    left = {name: sum(other in jobs and other != name for other in job.after) for name, job in jobs.items()}
+    followers: dict[str, list[str]] = defaultdict(list)
+    for name, job in jobs.items():
+        for other in job.after:
+            if other != name:
+                followers[other].append(name)
+    free = [name for name, count in left.items() if not count]
+    while free:
+        for name in followers[free.pop()]:
+            left[name] -= 1
+            if not left[name]:
+                free.append(name)
+    rest = {name for name, count in left.items() if count}
+    seen: set[str] = set()
+    for start in sorted(rest):
+        chain: dict[str, int] = {}
+        name = start
+        while name not in seen:
+            seen.add(name)
+            after = jobs[name].after
+            chain[name] = next(at for at, other in enumerate(after) if other in rest and other != name)
+            name = jobs[name].after[chain[name]]
+        if name in chain:
+            members = list(chain)
+            yield _circle([(jobs[each], chain[each]) for each in members[members.index(name) :]])
+
+
+def _circle(members: Sequence[tuple[_Job, int]]) -> Diagnostic:
+    """Told at the first by name, with the places of the others."""
+    first = min(range(len(members)), key=lambda at: members[at][0].name)
+    (job, position), *others = [*members[first:], *members[:first]]
+    names = [f'"{each.name}"' for each in (job, *(other for other, _ in others))]
+    shown = names if len(names) <= MOST_SHOWN else [*names[: MOST_SHOWN - 1], "..."]
+    chain = " > ".join([*shown, names[0]])
+    found = job.mistake("GPU3034", position, {"chain": chain})
+    related = [
+        (f'"{each.name}" says it here', each.declaration.document.span(each.path(at)))
+        for each, at in others[: MOST_SHOWN - 1]
+    ]
+    return replace(found, related=(*found.related, *related))
