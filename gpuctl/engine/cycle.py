@@ -207,11 +207,9 @@ def _only_claimed(
         claimed[domain, project] = claimed.get((domain, project), 0) + milli
 
     for job, assignment in assignments.items():
-        domain = snapshot.capacity.domain_of[assignment.option.pool.name]
-        add(domain, job.project, assignment.option.request.total_milli)
+        add(assignment.option.domain, job.project, assignment.option.request.total_milli)
     for job, places in regained.items():
-        if places.domain is not None:
-            add(places.domain, job.project, places.each_milli * len(places.workers))
+        add(places.domain, job.project, places.each_milli * len(places.workers))
     for run in snapshot.leaving_runs:
         if run.keeps_claim and run.domain is not None:
             add(run.domain, run.project, run.total_milli)

@@ -30,7 +30,6 @@ from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.runs import NOWHERE, paused_record
-from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model import transition
@@ -304,8 +303,8 @@ def started(
 def _reason_to_run(gain: Gain, snapshot: Snapshot) -> Reason:
     if gain.is_start:
         return gain.reason
-    domain, project = snapshot.capacity.domain_of[gain.assignment.option.pool.name], gain.pending.job.id.project
-    return reason_to_run(snapshot.accounts, domain, project, snapshot.accounts.held(domain, project_owner(project)))
+    option, project = gain.assignment.option, gain.pending.job.id.project
+    return reason_to_run(snapshot.accounts, option.domain, project, option.request.total_milli)
 
 
 def _is_gang(gain: Gain) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
+from typing import Any, TypeVar
 
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment
@@ -24,7 +25,6 @@ from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
-from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.interactive import since_start_ms
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
@@ -33,9 +33,11 @@ from gpuctl.model.decision import Placement
 from gpuctl.model.declared import DomainName, MinRuntime
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.model.units import DurationMs, Instant
 
 _ENDLESS = 1 << 62
+
+T = TypeVar("T")
 
 
 class Snapshot:
@@ -48,15 +50,14 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_candidates", "_dirty", "_leaving", "_on_node", "_pausable", "_paused", "_projects", "_taken",
-        "_unschedulable", "accounts", "capacity", "changes", "counters", "elastic", "future_idle", "idle", "leaving",
-        "lifted", "min_runtime", "now_ms", "protected", "settled",
+        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity", "changes",
+        "counters", "elastic", "future_idle", "idle", "leaving", "lifted", "min_runtime", "now_ms", "protected",
+        "settled",
     )  # fmt: skip
 
-    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime, dirty: DirtyProjects) -> None:
+    def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
         self.capacity = capacity
         self.accounts = accounts
-        self._dirty = dirty
         self.counters = Counters()
         self.idle = FreeCapacity.of(capacity)
         self.future_idle = FreeCapacity.of(capacity)
@@ -68,9 +69,7 @@ class Snapshot:
         self.lifted: frozenset[Placement] = frozenset()
         self.elastic = False
         self.leaving = 0
-        self._unschedulable: dict[object, UnschedulableRequests] = {}
-        self._candidates: dict[object, tuple[Allocation, ...]] = {}
-        self._projects: dict[object, tuple[int, dict[ProjectName, None]]] = {}
+        self._found: dict[object, Any] = {}
         self._on_node: dict[NodeName, list[Allocation]] = {}
         self._leaving: dict[Allocation, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Allocation]]] = {}
@@ -215,48 +214,25 @@ class Snapshot:
         over = 0 if allocation.domain is None else self.accounts.over_share(allocation.domain, allocation.project)
         return Preference(self.spared(allocation), -over, run_order(allocation))
 
-    def smallest(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """The GPUs of the smallest pausable run of a project that has any; more than any run has if there is none."""
-        pausable = self.pausable(domain).get(project, ())
-        return min((allocation.total_milli for allocation in pausable if allocation.total_milli), default=_ENDLESS)
-
     def lowest(self, domain: DomainName, project: ProjectName) -> int:
         """The lowest priority of a project's pausable runs; higher than any priority if there is none."""
         pausable = self.pausable(domain).get(project)
         return run_order(pausable[0]).priority if pausable else _ENDLESS  # They are in this order.
 
-    # What follows from it, found once
+    def once(self, key: object, find: Callable[[], T]) -> T:
+        """What `find` says, asked once for each key until the snapshot changes; head reservations are no change."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: T = self._found[key]
+        return found
 
     def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Allocation]]]) -> tuple[Allocation, ...]:
-        """The runs that `find` gives, in order of preference.
-
-        Found once for each key until the snapshot changes.
-        """
-        found = self._candidates.get(key)
-        if found is None:
-            found = self._candidates[key] = in_order(find(), self.preference)
-        return found
-
-    def projects(self, key: object, is_one: Callable[[ProjectName], bool]) -> Collection[ProjectName]:
-        """The projects for which `is_one` holds; it may depend on their accounts, portions and runs only.
-
-        `key`: equal for equal questions. Cost: the projects that became dirty since the last call with this key.
-        """
-        read, found = self._projects.get(key, (0, {}))
-        self._projects[key] = self._dirty.count, found
-        for project in self._dirty.since(read):
-            if is_one(project):
-                found[project] = None
-            else:
-                found.pop(project, None)
-        return found
+        """The runs that `find` gives, in order of preference; found once for each key."""
+        return self.once(key, lambda: in_order(find(), self.preference))
 
     def unschedulable(self, key: object) -> UnschedulableRequests:
-        """Requests for which the search named by a key failed; empty again whenever the snapshot changes."""
-        found = self._unschedulable.get(key)
-        if found is None:
-            found = self._unschedulable[key] = UnschedulableRequests()
-        return found
+        """Requests for which the search named by a key failed since the snapshot changed."""
+        return self.once(key, UnschedulableRequests)
 
     # What a cycle does
 
@@ -344,8 +320,7 @@ class Snapshot:
 
     def _change(self) -> None:
         self.changes += 1
-        self._candidates.clear()
-        self._unschedulable.clear()
+        self._found.clear()
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
         key = None if job is None else job.id, id(assignment)
@@ -360,9 +335,8 @@ class Snapshot:
         for free in (self.idle, self.future_idle):
             (free.take if sign > 0 else free.give_back)(assignment.placement, assignment.per_worker)
         if job is not None:
-            domain = self.capacity.domain_of[assignment.option.pool.name]
-            milli = sign * assignment.option.request.total_milli
-            self.accounts.assign(job.id.project, domain, milli, preemptible=job.preemptible)
+            option, milli = assignment.option, sign * assignment.option.request.total_milli
+            self.accounts.assign(job.id.project, option.domain, milli, preemptible=job.preemptible)
 
     def _remove(self, allocations: Collection[Allocation]) -> None:
         """Remove runs from everything but `idle`."""

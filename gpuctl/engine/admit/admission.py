@@ -25,9 +25,7 @@ from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import ProjectQueue
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
-from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import (
     beyond_quota,
     forbidden,
@@ -44,7 +42,6 @@ from gpuctl.engine.victims.search import find_victims, place_without
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
-from gpuctl.model.units import GpuMilli
 
 Reserved: TypeAlias = list[tuple[PendingJob, Assignment]]
 """Pending jobs and the places that the last cycle reserved for them."""
@@ -132,7 +129,8 @@ class Admission:
     def _hold(self, pending: PendingJob, assignment: Assignment, coming: Reserved, occupied: Reserved) -> None:
         """Start a job in its reserved place if that is free, or hold the place while it comes free."""
         if is_free(self._snapshot.idle, assignment):
-            self._start(pending, assignment)
+            self._snapshot.occupy(pending.job, assignment)
+            self._start(pending, assignment, "start in reservation")
         elif is_free(self._snapshot.future_idle, assignment):
             self._snapshot.occupy(pending.job, assignment)
             coming.append((pending, assignment))
@@ -147,29 +145,19 @@ class Admission:
 
     def _is_guaranteed(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether an option asks for GPUs, and the project stays within its guarantee with them."""
-        domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
-        return milli > 0 and is_guaranteed(self._snapshot.accounts, domain, pending.job.id.project, milli)
+        milli, project = option.request.total_milli, pending.job.id.project
+        return milli > 0 and is_guaranteed(self._snapshot.accounts, option.domain, project, milli)
 
     def _is_guaranteed_to_others(self, pending: PendingJob, pending_jobs: PendingJobs) -> bool:
         """Whether a job of another project waits within that project's guarantee.
 
-        Cost: O(queues), and the classes of projects below their guarantee.
+        Cost: O(sorts), and the classes of those that stay within the guarantee.
         """
         queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
-        others = (
-            each.first for queue in queues if self._may_be_guaranteed(queue) for each in queue.job_classes.values()
-        )
-        return any(
-            other.run is not None
-            and other.run.placement is None
-            and any(self._is_guaranteed(other, o) for o in other.options)
-            for other in others
-        )
-
-    def _may_be_guaranteed(self, queue: ProjectQueue) -> bool:
-        """Whether the project stays within its guarantee with the least that any job of a queue asks for."""
-        needs, accounts = queue.needs(self._snapshot.capacity), self._snapshot.accounts
-        return any(is_guaranteed(accounts, domain, queue.project, needs.gpu_milli) for domain in needs.domains)
+        sorts = (sort for queue in queues for sort in queue.sorts if sort.has_run)
+        guaranteed = (sort for sort in sorts if any(self._is_guaranteed(sort.first, o) for o in sort.first.options))
+        others = (job_class.first.run for sort in guaranteed for job_class in sort.classes)
+        return any(run is not None and run.placement is None for run in others)
 
     def _await_reserved(self, coming: Reserved, occupied: Reserved) -> None:
         """Start the jobs elsewhere if that is possible now; else hold their places, or free them."""
@@ -246,9 +234,8 @@ class Admission:
 
     def _open(self, pending: PendingJob, options: Iterable[PoolOption]) -> list[PoolOption]:
         """The options that no quota forbids."""
-        accounts, domain_of = self._snapshot.accounts, self._snapshot.capacity.domain_of
-        asked = [(option, domain_of[option.pool.name], option.request.total_milli) for option in options]
-        return [option for option, domain, milli in asked if beyond_quota(accounts, pending.job, domain, milli) is None]
+        accounts, job = self._snapshot.accounts, pending.job
+        return [o for o in options if beyond_quota(accounts, job, o.domain, o.request.total_milli) is None]
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether the job breaks no ceiling now, and may have idle GPUs in this pass."""
@@ -261,28 +248,24 @@ class Admission:
         """
         if not self._within_share:
             return True
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
-        own_milli = gpu_milli_of(victim for victim in victims if victim.project == pending.job.id.project)
-        return stays_within_share(accounts, domain, pending.job.id.project, option.request.total_milli - own_milli)
+        project = pending.job.id.project
+        own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
+        milli = option.request.total_milli - own_milli
+        return stays_within_share(self._snapshot.accounts, option.domain, project, milli)
 
     def _forbidden(self, pending: PendingJob, option: PoolOption) -> Reason | None:
         """The ceiling that the job would break now."""
-        domain, milli = self._snapshot.capacity.domain_of[option.pool.name], option.request.total_milli
-        return forbidden(self._snapshot.accounts, pending.job, domain, milli)
+        return forbidden(self._snapshot.accounts, pending.job, option.domain, option.request.total_milli)
 
     def _start_on_idle(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
         """Start a job on idle GPUs."""
         if not options:
             return False
-        held = {option.pool.name: self._held_with(pending, option) for option in options}
         assignment = self._repacking.admit(pending, options)
         if assignment is None:
             return False
         self.outcome.all_unschedulable = False
-        self._note(pending, "start", assignment.option)
-        reason = self._reason_to_run(pending, assignment.option, held[assignment.option.pool.name])
-        self.outcome.started[pending.job.id] = (assignment, reason)
-        self._decided.add(pending.job.id)
+        self._start(pending, assignment, "start")
         return True
 
     def _backfill(
@@ -350,15 +333,15 @@ class Admission:
 
     def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
         """The combinations of rights by which the job may have runs paused."""
-        domain = self._snapshot.capacity.domain_of[option.pool.name]
-        return rules_of(self._snapshot, pending.job, domain, option.request.total_milli)
+        return rules_of(self._snapshot, pending.job, option.domain, option.request.total_milli)
 
     # Outcomes
 
-    def _start(self, pending: PendingJob, assignment: Assignment) -> None:
-        reason = self._reason_to_run(pending, assignment.option, self._held_with(pending, assignment.option))
-        self._snapshot.occupy(pending.job, assignment)
-        self._note(pending, "start in reservation", assignment.option)
+    def _start(self, pending: PendingJob, assignment: Assignment, rule: str) -> None:
+        """Start a job in a place that is taken for it."""
+        option, project = assignment.option, pending.job.id.project
+        self._note(pending, rule, option)
+        reason = reason_to_run(self._snapshot.accounts, option.domain, project, option.request.total_milli)
         self.outcome.started[pending.job.id] = (assignment, reason)
         self._decided.add(pending.job.id)
 
@@ -398,17 +381,6 @@ class Admission:
         paused = dict.fromkeys(allocation.run.job for allocation in evicted)
         self._reserve(pending, found.assignment, reasons.waits_for_paused(paused))
         return True
-
-    def _held_with(self, pending: PendingJob, option: PoolOption) -> GpuMilli:
-        """What the project holds with the job."""
-        domain = self._snapshot.capacity.domain_of[option.pool.name]
-        return self._snapshot.accounts.held(domain, project_owner(pending.job.id.project)) + option.request.total_milli
-
-    def _reason_to_run(self, pending: PendingJob, option: PoolOption, held_milli: GpuMilli) -> Reason:
-        if not option.request.total_milli:
-            return reasons.runs_without_gpu()
-        domain = self._snapshot.capacity.domain_of[option.pool.name]
-        return reason_to_run(self._snapshot.accounts, domain, pending.job.id.project, held_milli)
 
     def _note(self, pending: PendingJob, rule: str, option: PoolOption) -> None:
         self.outcome.trace.append(gain_step(self._snapshot, pending.job.id, rule, option))

@@ -179,7 +179,7 @@ class HeadReservations:
 
     def _is_due(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether it breaks no ceiling, and could run if every other project had the guaranteed GPUs it asks for."""
-        accounts, domain = self._snapshot.accounts, self._snapshot.capacity.domain_of[option.pool.name]
+        accounts, domain = self._snapshot.accounts, option.domain
         milli, project = option.request.total_milli, pending.job.id.project
         if not milli or accounts.ceiling_hit(domain, project, milli) is not None:
             return False
@@ -206,7 +206,7 @@ class HeadReservations:
 
     def _would_lose(self, reservation: HeadReservation, job: Job, option: PoolOption) -> bool:
         """Whether the job with the reservation, once it runs there, could be paused for another job."""
-        snapshot, domain = self._snapshot, self._snapshot.capacity.domain_of[reservation.pool]
+        snapshot, domain = self._snapshot, option.domain
         head, run, milli = reservation.pending.job, reservation.pending.run, option.request.total_milli
         if job.id.project == head.id.project:
             return makes_way(snapshot, head, job, domain, milli)

@@ -32,7 +32,7 @@ class Regained:
     paused.
     """
 
-    domain: DomainName | None
+    domain: DomainName
     each_milli: GpuMilli
     workers: tuple[WorkerPlacement, ...] = ()
     coming: tuple[WorkerPlacement, ...] = ()
@@ -79,7 +79,7 @@ class Outcome:
 
 def gain_step(snapshot: Snapshot, job: JobId, rule: str, option: PoolOption) -> TraceStep:
     """The step of the trace for a place that a job gains, with what its project holds then."""
-    owner, domain = project_owner(job.project), snapshot.capacity.domain_of[option.pool.name]
+    owner, domain = project_owner(job.project), option.domain
     numbers: dict[str, str | int] = {
         "pool": option.pool.name,
         "gpuMilli": option.request.total_milli,

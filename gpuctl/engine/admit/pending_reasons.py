@@ -24,8 +24,7 @@ from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
-from gpuctl.engine.shares.accounts import project_owner
-from gpuctl.engine.shares.entitlement import forbidden
+from gpuctl.engine.shares.entitlement import forbidden, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Reason
 from gpuctl.model.ids import JobId, PoolName
@@ -145,11 +144,11 @@ def _enough_is_free(free: FreeCapacity, option: PoolOption) -> bool:
 
 def _reason(pending: PendingJob, shortfalls: tuple[Shortfall, ...], snapshot: Snapshot) -> Reason:
     """Why a job has no place, see above."""
-    job, domain_of = pending.job, snapshot.capacity.domain_of
+    job = pending.job
     ceiling: Reason | None = None
     allowed: list[tuple[PoolOption, Shortfall]] = []
     for option, shortfall in zip(pending.options, shortfalls, strict=True):
-        forbids = forbidden(snapshot.accounts, job, domain_of[option.pool.name], option.least_milli)
+        forbids = forbidden(snapshot.accounts, job, option.domain, option.least_milli)
         if forbids is None:
             allowed.append((option, shortfall))
         ceiling = ceiling or forbids
@@ -166,7 +165,5 @@ def _reason(pending: PendingJob, shortfalls: tuple[Shortfall, ...], snapshot: Sn
             return reasons.cpu_short(job)
         return reasons.gang_short(job) if job.min_workers > 1 else reasons.scattered(job)
     option = allowed[0][0]
-    domain, owner = domain_of[option.pool.name], project_owner(job.id.project)
-    with_job_milli = snapshot.accounts.held(domain, owner) + option.least_milli
-    is_beyond = option.least_milli > 0 and with_job_milli > max(snapshot.accounts.entitled(domain, owner))
-    return reasons.over_share(job) if is_beyond else reasons.no_free_gpus(job)
+    is_within = stays_within_share(snapshot.accounts, option.domain, job.id.project, option.least_milli)
+    return reasons.no_free_gpus(job) if is_within else reasons.over_share(job)

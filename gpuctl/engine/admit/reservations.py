@@ -40,8 +40,8 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapsho
         assignment = _assignment_in(run.reserved, static_fit.options(job), snapshot)
         if assignment is None or not is_free(snapshot.future_idle, assignment):
             continue
-        domain, milli = snapshot.capacity.domain_of[assignment.option.pool.name], assignment.option.request.total_milli
-        if forbidden(snapshot.accounts, job, domain, milli) is None:
+        option = assignment.option
+        if forbidden(snapshot.accounts, job, option.domain, option.request.total_milli) is None:
             snapshot.occupy(job, assignment)
             reserved[job.id] = assignment.placement
     return reserved

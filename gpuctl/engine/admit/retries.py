@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.capacity.gang import PoolOption, place
 from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import forbidden, reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import smaller_options
-from gpuctl.model.decision import Reason
 
 
 def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcome) -> None:
@@ -44,9 +41,11 @@ def _start(pending: PendingJob, snapshot: Snapshot, outcome: Outcome) -> bool:
     assignment = next(filter(None, (place(snapshot.idle, options) for options in choices)), None)
     if assignment is None:
         return False
-    outcome.trace.append(gain_step(snapshot, job.id, "start", assignment.option))
-    outcome.started[job.id] = assignment, _reason_to_run(pending, snapshot, assignment.option)
+    option = assignment.option
+    outcome.trace.append(gain_step(snapshot, job.id, "start", option))
     snapshot.occupy(job, assignment)
+    reason = reason_to_run(snapshot.accounts, option.domain, job.id.project, option.request.total_milli)
+    outcome.started[job.id] = assignment, reason
     return True
 
 
@@ -60,16 +59,6 @@ def _choices(pending: PendingJob, snapshot: Snapshot) -> Iterator[list[PoolOptio
 
 def _allowed(pending: PendingJob, snapshot: Snapshot, options: Iterable[PoolOption]) -> Iterator[PoolOption]:
     """The options that break no ceiling."""
-    accounts, domain_of = snapshot.accounts, snapshot.capacity.domain_of
     for option in options:
-        if forbidden(accounts, pending.job, domain_of[option.pool.name], option.request.total_milli) is None:
+        if forbidden(snapshot.accounts, pending.job, option.domain, option.request.total_milli) is None:
             yield option
-
-
-def _reason_to_run(pending: PendingJob, snapshot: Snapshot, option: PoolOption) -> Reason:
-    project, milli = pending.job.id.project, option.request.total_milli
-    if not milli:
-        return reasons.runs_without_gpu()
-    domain = snapshot.capacity.domain_of[option.pool.name]
-    held_milli = snapshot.accounts.held(domain, project_owner(project)) + milli
-    return reason_to_run(snapshot.accounts, domain, project, held_milli)

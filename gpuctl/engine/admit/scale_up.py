@@ -25,12 +25,11 @@ from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import QueueKey
 from gpuctl.engine.jobs.project_queue import ProjectQueue
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of, record_of
-from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, reason_to_run, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule, rules_of
 from gpuctl.engine.victims.search import find_victims, place_without
-from gpuctl.model.decision import Placement, Reason, Resize, TraceStep
+from gpuctl.model.decision import Placement, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import Instant
@@ -87,12 +86,12 @@ class ScaleUp:
         """The queues with an entry for each run that lacks workers. Cost: O(jobs of projects with such runs)."""
         found = dict(queues)
         for name, run in self.runs.items():
-            domain, domain_of = run.allocation.domain, self._snapshot.capacity.domain_of
-            if domain is not None and run.allocation.run.phase is RunPhase.RUNNING and self._missing(run):
+            if run.allocation.run.phase is RunPhase.RUNNING and self._missing(run):
+                domain = run.option.domain
                 key = run.allocation.project, domain
                 if found.get(key) is queues.get(key):
                     found[key] = ProjectQueue(*key, queues.get(key))
-                options = JobOptions(run.job, (run.option,), domain_of)
+                options = JobOptions(run.job, (run.option,))
                 found[key].join((name,), [PendingJob(run.job, run.allocation.run, AFTER_ALL, options, domain)])
         return found.values()
 
@@ -132,22 +131,20 @@ class ScaleUp:
 
     def _is_allowed(self, run: UnderScaled) -> bool:
         """Whether a worker more breaks no ceiling now."""
-        domain, milli = run.allocation.domain, run.option.request.gpu_milli
-        return domain is not None and forbidden(self._snapshot.accounts, run.job, domain, milli) is None
+        return forbidden(self._snapshot.accounts, run.job, run.option.domain, run.option.request.gpu_milli) is None
 
     def _is_due(self, run: UnderScaled, count: int, victims: Iterable[Allocation] = (), *, within_share: bool) -> bool:
         """Whether it may have so many workers in this pass: in the first one its project stays within its share."""
-        domain, project = run.allocation.domain, run.allocation.project
+        project = run.allocation.project
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
         milli = count * run.option.request.gpu_milli - own_milli
-        is_within = domain is not None and stays_within_share(self._snapshot.accounts, domain, project, milli)
-        return is_within or not within_share
+        return not within_share or stays_within_share(self._snapshot.accounts, run.option.domain, project, milli)
 
     def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> _Room | None:
         """Places that are coming free for so many workers, or that the cheapest victims leave."""
-        snapshot, option, domain = self._snapshot, run.option.of(count), run.allocation.domain
+        snapshot, option, domain = self._snapshot, run.option.of(count), run.option.domain
         milli = option.request.total_milli
-        if domain is None or beyond_quota(snapshot.accounts, run.job, domain, milli) is not None:
+        if beyond_quota(snapshot.accounts, run.job, domain, milli) is not None:
             return None
         found: list[_Room] = []
         for rule in rules_of(snapshot, run.job, domain, milli):
@@ -169,9 +166,7 @@ class ScaleUp:
         assignment = Assignment(run.option.of(len(place.workers)), place)
         is_idle = is_free(self._snapshot.idle, assignment)
         self._snapshot.occupy(run.job, assignment)
-        gained = self.outcome.regained.setdefault(
-            run.job.id, Regained(run.allocation.domain, run.option.request.gpu_milli)
-        )
+        gained = self.outcome.regained.setdefault(run.job.id, Regained(run.option.domain, run.option.request.gpu_milli))
         gained.workers += place.workers
         gained.paid += place.workers if is_paid else ()
         gained.coming += () if is_idle else place.workers
@@ -218,7 +213,9 @@ class ScaleUp:
                 grown.append(name)
                 yield Resize(
                     job=name,
-                    reason=_reason_to_run(run, snapshot),
+                    reason=reason_to_run(
+                        snapshot.accounts, run.option.domain, run.job.id.project, run.option.request.gpu_milli
+                    ),
                     record=record_of(run.allocation.run, snapshot.now_ms),
                     placement=Placement(workers=tuple(run.workers)),
                 )
@@ -273,11 +270,3 @@ def _step_of(run: UnderScaled, hindrance: Hindrance, snapshot: Snapshot) -> Trac
         "because": hindrance.value,
     }
     return TraceStep(job=run.job.id, rule="stay small", numbers=numbers)
-
-
-def _reason_to_run(run: UnderScaled, snapshot: Snapshot) -> Reason:
-    """Why it may run with all workers it has now."""
-    domain, project = run.allocation.domain, run.allocation.project
-    if domain is None or not run.option.request.gpu_milli:
-        return reasons.runs_without_gpu()
-    return reason_to_run(snapshot.accounts, domain, project, snapshot.accounts.held(domain, project_owner(project)))

@@ -15,12 +15,12 @@ takes 8x without the check of sorts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from gpuctl.engine.admit.head_reservation import HeadReservations
 from gpuctl.engine.admit.repacking import Repacking
-from gpuctl.engine.capacity.fit import Request
-from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
+from gpuctl.engine.capacity.gang import PoolOption, has_place
 from gpuctl.engine.jobs.job_class import PendingJob, Rank, is_first_class
 from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
 from gpuctl.engine.shares.accounts import project_owner
@@ -32,8 +32,11 @@ from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
 from gpuctl.engine.victims.rules import rules_of
 from gpuctl.engine.victims.search import is_unschedulable
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 class Schedulability:
@@ -45,8 +48,8 @@ class Schedulability:
     """
 
     __slots__ = (
-        "_can_gain", "_changes", "_claims", "_cut_off", "_due", "_gains", "_migrations", "_open", "_repacking",
-        "_reservations", "_reserved_room", "_rights", "_room", "_snapshot", "_sources", "_with_room", "within_share",
+        "_changes", "_cut_off", "_known", "_migrations", "_repacking", "_reservations", "_room", "_snapshot",
+        "_with_room", "within_share",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
@@ -68,28 +71,29 @@ class Schedulability:
         self._cut_off = cut_off
         self.within_share = False
         self._changes = snapshot.changes
-        self._claims: dict[ProjectQueue, bool] = {}
-        self._sources: dict[DomainName, bool] = {}
-        self._can_gain: dict[object, tuple[bool, bool]] = {}
-        self._open: dict[JobSort, bool] = {}
-        self._due: dict[JobSort, bool] = {}
-        self._rights: dict[JobSort, bool] = {}
-        self._gains: dict[JobSort, tuple[bool, bool]] = {}
-        self._reserved_room: dict[Sort, bool] = {}
-        self._room: dict[tuple[PoolName, Request], bool] = {}
+        self._known: dict[object, Any] = {}
+        self._room: dict[object, bool] = {}
         self._with_room = {queue: dict(found) for queue in queues if (found := self._classes_with_room(queue))}
+
+    def _once(self, check: Callable[[K], T], of: K) -> T:
+        """What a check says, asked once until the snapshot changes."""
+        if self._changes != self._snapshot.changes:
+            self._changes = self._snapshot.changes
+            self._known.clear()
+        key = check.__name__, of
+        if key not in self._known:
+            self._known[key] = check(of)
+        found: T = self._known[key]
+        return found
 
     def classes(self, queue: ProjectQueue) -> Sequence[tuple[Rank, JobClass]]:
         """The classes of a project's jobs for which an attempt could succeed now, or once others have started.
 
         Others that start leave a sort that is not open, not due or has no right as it is.
         """
-        self._refresh()
-        sorts = {sort for sort in queue.sorts if self._is_open(sort) and (not self.within_share or self._is_due(sort))}
+        sorts = {sort for sort in queue.sorts if self._is_worth_it(sort)}
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
-        claiming = sorts
-        if not is_head:
-            claiming = set(filter(self._has_right, sorts)) if self._may_claim(queue) else set()
+        claiming = sorts if is_head else {sort for sort in sorts if self._once(self._may_claim, sort)}
         with_room = self._with_room.get(queue, {})
         if not claiming:
             return [(rank, job_class) for job_class, rank in with_room.items() if job_class.sort in sorts]
@@ -101,9 +105,8 @@ class Schedulability:
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
-        self._refresh()
         sort = job_class.sort
-        if not self._is_open(sort) or (self.within_share and not self._is_due(sort)):
+        if not self._is_worth_it(sort):
             return False
         self._snapshot.counters.checks += 1
         if self._reservations and self._reservations.of(pending) is not None:
@@ -111,9 +114,9 @@ class Schedulability:
         has_room = job_class in self._with_room.get(job_class.queue, ())
         if has_room and any(self._may_start(pending, option) for option in pending.options):
             return True
-        if not (self._has_right(sort) and self._may_claim(job_class.queue)):
+        if not self._once(self._may_claim, sort):
             return False
-        may_make_room, is_cut_off = self._sort_may_make_room(sort)
+        may_make_room, is_cut_off = self._once(self._sort_may_make_room, sort)
         if may_make_room and len(sort.classes) > 1:
             may_make_room, is_cut_off = self._may_make_room(pending.job, pending.options)
         if is_cut_off:
@@ -122,74 +125,70 @@ class Schedulability:
 
     # What a sort has in common
 
+    def _is_worth_it(self, sort: JobSort) -> bool:
+        return self._once(self._is_open, sort) and (not self.within_share or self._once(self._is_due, sort))
+
     def _is_open(self, sort: JobSort) -> bool:
         """Whether no quota forbids a job of a sort, with the fewest workers it may start with.
 
         A job that one forbids waits for that reason, whatever was searched for before.
         """
-        found = self._open.get(sort)
-        if found is None:
-            accounts, job = self._snapshot.accounts, sort.first.job
-            found = self._open[sort] = any(
-                beyond_quota(accounts, job, domain, option.least_milli) is None
-                for option, domain in self._with_domains(sort)
-            )
-            if self._cut_off and not found:
-                self._cut_off.difference_update(each.job.id for job_class in sort.classes for each in job_class.jobs)
+        accounts, job = self._snapshot.accounts, sort.first.job
+        options = sort.first.options
+        found = any(beyond_quota(accounts, job, option.domain, option.least_milli) is None for option in options)
+        if self._cut_off and not found:
+            self._cut_off.difference_update(each.job.id for job_class in sort.classes for each in job_class.jobs)
         return found
 
     def _is_due(self, sort: JobSort) -> bool:
         """Whether a project may stay within its share with a job of a sort: with what it holds, or once own runs have
         left.
         """
-        found = self._due.get(sort)
-        if found is None:
-            accounts, project = self._snapshot.accounts, sort.first.job.id.project
-            found = self._due[sort] = any(
-                stays_within_share(accounts, domain, project, option.least_milli)
-                or (
-                    option.least_milli <= max(accounts.entitled(domain, project_owner(project)))
-                    and self._outranks_a_run(sort.first.job, domain)
-                )
-                for option, domain in self._with_domains(sort)
+        accounts, job = self._snapshot.accounts, sort.first.job
+        return any(
+            stays_within_share(accounts, option.domain, job.id.project, option.least_milli)
+            or (
+                option.least_milli <= max(accounts.entitled(option.domain, project_owner(job.id.project)))
+                and self._outranks_a_run(job, option.domain)
             )
-        return found
+            for option in sort.first.options
+        )
 
-    def _has_right(self, sort: JobSort) -> bool:
-        """Whether a job of a sort outranks a run of its project, or its project is entitled to more; and may have runs
-        paused at all: none is for a job whose object is not made.
+    def _may_claim(self, sort: JobSort) -> bool:
+        """Whether a job of a sort outranks a run of its project, or its project is entitled to more and there are
+        sources; and may have runs paused at all: none is for a job whose object is not made.
         """
-        found = self._rights.get(sort)
-        if found is None:
-            accounts, job = self._snapshot.accounts, sort.first.job
-            found = self._rights[sort] = sort.has_run and any(
-                self._outranks_a_run(job, domain)
-                or any(rights_of(accounts, domain, job.id.project, option.least_milli))
-                for option, domain in self._with_domains(sort)
-                if option.request.gpu_milli
+        accounts, job = self._snapshot.accounts, sort.first.job
+        return sort.has_run and any(
+            self._outranks_a_run(job, option.domain)
+            or (
+                any(rights_of(accounts, option.domain, job.id.project, option.least_milli))
+                and self._once(self._has_sources, option.domain)
             )
-        return found
+            for option in sort.first.options
+            if option.request.gpu_milli
+        )
 
-    def _with_domains(self, sort: JobSort) -> Iterator[tuple[PoolOption, DomainName]]:
-        """The options of a sort with their domains."""
-        domain_of = self._snapshot.capacity.domain_of
-        return ((option, domain_of[option.pool.name]) for option in sort.first.options)
+    def _has_sources(self, domain: DomainName) -> bool:
+        """Whether an entitled job may get GPUs: they come free, a project holds too many, or they are reserved."""
+        snapshot = self._snapshot
+        comes = self._migrations is not None or snapshot.leaving > 0
+        return (
+            bool(self._reservations)
+            or any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
+            or (comes and any(map(snapshot.future_idle.all_free_milli, snapshot.capacity.pools_of(domain))))
+        )
 
     def _outranks_a_run(self, job: Job, domain: DomainName) -> bool:
-        return outranks_a_run(self._snapshot, domain, job.id.project, job.priority, is_fixed=is_first_class(job))
-
-    def _refresh(self) -> None:
-        """Forget what depends on claims once the snapshot has changed."""
-        if self._changes != self._snapshot.changes:
-            self._changes, self._claims, self._sources, self._can_gain = self._snapshot.changes, {}, {}, {}
-            self._open, self._due, self._rights, self._gains = {}, {}, {}, {}
+        """Whether a run of the same project may make way for a job."""
+        snapshot, project = self._snapshot, job.id.project
+        pausable = snapshot.pausable(domain).get(project)
+        return bool(pausable) and (is_first_class(job) or snapshot.lowest(domain, project) < job.priority)
 
     # Idle room
 
     def _classes_with_room(self, queue: ProjectQueue) -> list[tuple[JobClass, Rank]]:
-        """The classes that could start on idle GPUs. If the least that any job asks for has no room, none has."""
-        if not any(map(self._has_room, queue.needs(self._snapshot.capacity).least)):
-            return []
+        """The classes that could start on idle GPUs."""
         able = {sort for sort in queue.sorts if any(self._has_room(option.fewest) for option in sort.least)}
         return [
             (job_class, rank)
@@ -206,65 +205,38 @@ class Schedulability:
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether an option has idle room, by repacking or backfill if need be, within every ceiling."""
-        domain, least = self._snapshot.capacity.domain_of[option.pool.name], option.fewest
+        least = option.fewest
         is_open = has_place(self._snapshot.idle, least) or self._repacking.may_repack(least)
-        if not is_open and not (self._has_reserved_room(least) and self._may_backfill(pending, option, domain)):
+        if not is_open and not (self._has_reserved_room(least) and self._may_backfill(pending, option)):
             return False
-        return forbidden(self._snapshot.accounts, pending.job, domain, option.least_milli) is None
+        return forbidden(self._snapshot.accounts, pending.job, option.domain, option.least_milli) is None
 
     def _has_reserved_room(self, option: PoolOption) -> bool:
         """Whether an option's GPUs have idle room if the pool's head reservation does not count."""
         if self._reservations.in_pool(option.pool.name) is None:
             return False
-        found = self._reserved_room.get(option.sort)
-        if found is None:
+        key = "reserved", option.sort
+        if key not in self._room:
             with self._reservations.lifted():
-                found = has_place(self._snapshot.idle, PoolOption(option.pool, option.request.without_cpu()))
-            self._reserved_room[option.sort] = found
-        return found
+                without_cpu = PoolOption(option.pool, option.request.without_cpu())
+                self._room[key] = has_place(self._snapshot.idle, without_cpu)
+        return self._room[key]
 
-    def _may_backfill(self, pending: PendingJob, option: PoolOption, domain: DomainName) -> bool:
+    def _may_backfill(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether a job may use a place reserved for another: it may end in time, or could take the place back."""
         reservation, job = self._reservations.in_pool(option.pool.name), pending.job
         if reservation is None or job.max_duration_ms is not None:
             return True
         head = reservation.pending.job
         if head.id.project == job.id.project:
-            return makes_way(self._snapshot, head, job, domain, option.least_milli)
-        return any(rights_of(self._snapshot.accounts, domain, job.id.project, option.least_milli))
+            return makes_way(self._snapshot, head, job, option.domain, option.least_milli)
+        return any(rights_of(self._snapshot.accounts, option.domain, job.id.project, option.least_milli))
 
-    # Claims
-
-    def _may_claim(self, queue: ProjectQueue) -> bool:
-        """Whether a job of a project outranks a run of its own, or is entitled to more where there are sources."""
-        if queue not in self._claims:
-            snapshot, needs, project = self._snapshot, queue.needs(self._snapshot.capacity), queue.project
-            self._claims[queue] = any(
-                outranks_a_run(snapshot, domain, project, needs.priority, is_fixed=needs.is_fixed)
-                or (any(rights_of(snapshot.accounts, domain, project, needs.gpu_milli)) and self._has_sources(domain))
-                for domain in needs.domains
-            )
-        return self._claims[queue]
-
-    def _has_sources(self, domain: DomainName) -> bool:
-        """Whether an entitled job may get GPUs: they come free, a project holds too many, or they are reserved."""
-        found = self._sources.get(domain)
-        if found is None:
-            snapshot = self._snapshot
-            comes = self._migrations is not None or snapshot.leaving > 0
-            found = self._sources[domain] = (
-                bool(self._reservations)
-                or any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
-                or (comes and any(map(snapshot.future_idle.all_free_milli, snapshot.capacity.pools_of(domain))))
-            )
-        return found
+    # Room that must be made
 
     def _sort_may_make_room(self, sort: JobSort) -> tuple[bool, bool]:
         """What `_may_make_room` says of the least that any job of a sort asks for."""
-        found = self._gains.get(sort)
-        if found is None:
-            found = self._gains[sort] = self._may_make_room(sort.first.job, sort.least)
-        return found
+        return self._may_make_room(sort.first.job, sort.least)
 
     def _may_make_room(self, job: Job, options: Iterable[PoolOption]) -> tuple[bool, bool]:
         """Whether runs may have to be paused or moved for a job, or may be leaving anyway; and whether a search for
@@ -281,20 +253,17 @@ class Schedulability:
 
     def _may_make_room_by(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
         """The same for one of its options."""
-        snapshot, project = self._snapshot, job.id.project
-        domain = snapshot.capacity.domain_of[option.pool.name]
+        snapshot, project, domain = self._snapshot, job.id.project, option.domain
         if self._outranks_a_run(job, domain):
             return True, False
         guaranteed, fair = rights_of(snapshot.accounts, domain, project, option.least_milli)
-        if not (guaranteed or fair) or not self._has_sources(domain):
+        if not (guaranteed or fair) or not self._once(self._has_sources, domain):
             return False, False
         if option.least or (guaranteed and self._reservations.in_pool(option.pool.name) is not None):
             return True, False
         above, settled = snapshot.accounts.tree.above(project), snapshot.settled.get(project)
         key = guaranteed, above, settled, option.pool.name, option.request
-        if key not in self._can_gain:
-            self._can_gain[key] = self._may_gain(job, option)
-        return self._can_gain[key]
+        return self._snapshot.once(("may gain", key), lambda: self._may_gain(job, option))
 
     def _may_gain(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
         """Whether GPUs come free for an option, or runs could be moved or reclaimed for it; if not, whether the search
@@ -303,16 +272,8 @@ class Schedulability:
         snapshot, migrations = self._snapshot, self._migrations
         if has_place(snapshot.future_idle, option):
             return True, False
-        rules = rules_of(snapshot, job, snapshot.capacity.domain_of[option.pool.name], option.request.total_milli)
+        rules = rules_of(snapshot, job, option.domain, option.request.total_milli)
         if migrations is not None and migrations.may_find(option, rules):
             return True, False
         may_pause = not all(is_unschedulable(option, rule) for rule in rules)
         return may_pause, not may_pause and migrations is not None and migrations.is_cut_off(option, rules)
-
-
-def outranks_a_run(
-    snapshot: Snapshot, domain: DomainName, project: ProjectName, priority: int, *, is_fixed: bool
-) -> bool:
-    """Whether a run of the same project may make way for a job of this priority."""
-    pausable = snapshot.pausable(domain).get(project)
-    return bool(pausable) and (is_fixed or snapshot.lowest(domain, project) < priority)

@@ -72,7 +72,7 @@ class CarriedState:
         self._read_always: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
         self._dirty = dirty = DirtyProjects(project.name for project in declared.projects)
-        self.snapshot = Snapshot(capacity, Accounts(tree, dirty), declared.cluster.scheduling.min_runtime, dirty)
+        self.snapshot = Snapshot(capacity, Accounts(tree, dirty), declared.cluster.scheduling.min_runtime)
         self._learned_mix = LearnedMix(declared.cluster.pools)
         self.pending_jobs = PendingJobs(capacity, static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)

@@ -7,7 +7,7 @@ node, because one claim template serves them all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.placement import has_room, place_worker
 from gpuctl.engine.capacity.topology import Site, closest
 from gpuctl.model.decision import Placement, WorkerPlacement
-from gpuctl.model.declared import NodePool, PlacementStrategy
+from gpuctl.model.declared import WHOLE_CLUSTER, DomainName, NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
@@ -30,13 +30,15 @@ Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
 class PoolOption:
     """A pool that a job may use, and what it asks for there. `least`: the fewest workers it may start with; 0: all.
 
-    `order`: its position where the pools are listed, else 0 for all of them: then the best place decides.
+    `order`: its position where the pools are listed, else 0 for all of them: then the best place decides. `domain`: the
+    quota domain of the pool; a placement needs none.
     """
 
     pool: NodePool
     request: Request
     least: int = 0
     order: int = 0
+    domain: DomainName = WHOLE_CLUSTER
 
     def sized(self, workers: int) -> PoolOption | None:
         """The same with so many workers; None where the job may not run with that number."""
@@ -44,11 +46,11 @@ class PoolOption:
             return self
         if not 0 < self.least <= workers < self.request.workers:
             return None
-        return PoolOption(self.pool, self.request._replace(workers=workers), self.least, self.order)
+        return replace(self, request=self.request._replace(workers=workers))
 
     def of(self, workers: int) -> PoolOption:
         """The same with exactly so many workers."""
-        return PoolOption(self.pool, self.request._replace(workers=workers))
+        return PoolOption(self.pool, self.request._replace(workers=workers), domain=self.domain)
 
     def no_more_than(self, other: PoolOption) -> PoolOption:
         """The same with no more CPU and memory than another option of its sort asks for."""
@@ -56,7 +58,7 @@ class PoolOption:
         if cpu_milli <= other.request.cpu_milli and mem_bytes <= other.request.mem_bytes:
             return self
         cpu_milli, mem_bytes = min(cpu_milli, other.request.cpu_milli), min(mem_bytes, other.request.mem_bytes)
-        return PoolOption(self.pool, self.request._replace(cpu_milli=cpu_milli, mem_bytes=mem_bytes), self.least)
+        return replace(self, request=self.request._replace(cpu_milli=cpu_milli, mem_bytes=mem_bytes), order=0)
 
     @property
     def fewest(self) -> PoolOption:
@@ -83,11 +85,11 @@ class PoolOption:
 def options_of(job: Job, capacity: Capacity) -> Iterator[PoolOption]:
     """The pools that a job may use and that can serve it, with all its workers, in its order."""
     for position, name in enumerate(job.pools):
-        pool = capacity.pools.get(name)
-        request = request_on(job, pool) if pool is not None and name in capacity.domain_of else None
-        if pool is not None and request is not None:
+        pool, domain = capacity.pools.get(name), capacity.domain_of.get(name)
+        request = request_on(job, pool) if pool is not None else None
+        if pool is not None and domain is not None and request is not None:
             least, order = job.min_workers if job.is_elastic else 0, position if job.pools_in_order else 0
-            yield PoolOption(pool, request, least, order)
+            yield PoolOption(pool, request, least, order, domain)
 
 
 @dataclass(frozen=True, slots=True)

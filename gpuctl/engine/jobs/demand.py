@@ -64,7 +64,7 @@ class StaticFit:
             if len(self._answers) >= MOST_ALIKE:
                 self._answers.clear()
             options = self._options(job)
-            answer = options if isinstance(options, Reason) else JobOptions(job, options, self._capacity.domain_of)
+            answer = options if isinstance(options, Reason) else JobOptions(job, options)
             self._answers[alike] = answer
         return answer
 
@@ -116,12 +116,11 @@ class StaticFit:
 
     def barrier(self, job: Job, option: PoolOption) -> Reason | None:
         """The ceiling that the job alone would break in an option's domain."""
-        domain = self._capacity.domain_of[option.pool.name]
         milli = option.request.total_milli
-        for owner, limit in self._tree.limits(domain, job.id.project):
+        for owner, limit in self._tree.limits(option.domain, job.id.project):
             if milli > limit:
                 return reasons.over_limit(job, owner, limit)
-        for owner, quota in () if job.preemptible else self._tree.quotas(domain, job.id.project):
+        for owner, quota in () if job.preemptible else self._tree.quotas(option.domain, job.id.project):
             if milli > quota:
                 return reasons.fixed_over_quota(job, owner, quota)
         return None

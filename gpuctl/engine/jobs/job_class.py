@@ -5,7 +5,7 @@ The order: interactive and inference before training, then priority, then the ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeAlias
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.model.decision import RunRecord
 from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
@@ -51,7 +51,7 @@ class JobOptions:
 
     __slots__ = ("but_cpu_and_memory", "domain", "is_plain", "milli", "options", "precedence", "sorts", "wanted")
 
-    def __init__(self, job: Job, options: tuple[PoolOption, ...], domain_of: Mapping[PoolName, DomainName]) -> None:
+    def __init__(self, job: Job, options: tuple[PoolOption, ...]) -> None:
         self.options = options
         self.sorts = tuple([option.fewest.sort for option in options])
         sizes = tuple([option.request.workers for option in options])
@@ -59,8 +59,7 @@ class JobOptions:
         self.precedence = job.type is _TRAINING, -job.priority
         wanted: dict[DomainName, GpuMilli] = {}
         for option in options:
-            domain, milli = domain_of[option.pool.name], option.request.total_milli
-            wanted[domain] = max(milli, wanted.get(domain, 0))
+            wanted[option.domain] = max(option.request.total_milli, wanted.get(option.domain, 0))
         self.wanted = tuple(wanted.items())
         self.domain, self.milli = self.wanted[0]
         self.is_plain = job.preemptible and len(self.wanted) == 1

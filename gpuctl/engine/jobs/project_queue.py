@@ -1,24 +1,20 @@
-"""A project's pending jobs of one quota domain: in order, by class and sort, and what they need at least."""
+"""A project's pending jobs of one quota domain: in order, and by class and sort."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from gpuctl.engine.capacity.gang import PoolOption, Sort
-from gpuctl.engine.capacity.nodes import Capacity
-from gpuctl.engine.jobs.job_class import Kind, Likeness, PendingJob, Rank, is_first_class, rank_of
+from gpuctl.engine.capacity.gang import PoolOption
+from gpuctl.engine.jobs.job_class import Kind, Likeness, PendingJob, Rank, rank_of
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import DomainName
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.units import GpuMilli
 
 SortKey: TypeAlias = tuple[bool, Likeness]
 """Whether the objects of the jobs are made, and all of the jobs and their options but CPU and memory."""
-
-_MOST = 1 << 62
 
 
 class JobSort:
@@ -86,25 +82,10 @@ class JobClass:
         return self.jobs[0]
 
 
-class LeastNeeds(NamedTuple):
-    """The least that any job of a queue needs. `gpu_milli`: the fewest GPUs with which a job that has a run could
-    start.
-
-    `priority`: the highest. `is_fixed`: whether a job is first class and can't be paused. `domains`: all quota domains.
-    `least`: of each sort of option, the least CPU and memory that any job asks for.
-    """
-
-    gpu_milli: GpuMilli
-    priority: int
-    is_fixed: bool
-    domains: frozenset[DomainName]
-    least: tuple[PoolOption, ...]
-
-
 class ProjectQueue:
     """A project's pending jobs of one quota domain. `ranked`: the classes by the rank of their first job."""
 
-    __slots__ = ("_needs", "_order", "_sorts", "domain", "job_classes", "project", "ranked")
+    __slots__ = ("_order", "_sorts", "domain", "job_classes", "project", "ranked")
 
     def __init__(self, project: ProjectName, domain: DomainName, others: ProjectQueue | None = None) -> None:
         """`others`: a queue whose jobs are in this one too."""
@@ -114,7 +95,6 @@ class ProjectQueue:
         self._sorts: dict[SortKey, JobSort] = {}
         self.ranked: list[tuple[Rank, JobClass]] = []
         self._order: tuple[JobId, ...] | None = None
-        self._needs: LeastNeeds | None = None
         for kind, job_class in (others.job_classes if others is not None else {}).items():
             self.join(kind, job_class.jobs)
 
@@ -125,7 +105,6 @@ class ProjectQueue:
         before = None if job_class is None else rank_of(job_class.first)
         if job_class is None:
             job_class = self.job_classes[kind] = JobClass(self, kind, self._sort_of(jobs[0]))
-            self._needs = None
         if len(jobs) > 1 or (job_class.jobs and rank_of(job_class.jobs[-1]) > rank_of(jobs[0])):
             job_class.jobs.extend(jobs)
             job_class.jobs.sort(key=rank_of)
@@ -148,7 +127,6 @@ class ProjectQueue:
             job_class.sort.leave(job_class)
             if not job_class.sort.classes:
                 del self._sorts[job_class.sort.key]
-            self._needs = None
 
     def _sort_of(self, pending: PendingJob) -> JobSort:
         key = pending.run is not None, pending.job_options.but_cpu_and_memory
@@ -176,21 +154,3 @@ class ProjectQueue:
             jobs = chain.from_iterable([job_class.jobs for job_class in self.job_classes.values()])
             self._order = tuple([pending.job.id for pending in sorted(jobs, key=rank_of)])
         return self._order
-
-    def needs(self, capacity: Capacity) -> LeastNeeds:
-        """What a job of the queue needs at least. Cost: O(sorts) where a class came or went."""
-        if self._needs is None:
-            least_milli, priority, is_fixed = _MOST, -_MOST, False
-            least: dict[Sort, PoolOption] = {}
-            for job_sort in self._sorts.values():
-                first = job_sort.first
-                if job_sort.has_run:
-                    least_milli = min(least_milli, *(option.least_milli or _MOST for option in first.options))
-                priority = max(priority, first.job.priority)
-                is_fixed = is_fixed or is_first_class(first.job)
-                for sort, option in zip(first.job_options.sorts, job_sort.least, strict=True):
-                    known = least.get(sort)
-                    least[sort] = option.fewest if known is None else known.no_more_than(option)
-            domains = frozenset(capacity.domain_of[option.pool.name] for option in least.values())
-            self._needs = LeastNeeds(least_milli, priority, is_fixed, domains, tuple(least.values()))
-        return self._needs

@@ -23,9 +23,12 @@ def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMil
     return None if hit is None else reasons.fixed_over_quota(job, *hit)
 
 
-def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, held_milli: GpuMilli) -> Reason:
-    """Why work runs: its project then holds `held_milli`, which is within its quota, its share, or beyond."""
-    return reason_by_amounts(project, held_milli, *accounts.entitled(domain, project_owner(project)))
+def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> Reason:
+    """Why work runs that holds `milli`: with it its project is within its quota, its share, or beyond."""
+    if not milli:
+        return reasons.runs_without_gpu()
+    owner = project_owner(project)
+    return reason_by_amounts(project, accounts.held(domain, owner), *accounts.entitled(domain, owner))
 
 
 def reason_by_amounts(

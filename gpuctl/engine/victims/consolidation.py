@@ -24,7 +24,7 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Accepts, Eviction, Found, Steps, moved, movers_of, pauses, victims_of
 from gpuctl.engine.victims.rules import Cost, VictimRule
 from gpuctl.engine.victims.search import MAX_CANDIDATES, EvictionWalk, cheapest_of_few, place_without
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_STEPS = 500
@@ -67,11 +67,10 @@ class Consolidation:
 class MigrationSearch:
     """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
 
-    __slots__ = ("_moves", "_placings_left", "_snapshot", "has_looked")
+    __slots__ = ("_placings_left", "_snapshot", "has_looked")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._moves: tuple[int, dict[tuple[PoolName, bool], list[Eviction]]] = (-1, {})
         self._placings_left = MAX_PLACINGS
         self.has_looked = False
 
@@ -107,7 +106,7 @@ class MigrationSearch:
         may_move = rule.allows_moves() and not self._failed(option, rule.is_guaranteed).cover(option.request.sizes)
         if not may_move or self._placings_left <= 0 or _short_milli(self._snapshot, option) > 0:
             return False
-        return bool(self._moves_in(option.pool.name, rule))
+        return bool(self._moves_in(rule))
 
     def _may_mix(self, option: PoolOption, rule: VictimRule) -> bool:
         is_few = 0 < self._mixed_count(option, rule) <= MAX_CANDIDATES and self._placings_left > 0
@@ -123,28 +122,27 @@ class MigrationSearch:
         if not count or not rule.allows_moves() or (count <= MAX_CANDIDATES and self._placings_left > 0):
             return False
         is_enough = self._must_pause(option) <= gpu_milli_of(rule.candidates())
-        return is_enough and any(_able(rule, option.pool.name))
+        return is_enough and any(_able(rule))
 
     def _must_pause(self, option: PoolOption) -> GpuMilli:
         """GPUs that pauses must free at least for an option, whatever is moved: a moved run takes what it leaves, but
         for what it needs less in another pool.
         """
-        domain, short_milli = self._snapshot.capacity.domain_of[option.pool.name], _short_milli(self._snapshot, option)
-        if short_milli <= 0 or len(self._snapshot.capacity.pools_of(domain)) == 1:
+        short_milli = _short_milli(self._snapshot, option)
+        if short_milli <= 0 or len(self._snapshot.capacity.pools_of(option.domain)) == 1:
             return short_milli
-        runs = chain.from_iterable(self._snapshot.pausable(domain).values())
+        runs = chain.from_iterable(self._snapshot.pausable(option.domain).values())
         return short_milli - sum(_spare_milli(self._snapshot, run) for run in runs)
 
     def _mixed_count(self, option: PoolOption, rule: VictimRule) -> int:
         """Runs that could be moved, and candidates to be paused besides; 0 if none could be moved."""
-        pausable = self._snapshot.pausable(self._snapshot.capacity.domain_of[option.pool.name])
-        count = sum(map(len, pausable.values()))
+        count = sum(map(len, self._snapshot.pausable(option.domain).values()))
         return count + len(rule.candidates()) if count else 0
 
     def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Consolidation | None:
         """Moves alone, from node to node."""
         self.has_looked = True
-        moves = self._moves_in(option.pool.name, rule)
+        moves = self._moves_in(rule)
         left = _not_for(rule.job.id, moves)
         walk = EvictionWalk(option, rule, left, self._accepts(option, rule), Steps(MAX_STEPS))
         chosen = walk.run()
@@ -155,7 +153,7 @@ class MigrationSearch:
     def _with_pauses(self, option: PoolOption, rule: VictimRule, first: Found | None) -> Consolidation | None:
         """The cheapest moves, with pauses that a rule allows, that make room: the fewest GPUs paused come first."""
         self.has_looked = True
-        moves = _movable(rule, option.pool.name)
+        moves = _movable(rule)
         left = _not_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
         found = cheapest_of_few(option, rule, [*left, *pauses(rule)], self._accepts(option, rule), first)
@@ -183,38 +181,33 @@ class MigrationSearch:
 
     def _failed(self, option: PoolOption, key: object) -> UnschedulableRequests:
         """The failed requests like an option's, by moves alone or with the pauses of a rule, as the snapshot stands."""
-        return self._snapshot.unschedulable((
-            "moves",
-            self._snapshot.lifted,
-            key,
-            option.pool.name,
-            option.request.profile,
-        ))
+        snapshot, profile = self._snapshot, option.request.profile
+        return snapshot.unschedulable(("moves", snapshot.lifted, key, option.pool.name, profile))
 
-    def _moves_in(self, pool: PoolName, rule: VictimRule) -> list[Eviction]:
+    def _moves_in(self, rule: VictimRule) -> list[Eviction]:
         """The moves of a domain's runs that find a place now, those first that lose least by it. A gang may go on in
         part where it is.
         """
         snapshot = self._snapshot
-        if self._moves[0] != snapshot.changes:
-            self._moves = snapshot.changes, {}
-        known, at = self._moves[1], (pool, rule.is_guaranteed)
-        if at not in known:
+
+        def find() -> list[Eviction]:
             has_place: dict[object, bool] = {}
-            found = known[at] = []
-            for move in _movable(rule, pool):
+            found: list[Eviction] = []
+            for move in _movable(rule):
                 allocation, workers = move.allocations[0], _workers(move)
                 key = allocation.job.pools if allocation.job else (), allocation.per_worker, workers
                 if key not in has_place:
                     has_place[key] = workers > 1 or place(snapshot.idle, _options_of(snapshot, move)) is not None
                 if has_place[key]:
                     found.append(move)
-        return known[at]
+            return found
+
+        return snapshot.once(("movable", snapshot.lifted, rule.domain, rule.is_guaranteed), find)
 
 
 def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Consolidation | None:
     """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
-    able = {move.allocations[0]: move for move in _movable(rule, assignment.option.pool.name)}
+    able = {move.allocations[0]: move for move in _movable(rule)}
     moves = _not_for(rule.job.id, [able[each] for each in allocations if each in able])
     leaving = movers_of(moves)
     return _beside(assignment, moves, rule) if all(each in leaving for each in allocations) else None
@@ -234,7 +227,7 @@ def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule
 
 def _short_milli(snapshot: Snapshot, option: PoolOption) -> GpuMilli:
     """GPUs that an option lacks if all that is free in its domain or coming free in its pool were in one place."""
-    pools, own = snapshot.capacity.pools_of(snapshot.capacity.domain_of[option.pool.name]), option.pool.name
+    pools, own = snapshot.capacity.pools_of(option.domain), option.pool.name
     coming = snapshot.future_idle.all_free_milli(own) - snapshot.idle.all_free_milli(own)
     return option.request.total_milli - coming - sum(map(snapshot.idle.all_free_milli, pools))
 
@@ -248,10 +241,10 @@ def _spare_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
     return max((move.total_milli - option.request.total_milli for option in _options_of(snapshot, move)), default=0)
 
 
-def _movable(rule: VictimRule, pool: PoolName) -> list[Eviction]:
-    """The moves of all runs of a pool's domain that are old enough for a rule's job, the least loss first."""
+def _movable(rule: VictimRule) -> list[Eviction]:
+    """The moves of all runs of a rule's domain that are old enough for a rule's job, the least loss first."""
     snapshot = rule.snapshot
-    moves = [moved(snapshot, run) for run in _able(rule, pool)]
+    moves = [moved(snapshot, run) for run in _able(rule)]
 
     def loss(move: Eviction) -> tuple[int, GpuMilli, JobId]:
         return running_ms(move.allocations[0].run, snapshot.now_ms), move.total_milli, move.job
@@ -259,8 +252,8 @@ def _movable(rule: VictimRule, pool: PoolName) -> list[Eviction]:
     return sorted(moves, key=loss)
 
 
-def _able(rule: VictimRule, pool: PoolName) -> Iterator[Allocation]:
-    runs = chain.from_iterable(rule.snapshot.pausable(rule.snapshot.capacity.domain_of[pool]).values())
+def _able(rule: VictimRule) -> Iterator[Allocation]:
+    runs = chain.from_iterable(rule.snapshot.pausable(rule.domain).values())
     return (run for run in runs if run.job is not None and not run.is_extra and rule.may_move(run))
 
 
@@ -275,9 +268,9 @@ def _workers(move: Eviction) -> int:
 
 def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
     """Pools of its domain where a run may go on with the workers it has, for no more GPUs than now, in its order."""
-    job, domain, domain_of = move.allocations[0].job, move.allocations[0].domain, snapshot.capacity.domain_of
+    job, domain = move.allocations[0].job, move.allocations[0].domain
     for whole in options_of(job, snapshot.capacity) if job is not None else ():
-        option = whole.sized(_workers(move)) if domain_of[whole.pool.name] == domain else None
+        option = whole.sized(_workers(move)) if whole.domain == domain else None
         if option is not None and option.request.total_milli <= move.total_milli:
             yield option
 

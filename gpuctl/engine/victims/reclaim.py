@@ -94,15 +94,17 @@ def price_of_loss(
 
 
 def over_allocated(snapshot: Snapshot, domain: DomainName, strategy: ReclaimStrategy) -> Collection[ProjectName]:
-    """The projects with a pausable run that could be taken by a strategy, as far as the project itself counts."""
+    """The projects that hold more than they keep by a strategy, and have a pausable run.
 
-    def is_over(project: ProjectName) -> bool:
-        most = surplus_milli(snapshot.accounts, domain, strategy, project_owner(project))
-        if most <= 0 or not snapshot.pausable(domain).get(project):
-            return False
-        return strategy is ReclaimStrategy.GUARANTEE or snapshot.smallest(domain, project) <= most
+    Cost: O(projects with runs), once until the snapshot changes.
+    """
+    accounts, pausable = snapshot.accounts, snapshot.pausable(domain)
 
-    return snapshot.projects((strategy, domain), is_over)
+    def find() -> list[ProjectName]:
+        with_runs = (project for project, runs in pausable.items() if runs)
+        return [each for each in with_runs if surplus_milli(accounts, domain, strategy, project_owner(each)) > 0]
+
+    return snapshot.once(("over-allocated", strategy, domain), find)
 
 
 def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
