@@ -66,7 +66,7 @@ class Commands:
             partial.mkdir()
             how = ["build", "-trimpath", "-ldflags", self.linking, "-o", f"{partial}/"]
             subprocess.run(
-                [*_go(target.parent), *how, *self.packages.values()],
+                [*go(target.parent), *how, *self.packages.values()],
                 cwd=self.folder,
                 env=os.environ | {"GOFLAGS": "-mod=readonly -buildvcs=false", "CGO_ENABLED": "0"},
                 check=True,
@@ -92,7 +92,7 @@ def command(folder: Path, name: str) -> Path | None:
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
-def _go(cache: Path) -> list[str]:
+def go(cache: Path) -> list[str]:
     """How to call Go: the machine's own, else the packaged toolchain in an environment of its own."""
     if shutil.which("go"):
         return ["go"]

@@ -1,0 +1,131 @@
+"""Kueue's own manager beside a control plane, installed as its release is, with fair sharing on.
+
+What a cluster does for it is done here: its webhooks' Service leads to this machine, and the Secret with the
+certificate that it makes is put where it reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from controlplane.server import ControlPlane
+
+_WITHIN_S = 60.0
+_PATHS = ("-batch-v1-job", "-apps-v1-deployment", "--v1-pod", "-kueue-x-k8s-io-")
+"""Of webhooks for kinds that this control plane has."""
+_HOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_COLLECTIONS = {
+    "Namespace": "/api/v1/namespaces",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "Secret": "/api/v1/namespaces/kueue-system/secrets",
+    "Service": "/api/v1/namespaces/kueue-system/services",
+    **{kind: f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s" for kind in _HOOKS},
+}
+"""What is installed of a release, in this order. The manager itself runs here, with an administrator's rights."""
+_SECRET = f"{_COLLECTIONS['Secret']}/kueue-webhook-server-cert"
+
+
+@contextmanager
+def running(command: Path, kustomize: Path, module: Path, plane: ControlPlane) -> Iterator[None]:
+    """Kueue at work, from its module's folder. RuntimeError, with the end of its log, when it does not come up."""
+    port, folder = _free_port(), plane.folder / "kueue"
+    certificates = folder / "certs"
+    certificates.mkdir(parents=True)
+    _install(plane, kustomize, module, port)
+    (folder / "config.yaml").write_text(json.dumps(_config(port, certificates)))
+    arguments: list[str | Path] = [command, f"--config={folder / 'config.yaml'}", f"--kubeconfig={plane.kubeconfig}"]
+    arguments.append("--feature-gates=VisibilityOnDemand=false")
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
+    try:
+        until = time.monotonic() + _WITHIN_S
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"Kueue did not come up:\n{(folder / 'log').read_text()[-2000:]}")
+            _mount(plane, certificates)
+            time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _config(port: int, certificates: Path) -> Mapping[str, Any]:
+    """Its usual configuration without what listens on fixed ports, and with what the page about it asks for."""
+    return {
+        "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+        "kind": "Configuration",
+        "health": {"healthProbeBindAddress": "0"},
+        "metrics": {"bindAddress": "0"},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"qps": 300, "burst": 500},
+        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+        "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
+        "integrations": {"frameworks": ["batch/job", "deployment"]},
+    }
+
+
+def _install(plane: ControlPlane, kustomize: Path, module: Path, port: int) -> None:
+    built = subprocess.run([kustomize, "build", module / "config" / "default"], capture_output=True, check=True)
+    bodies = list(yaml.load_all(built.stdout, yaml.CSafeLoader))
+    for kind, collection in _COLLECTIONS.items():
+        for body in bodies:
+            if body["kind"] == kind:
+                plane.call("POST", collection, _led_here(body, port))
+    until = time.monotonic() + _WITHIN_S
+    while any(not _is_served(body) for body in plane.call("GET", _COLLECTIONS["CustomResourceDefinition"])["items"]):
+        assert time.monotonic() < until, "the API server does not serve Kueue's kinds"
+        time.sleep(0.1)
+
+
+def _led_here(body: Any, port: int) -> Any:
+    if body["kind"] == "Service" and body["metadata"]["name"] == "kueue-webhook-service":
+        return {**body, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+    if body["kind"] == "CustomResourceDefinition" and "webhook" in body["spec"].get("conversion", {}):
+        body["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["port"] = port
+    if body["kind"] in _HOOKS:
+        kept = [hook for hook in body["webhooks"] if any(part in _path(hook) for part in _PATHS)]
+        for hook in kept:
+            hook["clientConfig"]["service"]["port"] = port
+        return {**body, "webhooks": kept}
+    return body
+
+
+def _path(hook: Any) -> str:
+    path: str = hook["clientConfig"]["service"]["path"]
+    return path
+
+
+def _is_served(definition: Any) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
+def _mount(plane: ControlPlane, folder: Path) -> None:
+    for name, content in (plane.call("GET", _SECRET).get("data") or {}).items():
+        if not (folder / name).exists():
+            (folder / name).write_bytes(base64.b64decode(content))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 0.5):
+            return True
+    except OSError:
+        return False
