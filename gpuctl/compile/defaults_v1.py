@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuctl.compile.fields_v1 import Cpu, EnvName, Memory, Spec, Subdomain, unique
+from gpuctl.compile.fields_v1 import Cpu, EnvName, Memory, Spec, Subdomain, Ttl, unique
 from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, HostAlias, PodAnnotations, PodLabels, PodSecurity, Volume
 
 
@@ -42,6 +42,9 @@ class JobDefaults(Spec):
     annotations: PodAnnotations = Field({}, max_length=100, description="Annotations of the pods, each by itself.")
     host_aliases: list[HostAlias] = Field(
         [], max_length=100, description="Names that processes find without asking a name server."
+    )
+    ttl_after_finished: Ttl | None = Field(
+        None, description="How long a run's Job and its pods stay, with their logs, after it has ended: 7d."
     )
     dns_policy: Literal["ClusterFirst", "Default"] | None = Field(None, description="Which name server is asked.")
 

@@ -178,6 +178,7 @@ ByPool = Annotated[dict[Name, Gpus], Field(max_length=MOST_POOLS)]
 Quota = Annotated[Annotated[Gpus, Tag("(plain)")] | Annotated[ByPool, Tag("(mapping)")], Discriminator(form_of)]
 Limit = Annotated[Duration, AfterValidator(positive)]
 Grace = Annotated[Duration, AfterValidator(of_whole_seconds)]
+Ttl = Annotated[Duration, AfterValidator(at_least_a_minute)]
 Image = Annotated[str, Field(max_length=1024), matching(r"[!-~]+", "an image reference")]
 EnvName = Annotated[
     str, Field(max_length=253), matching(r"[-._a-zA-Z][-._a-zA-Z0-9]*", "a name of an environment variable")

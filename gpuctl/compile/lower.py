@@ -224,6 +224,7 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         max_duration_ms=_tightest(spec.max_duration, project_max_duration(spec, limits)),
         idle_timeout_ms=limits.interactive.idle_timeout if interactive else None,
         pause_grace_ms=_pause_grace(spec, resolved),
+        ttl_ms=spec.ttl_after_finished,
         pools=tuple(PoolName(pool.name) for pool in resolved.pools),
         pools_in_order=resolved.in_order,
         suspend=spec.suspend,

@@ -34,6 +34,7 @@ from gpuctl.compile.fields_v1 import (
     SomePools,
     Spec,
     Subdomain,
+    Ttl,
     WorkerGpus,
     exactly_one,
     form_of,
@@ -279,6 +280,11 @@ class JobSpec(Spec):
     )
     pre_stop: list[CommandText] = Field(
         [], max_length=1000, description="A command that is run in the container before SIGTERM, within pauseGrace."
+    )
+    ttl_after_finished: Ttl | None = Field(
+        None,
+        description="How long the run's Job and its pods stay, with their logs, after its end: 1d. Its state stays. "
+        "Default: until the job is no longer declared.",
     )
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")

@@ -175,12 +175,17 @@ class TimeOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Its run has ended, or its object was removed: it is not started again. `state` is a final JobState."""
+    """Its run has ended, or its object was removed: it is not started again. `state` is a final JobState.
+
+    `expires_at_ms`: until when the run's object is kept; None: for good. `is_expired`: that is over.
+    """
 
     job: JobId
     reason: Reason
     record: RunRecord
     state: JobState
+    expires_at_ms: Instant | None = None
+    is_expired: bool = False
 
 
 Decision: TypeAlias = (

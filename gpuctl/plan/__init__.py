@@ -120,7 +120,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
         write = partial(book, cluster, old, new, state, closing=closing)
         changes += cache.book(project, (old, new, closing, shards.get(project), bodies), write)
-        changes += [delete(ref, state.live[ref], owner, "no longer declared") for ref in reviewed.allowed]
+        kept = books.declared.get(project, frozenset())
+        changes += [delete(ref, state.live[ref], owner, _why_gone(ref, state, kept)) for ref in reviewed.allowed]
         refusals += reviewed.refusals
 
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
@@ -135,6 +136,12 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
             *no_idle_reports(declared, state, schedule.at_ms),
         ]),
     )
+
+
+def _why_gone(ref: ObjectRef, state: ClusterState, declared: frozenset[RunKey]) -> str:
+    """Why an object is deleted: of a run that is declared, because it ended long enough ago."""
+    own = state.own.get(ref)
+    return "ttlAfterFinished is over" if own is not None and own.run in declared else "no longer declared"
 
 
 def _strays(state: ClusterState) -> frozenset[ObjectRef]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from gpuctl.model.decision import Decision, Placement
+from gpuctl.model.decision import Decision, Finished, Placement
 from gpuctl.model.declared import Cluster, Declared, Project
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
 from gpuctl.model.job import Job, JobType
@@ -120,7 +120,8 @@ def _rendered(project: ProjectOwner, job: Job, decision: Decision) -> RenderedJo
     claims = tuple(volume_claims(owner))
     terms = device_terms(project.cluster, job, None if standing is None else standing.place)
     if standing is None:
-        return RenderedJob(job=job, terms=terms, items=claims, retained=owner.run_ref)
+        is_expired = isinstance(decision, Finished) and decision.is_expired
+        return RenderedJob(job=job, terms=terms, items=claims, retained=None if is_expired else owner.run_ref)
     return RenderedJob(job=job, terms=terms, items=(*claims, *_of_run(owner, terms, standing)), place=standing.place)
 
 

@@ -1,6 +1,7 @@
 """The stage `render`: makes all objects of a cluster, its projects and its jobs.
 
 A finished run's own object is `retained`: it stays as it ended, and only the claims that hold its data are rendered.
+One that was kept for as long as its job says is neither wanted nor retained.
 Cost: linear in jobs, about a twentieth of a millisecond each; a hundredth of that for one that is as it was.
 """
 

@@ -31,8 +31,20 @@ def wakeups(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterato
     jobs = {job.id: job for job in declared.jobs}
     for run in state.runs:
         job = jobs.get(run.job)
-        if job is not None and job.digest == run.digest and not run.phase.final:
+        if job is None or job.digest != run.digest:
+            continue
+        if run.phase.final:
+            yield from (at_ms for at_ms in _end_of_object(job, state) if at_ms > now_ms)
+        else:
             yield from (at_ms for at_ms in _of_run(declared, job, run, now_ms) if at_ms > now_ms)
+
+
+def _end_of_object(job: Job, state: ClusterState) -> Iterator[Instant]:
+    """When the object of a run that has ended is no longer kept."""
+    ledger = state.ledgers.get(job.id.project)
+    past = ledger.finished.get((job.id, job.digest)) if ledger is not None else None
+    if past is not None and job.ttl_ms is not None:
+        yield past.at_ms + job.ttl_ms
 
 
 def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator[Instant]:

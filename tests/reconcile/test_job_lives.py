@@ -77,6 +77,26 @@ def test_a_finished_run_is_never_started_again_even_when_its_object_goes(stage: 
     assert finished(stage) == {}
 
 
+def test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.commit({**BASE, "c/projects/a/j1.yaml": job("j1", "a", more=", ttlAfterFinished: 2m")})
+    stage.play(20)
+    stage.cluster.finish(J1, 0)
+    stage.play(100)
+    assert stage.phases() == {"a/j1": "Succeeded", "b/j2": "Running"}
+    stage.play(200)
+    assert stage.phases() == {"b/j2": "Running"}
+    assert finished(stage) == {"a/j1": "Succeeded"}
+    versions = stage.state().live
+    stage.play(400)
+    assert stage.state().live == versions  # another process, too, finds nothing to do
+    assert stage.phases() == {"b/j2": "Running"}
+    assert finished(stage) == {"a/j1": "Succeeded"}
+    stage.commit({"c/projects/a/j1.yaml": job("j1", "a", more=", ttlAfterFinished: 2m, runIndex: 2")})
+    stage.play(460)
+    assert stage.phases() == RUNNING
+
+
 def test_a_failed_run_is_not_started_again(stage: Stage) -> None:
     stage.cluster.finish(J1, 3)
     stage.play(60)

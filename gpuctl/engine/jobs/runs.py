@@ -133,6 +133,8 @@ def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
         return now_ms
     if isinstance(decision, Suspended) and run.phase in ACTIVE:
         return now_ms
+    if isinstance(decision, Finished):
+        return None if decision.is_expired else decision.expires_at_ms
     if not isinstance(decision, _TIMED):
         waits = decision is None or isinstance(decision, Pending)
         return starts.next_right_ms(run, now_ms) if waits else None
@@ -220,7 +222,8 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     """The decision that does not depend on free GPUs: ended, pinned, suspended, stopping. None: it waits or goes on."""
     final = final_state(job, run, state)
     if final is not None:
-        return Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
+        ended = Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
+        return ended if job.ttl_ms is None or run is None else _kept_for(ended, job.ttl_ms, job.digest, state, now_ms)
     why = _hindrance(job, declared) if declared.pinned or declared.blocked else None
     if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
         spent = None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
@@ -262,6 +265,17 @@ def final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | No
     if run is not None:
         return JobState(run.phase.value) if run.phase.final else None
     return JobState.DELETED if ledger is not None and (job.id, job.digest) in ledger.seen else None
+
+
+def _kept_for(ended: Finished, ttl_ms: DurationMs, digest: RunDigest, state: ClusterState, now_ms: Instant) -> Finished:
+    """How long the object of a run is kept that has ended. Without it the ledger alone knows that the run was, so that
+    it is kept until the ledger says so."""
+    ledger = state.ledgers.get(ended.job.project)
+    past = ledger.finished.get((ended.job, digest)) if ledger is not None else None
+    if past is None:
+        return ended
+    end_ms = past.at_ms + ttl_ms
+    return replace(ended, expires_at_ms=end_ms, is_expired=end_ms <= now_ms)
 
 
 def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None:

@@ -113,6 +113,7 @@ def test_a_department_without_a_quota_has_what_its_members_have() -> None:
 
 CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "suspend: true", "retries: 3",
                    "nodePools: [dgx]", "preemptible: false", "pauseGrace: 2m", "after: [validate]",
+                   "ttlAfterFinished: 1d",
                    "expose: [{port: 80}]", "resources: {cpu: 0}"]  # fmt: skip
 IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}", "args: [x]", "command: [x]",
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",

@@ -53,6 +53,27 @@ def test_a_run_that_ended_is_not_started_again(state: str) -> None:
     assert made.state == JobState(state)
 
 
+def test_the_object_of_an_ended_run_expires_once_the_ledger_has_its_end() -> None:
+    world, tree = at_rest(replace(job("a/1"), ttl_ms=60_000))
+    world.end("a/1")
+    end_ms, key = world.now_ms, next(iter(world.finished))
+    recorded = world.finished.pop(key)
+    world.now_ms += 120_000
+    told = decision(world, tree, "a/1")
+    assert isinstance(told, Finished)
+    assert (told.expires_at_ms, told.is_expired) == (None, False)  # nothing but the object knows of the end
+    world.finished[key] = recorded
+    for now_ms, is_expired in ((end_ms + 59_999, False), (end_ms + 60_000, True)):
+        world.now_ms = now_ms
+        made = decision(world, tree, "a/1")
+        assert isinstance(made, Finished)
+        assert (made.state, made.expires_at_ms, made.is_expired) == (JobState.SUCCEEDED, end_ms + 60_000, is_expired)
+    world.runs.clear()
+    gone = decision(world, tree, "a/1")
+    assert isinstance(gone, Finished)
+    assert (gone.state, gone.is_expired) == (JobState.SUCCEEDED, False)
+
+
 def test_a_run_whose_object_somebody_removed_is_not_started_again() -> None:
     world, tree = at_rest(job("a/1"))
     world.runs.clear()

@@ -37,6 +37,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "cpu_milli": 500, "mem_bytes": 2**30, "priority": 7, "preemptible": False, "max_duration_ms": 60_000,
         "idle_timeout_ms": 60_000, "pause_grace_ms": 60_000, "pools": (PoolName("other"),), "pools_in_order": True,
         "suspend": True, "run_index": 2, "after": (Dependency(job=JobId(ProjectName("team-a"), "before")),),
+        "ttl_ms": 60_000,
     },
     "Container": {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",

@@ -10,7 +10,7 @@ from gpuctl.compile import compile_tree
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.source import SourceFile, SourceTree
-from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunPhase
 from gpuctl.simulate.wakeups import wakeups
 
 TREE = b"""\
@@ -57,6 +57,16 @@ def run(declared: Declared, name: str, phase: RunPhase) -> Run:
 
 def woken(declared: Declared, *runs: Run, now_ms: int = 5000) -> list[int]:
     return sorted(wakeups(declared, ClusterState(runs=runs), now_ms))
+
+
+def test_the_object_of_an_ended_run_is_kept_until_its_time_is_over(declared: Declared) -> None:
+    ended = run(declared, "training", RunPhase.SUCCEEDED)
+    past = FinishedRun(job=ended.job, digest=ended.digest, state="Succeeded", at_ms=4000)
+    ledger = Ledger(project=ended.job.project, finished={(ended.job, ended.digest): past})
+    state = ClusterState(runs=(ended,), ledgers={ended.job.project: ledger})
+    kept = replace(declared, jobs=tuple(replace(job, ttl_ms=60_000) for job in declared.jobs))
+    assert list(wakeups(kept, state, 5000)) == [64_000]
+    assert list(wakeups(declared, state, 5000)) == list(wakeups(kept, state, 64_000)) == []
 
 
 def test_a_waiting_job_loses_patience(declared: Declared) -> None:
