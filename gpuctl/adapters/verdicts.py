@@ -1,9 +1,10 @@
-"""The cache of `validate`, in the user's cache folder: one file for each tree of files that was validated.
+"""The caches of `validate` and `plan`, in the user's cache folder: a file for each tree that was validated, and one for
+each cluster's folder of which changes were planned.
 
 Threat model: others can write in the cache folder, or a service has restored it. So an entry begins with a code
 (HMAC-SHA256) over its body, its key and the code of gpuctl, by a secret that lies in another folder, which only the
 user reads. What is damaged, cut off, forged, of another tree or of another version is not believed, and made anew.
-Bodies are JSON, so that reading one runs nothing. Whatever fails here, validate does its work without the cache.
+Reading a body runs nothing, either: see those that write it. Whatever fails here, the command works without the cache.
 """
 
 from __future__ import annotations
@@ -17,16 +18,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple
 
 from gpuctl import __version__
 from gpuctl.adapters.files import read_regular
 
-MOST_ENTRIES = 200
-MOST_ENTRY_BYTES = 2 << 20
-MOST_BYTES = 32 << 20
-"""The entries that stay are those used last. A thousand diagnostics of a project, the most that are told, are half a
-MiB."""
+
+class Bounds(NamedTuple):
+    """Of a folder: entries, and bytes of one and of all. The entries that stay are those used last."""
+
+    entries: int
+    entry_bytes: int
+    bytes: int
+
+
+OF_VERDICTS = Bounds(entries=200, entry_bytes=2 << 20, bytes=32 << 20)
+"""A thousand diagnostics of a project, the most that are told, are half a MiB."""
+OF_COMPILED = Bounds(entries=50, entry_bytes=64 << 20, bytes=192 << 20)
+"""25,000 jobs are 64 MiB."""
 _DIGEST_BYTES = 32
+_MOST_CODE_BYTES = 2 << 20
 _DECIDING = ("compile", "diag", "k8s", "model", "app/validate.py", "app/validation.py")
 """The code that a verdict depends on: what it is made of is a part of every key, as are the installed packages."""
 
@@ -34,16 +45,17 @@ _DECIDING = ("compile", "diag", "k8s", "model", "app/validate.py", "app/validati
 class VerdictFolder:
     """Entries in a folder. Two processes may use it at once, and anything in it may be removed at any time."""
 
-    def __init__(self, folder: Path, secret: bytes, version: bytes) -> None:
+    def __init__(self, folder: Path, secret: bytes, version: bytes, bounds: Bounds = OF_VERDICTS) -> None:
         self._folder = folder
         self._secret = secret
         self._version = version
+        self._bounds = bounds
 
     def get(self, key: bytes) -> bytes | None:
         """The body that was put under the key by this version with this secret; what else is there is removed."""
         path = self._path(key)
         try:
-            content = read_regular(path, _DIGEST_BYTES + MOST_ENTRY_BYTES)
+            content = read_regular(path, _DIGEST_BYTES + self._bounds.entry_bytes)
         except OSError:
             return None
         code, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
@@ -56,7 +68,7 @@ class VerdictFolder:
 
     def put(self, key: bytes, body: bytes) -> None:
         """Write beside the entry and rename: a reader finds all of it or nothing."""
-        if len(body) > MOST_ENTRY_BYTES:
+        if len(body) > self._bounds.entry_bytes:
             return
         path = self._path(key)
         with suppress(OSError):
@@ -75,21 +87,30 @@ class VerdictFolder:
         size_bytes = 0
         for place, (_, size, path) in enumerate(entries):
             size_bytes += size
-            if place >= MOST_ENTRIES or size_bytes > MOST_BYTES:
+            if place >= self._bounds.entries or size_bytes > self._bounds.bytes:
                 Path(path).unlink(missing_ok=True)
 
 
 def verdict_folder(environ: Mapping[str, str]) -> VerdictFolder | None:
-    """The cache of the user; None without a home, or where its folders are not the user's alone."""
+    """The user's cache of verdicts; None without a home, or where its folders are not the user's alone."""
+    return _folder_of(environ, "verdicts", OF_VERDICTS)
+
+
+def compiled_folder(environ: Mapping[str, str]) -> VerdictFolder | None:
+    """The same for what files compile to."""
+    return _folder_of(environ, "compiled", OF_COMPILED)
+
+
+def _folder_of(environ: Mapping[str, str], name: str, bounds: Bounds) -> VerdictFolder | None:
     cache = _base(environ, "XDG_CACHE_HOME", ".cache")
     state = _base(environ, "XDG_STATE_HOME", ".local/state")
     if cache is None or state is None:
         return None
-    folder = cache / "gpuctl" / "verdicts"
+    folder = cache / "gpuctl" / name
     try:
         _own_folder(folder)
         _own_folder(state / "gpuctl")
-        return VerdictFolder(folder, _secret(state / "gpuctl" / "verdicts.key"), _version())
+        return VerdictFolder(folder, _secret(state / "gpuctl" / "verdicts.key"), _version(), bounds)
     except OSError:
         return None
 
@@ -165,7 +186,7 @@ def _version() -> bytes:
     top = Path(__file__).parent.parent
     for part in _DECIDING:
         for path in sorted((top / part).rglob("*.py")) if not part.endswith(".py") else (top / part,):
-            content = read_regular(path, MOST_ENTRY_BYTES)
+            content = read_regular(path, _MOST_CODE_BYTES)
             digest.update(f"{path.relative_to(top)} {len(content)} ".encode() + content)
     for folder in sys.path:
         with suppress(OSError):

@@ -6,6 +6,7 @@ takes a second for 10,000 jobs, and finds nothing. What does make cycles (except
 
 from __future__ import annotations
 
+import atexit
 import gc
 
 YOUNG_OBJECTS = 100_000
@@ -21,5 +22,7 @@ OBJECTS_OF_A_COMMAND = 2_000_000
 
 
 def collect_seldom(young_objects: int = YOUNG_OBJECTS) -> None:
-    """Collect rarely, for a process that keeps a cluster in memory for long."""
+    """Collect rarely, for a process that keeps a cluster in memory for long; and nothing at its end, when Python looks
+    at all objects twice: 0.65 s of CPU after a plan for 10,000 jobs."""
     gc.set_threshold(young_objects, YOUNG_PASSES, OLDER_PASSES)
+    atexit.register(gc.freeze)

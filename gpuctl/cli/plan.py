@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -20,15 +20,15 @@ from gpuctl.cli.saved import saved_objects
 from gpuctl.cli.terminal import say, show
 from gpuctl.model.comparison import Merge
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ProjectName
-from gpuctl.model.source import WORKING_TREE, SourceFile
+from gpuctl.model.ids import NO_REVISION, ProjectName
+from gpuctl.model.source import WORKING_TREE
 
 if TYPE_CHECKING:
     from gpuctl.adapters.gitmerge import Compared
     from gpuctl.app.effects import Foreseen
     from gpuctl.app.gates import Gate
     from gpuctl.app.planning import Side
-    from gpuctl.compile import Compiled
+    from gpuctl.compile import CompileCache, Compiled
     from gpuctl.views.plan_report import PlanReport
 
 EXIT_CHANGES = 2
@@ -65,6 +65,12 @@ PLAN_OPTIONS = (
         default="",
         callback=lambda _context, _option, text: tuple(_gates(text)),
         help="Exit with 3 if jobs or objects are: paused, stopped, moved, starved, deleted.",
+    ),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        envvar="GPUCTL_NO_CACHE",
+        help="Compile also what was compiled for earlier plans. Or GPUCTL_NO_CACHE=1.",
     ),
 )
 """With what is planned, and on which cluster: of `plan` and `comment`."""
@@ -134,9 +140,11 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     direct: bool,
     rollback: str | None,
     gates: tuple[Gate, ...],
+    no_cache: bool,
     **cluster: Any,
 ) -> PlanReport:
     """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1."""
+    from gpuctl import wiring  # noqa: PLC0415 - here and below: only now
     from gpuctl.app.effects import in_time  # noqa: PLC0415
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
@@ -144,7 +152,9 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     collect_seldom(OBJECTS_OF_A_COMMAND)
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
-    before, after = _compiled(compared, is_live=any(cluster.values()))
+    files = 0 if no_cache or compared.after is None else len(compared.after.files)
+    with wiring.compile_cache(folder, files) as cache:
+        before, after = _compiled(compared, cache, is_live=any(cluster.values()))
     left_out = () if before is None else tuple(sorted(before.declared.pinned))
     revisions = replace(revisions, left_out=left_out)
     if before is None and after is None:
@@ -254,28 +264,27 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
         return on_cluster(before, after, read_objects(cluster), wiring.now_ms(), basis.confirmed)
 
 
-def _compiled(compared: Compared, *, is_live: bool) -> Iterator[Side | None]:
+def _compiled(compared: Compared, cache: CompileCache, *, is_live: bool) -> Iterator[Side | None]:
     """Compile both trees; None for a missing folder. Mistakes end the command with exit 1; of base, only where they
     are in the cluster's own files: else what compiles of it is compared, and the projects that don't are pinned.
 
-    Files that are equal in both trees are read once; a mistake of several declarations of the second is marked at one
-    that differs. Head gets the digests of its contents, which a commit could confirm, unless the merge is not known;
-    base too where the effect begins in a cluster, which has them on record.
+    Files are compiled without their commits, so that those that are equal in both trees are compiled once. A mistake of
+    several declarations of the second is marked at one that differs. Head gets the digests of its contents, which a
+    commit could confirm, unless the merge is not known; base too where the effect begins in a cluster, which has them
+    on record.
     """
     from gpuctl.app.planning import Side  # noqa: PLC0415
-    from gpuctl.app.revisions import as_seen, contents_of, sound_parts  # noqa: PLC0415
-    from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
+    from gpuctl.app.revisions import contents_of, sound_parts  # noqa: PLC0415
+    from gpuctl.compile import compile_tree  # noqa: PLC0415
 
     names = compared.comparison
     is_known = names.merge not in {Merge.CONFLICTS, Merge.UNSUPPORTED}
-    files: Mapping[str, SourceFile] = {}
-    cache = CompileCache()
     before: Compiled | None = None
     for tree, name in ((compared.before, names.base), (compared.after, names.head)):
         if tree is None:
             yield None
             continue
-        files = as_seen(tree.files, files)
+        files = {path: replace(file, revision=NO_REVISION) for path, file in tree.files.items()}
         compiled, left_out = compile_tree(replace(tree, files=files), cache, before), list[ProjectName]()
         if compiled.declared is None and name == names.base:
             compiled, left_out = sound_parts(tree, compiled, cache) or (compiled, left_out)

@@ -5,7 +5,7 @@ their form, `declarations` what is declared, `resolve` references, `defaults` wh
 `capacity` and `fit` whether it can be, `policy` rules over declarations (`rule_form` and `patterns` what a JSON Schema
 is, `rule_steps` how it is evaluated, `rule_causes` why it is broken; `cel_rule` a rule in CEL, of `cel_tree` and
 `cel_reads`, what it reads of `cel_scope` and what it may cost, `cel_cost`), `lower` and `digest` the values of `model`.
-`cache` saves work and decides nothing.
+`cache` saves work and decides nothing; `stored` is one as bytes, for a later process.
 """
 
 from __future__ import annotations

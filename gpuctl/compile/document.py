@@ -31,6 +31,10 @@ class Unread:
 
     __slots__ = ()
 
+    def __reduce__(self) -> str:
+        """There is one: a copy would not be known for what it is."""
+        return "UNREAD"
+
 
 UNREAD = Unread()
 _CHARACTERS_A_VALUE = 100

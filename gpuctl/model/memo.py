@@ -16,11 +16,15 @@ V = TypeVar("V")
 
 
 class Memo(Generic[K, V]):
-    """Values by key, each with the inputs it was made of. Inputs that are the same objects are compared at no cost."""
+    """Values by key, each with the inputs it was made of. Inputs that are the same objects are compared at no cost.
 
-    __slots__ = ("_before", "_now")
+    `made`: how many values were made so far, because there was none of these inputs.
+    """
+
+    __slots__ = ("_before", "_now", "made")
 
     def __init__(self) -> None:
+        self.made = 0
         self._before: dict[K, tuple[tuple[object, ...], V]] = {}
         self._now: dict[K, tuple[tuple[object, ...], V]] = {}
 
@@ -33,8 +37,15 @@ class Memo(Generic[K, V]):
         known = self._before.get(key)
         if known is None or known[0] != inputs:
             known = inputs, make()
+            self.made += 1
         self._now[key] = known
         return known[1]
+
+    def latest(self) -> Memo[K, V]:
+        """A memo of what this turn has asked for."""
+        memo: Memo[K, V] = Memo()
+        memo._now = self._now
+        return memo
 
     def __len__(self) -> int:
         """How many values this turn has asked for."""

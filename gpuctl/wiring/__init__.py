@@ -15,10 +15,10 @@ _PARTS = {
         "inputs_of_report", "past_in_cluster", "past_in_file", "report_at", "report_in", "report_in_cluster",
     ),
     "access": (
-        "blueprint", "checkout", "clock", "compared_revisions", "console", "control", "forge", "forge_number",
-        "forwarder", "host", "lacking", "looking", "new_files", "new_repository", "now_ms", "passing_clock", "reading",
-        "reading_embedded", "reading_status", "removal", "rolled_back", "scenario_reader", "sessions_of",
-        "terminal_screen",
+        "blueprint", "checkout", "clock", "compared_revisions", "compile_cache", "console", "control", "forge",
+        "forge_number", "forwarder", "host", "lacking", "looking", "new_files", "new_repository", "now_ms",
+        "passing_clock", "reading", "reading_embedded", "reading_status", "removal", "rolled_back", "scenario_reader",
+        "sessions_of", "terminal_screen",
     ),
     "stages": ("EXAMPLE", "cluster_bench", "demo", "example_cluster", "example_policies", "sandbox"),
 }  # fmt: skip

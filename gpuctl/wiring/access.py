@@ -33,7 +33,11 @@ if TYPE_CHECKING:
     from gpuctl.app.control import ControlObject
     from gpuctl.app.forwarding import Forwarder
     from gpuctl.app.simulation import ReadTree
+    from gpuctl.compile import CompileCache
     from gpuctl.install.host import Host
+
+LEAST_CACHED_FILES = 1000
+"""Fewer files compile within 0.3 s."""
 
 
 def now_ms() -> Instant:
@@ -216,6 +220,26 @@ def compared_revisions(folder: Path, base: str, head: str | None, *, direct: boo
     from gpuctl.adapters.gitmerge import compare  # noqa: PLC0415 - slow to import
 
     return compare(folder, base, head, read_tree, direct=direct)
+
+
+@contextmanager
+def compile_cache(folder: Path, files: int) -> Iterator[CompileCache]:
+    """The compile cache of a cluster's folder of so many files, with what earlier processes have compiled.
+
+    It is kept where much was new, but not the first time: in a working tree that is used once, as CI's are, that costs
+    more than it saves. The folder is only the name of an entry: a value is used for inputs that are equal to its own.
+    """
+    from gpuctl.adapters.verdicts import compiled_folder  # noqa: PLC0415 - only for plans
+    from gpuctl.compile import CompileCache  # noqa: PLC0415 - slow to import
+    from gpuctl.compile.stored import restored, stored  # noqa: PLC0415 - as above
+
+    store = compiled_folder(os.environ) if files >= LEAST_CACHED_FILES else None
+    key = os.fsencode(folder.resolve())
+    body = None if store is None else store.get(key)
+    cache = (restored(body) if body else None) or CompileCache()
+    yield cache
+    if store is not None and cache.reading.files.made > files // 8:
+        store.put(key, b"" if body is None else stored(cache))
 
 
 def rolled_back(folder: Path, base: str, to: str) -> Compared:

@@ -116,6 +116,8 @@ def test_bench_review_measures_the_checks_of_a_change(run: Run) -> None:
     told = json.loads(run("bench", "review", "--jobs", 20, "--projects", 2, "--runs", 1, "-o", "json").stdout)
     assert (told["jobs"], told["projects"], told["runs"]) == (20, 2, 1)
     ms = {what: each["ms"] for what, each in told["measured"].items()}
-    assert list(ms) == ["git diff", "validate, nothing known", "validate, known", "plan of the change"]
+    assert list(ms) == [
+        "git diff", "validate, nothing known", "validate, known", "plan, nothing known", "plan of the change",
+    ]  # fmt: skip
     assert ms["plan of the change"] > ms["git diff"] > 0
     assert all(each["cpu_ms"] > 0 for what, each in told["measured"].items() if what != "git diff")

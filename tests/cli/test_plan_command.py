@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from commands import AT_MS, Run
 from planstories import CLUSTER, D_JOBS, QUOTA, claim_of_team_d, moved_base, rewrite, switched
 
@@ -17,6 +18,7 @@ from gpuctl.adapters.git import WorkingCopy
 from gpuctl.k8s.kinds import OBSERVED
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.render.bounds import CLASSES_NAME
+from gpuctl.wiring import access
 
 JOB = "clusters/tr4858/projects/team-a/jobs/a-1-g.yaml"
 
@@ -31,6 +33,28 @@ def test_no_change_exits_0(run: Run, repository: WorkingCopy) -> None:
     first, identity = result.stdout.splitlines()
     assert first == "No changes: the working tree declares the same as main."
     assert re.fullmatch(r"  main (\w{10}), working tree, merge base \1; gpuctl [\d.]+; changes \w{16}", identity)
+
+
+def test_what_earlier_plans_compiled_changes_no_plan(
+    run: Run, repository: WorkingCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "LEAST_CACHED_FILES", 2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    asked = ("plan", folder(repository), "--base", "main", "-o", "json")
+    monkeypatch.delenv("GPUCTL_NO_CACHE", raising=False)
+    sizes = []
+    for old, new in (("quota: 4", "quota: 3"), ("quota: 3", "quota: 2"), ("quota: 2", "quota: 1"), ("1", "1")):
+        rewrite(repository, QUOTA, old, new)
+        known = run(*asked)
+        assert known.stdout == run(*asked, "--no-cache").stdout
+        (entry,) = (tmp_path / "cache" / "gpuctl" / "compiled").iterdir()
+        sizes.append(entry.stat().st_size)
+        if len(sizes) == 3:
+            repository.commit("less", AT_MS + 1000)  # base is another commit now
+    assert sizes[0] < 100 < sizes[1] == sizes[2] == sizes[3]
+    entry.write_bytes(entry.read_bytes()[:-9])
+    assert run(*asked).stdout == run(*asked, "--no-cache").stdout
 
 
 def test_a_moved_line_is_no_change(run: Run, repository: WorkingCopy) -> None:

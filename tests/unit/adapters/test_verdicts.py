@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.adapters import verdicts
-from gpuctl.adapters.verdicts import MOST_ENTRIES, MOST_ENTRY_BYTES, VerdictFolder, verdict_folder
+from gpuctl.adapters.verdicts import OF_VERDICTS, VerdictFolder, verdict_folder
 
 KEY, BODY = b"k" * 32, b'{"jobs":7}'
 
@@ -48,7 +48,7 @@ def test_every_damage_is_found_out_and_removed(home: dict[str, str], folder: Ver
     (entry,) = files(home)
     whole = entry.read_bytes()
     damaged = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(len(whole))]
-    damaged += [whole[:n] for n in range(len(whole))] + [whole + b" ", bytes(MOST_ENTRY_BYTES + 100)]
+    damaged += [whole[:n] for n in range(len(whole))] + [whole + b" ", bytes(OF_VERDICTS.entry_bytes + 100)]
     for content in damaged:
         entry.write_bytes(content)
         assert folder.get(KEY) is None
@@ -124,21 +124,20 @@ def test_what_is_no_file_is_no_entry(home: dict[str, str], folder: VerdictFolder
     assert files(home) == [entry]
 
 
-def test_it_is_bounded_and_keeps_what_was_used_last(
-    home: dict[str, str], folder: VerdictFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.put(KEY, bytes(MOST_ENTRY_BYTES + 1))
+def test_it_is_bounded_and_keeps_what_was_used_last(home: dict[str, str], folder: VerdictFolder) -> None:
+    folder.put(KEY, bytes(OF_VERDICTS.entry_bytes + 1))
     assert files(home) == []
     folder.put(KEY, BODY)
-    for number in range(MOST_ENTRIES + 20):
+    for number in range(OF_VERDICTS.entries + 20):
         folder.put(number.to_bytes(32, "big"), BODY)
         assert folder.get(KEY) == BODY
-    assert len(files(home)) == MOST_ENTRIES
+    assert len(files(home)) == OF_VERDICTS.entries
     assert folder.get(bytes(32)) is None
-    monkeypatch.setattr(verdicts, "MOST_BYTES", 1000)
-    folder.put(b"l" * 32, bytes(400))
+    where, secret = files(home)[0].parent, Path(home["XDG_STATE_HOME"], "gpuctl", "verdicts.key").read_bytes()
+    smaller = VerdictFolder(where, secret, verdicts._version(), OF_VERDICTS._replace(bytes=1000))
+    smaller.put(b"l" * 32, bytes(400))
     assert sum(path.stat().st_size for path in files(home)) <= 1000
-    assert folder.get(b"l" * 32) == bytes(400)
+    assert smaller.get(b"l" * 32) == bytes(400)
 
 
 BUSY = """
