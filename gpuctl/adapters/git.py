@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from gpuctl.adapters.gitrepository import Repository, inside
 from gpuctl.adapters.gitrun import Answer, Git, Limits, last_line, never, unavailable
 from gpuctl.adapters.gitsignatures import Signatures, Signers
+from gpuctl.adapters.gittree import Listing
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.history import Commit
 from gpuctl.model.ids import NO_REVISION, Revision
@@ -128,8 +129,11 @@ class GitSource:
         """Whether `newer` contains `older`; False when `older` is not known."""
         return self._repository.follows(older, newer)
 
-    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
+    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
         """Trailers `Gpuctl-Confirm:` of the commits after `since`, or of the newest thousand."""
+        if within is not None:
+            folders = [inside(f"{self._path}/{within}")] if within else Listing(self._path).paths
+            since = self._repository.before_change(since, until, folders)
         return self._repository.confirmations(since, until)
 
     def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:

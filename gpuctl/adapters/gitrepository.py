@@ -140,6 +140,16 @@ class Repository:
         answer = self._run("rev-parse", "--git-path", name)
         return (self.folder / os.fsdecode(answer.output.removesuffix(b"\n"))).absolute()
 
+    def before_change(self, since: Revision, until: Revision, folders: Sequence[str]) -> Revision:
+        """The commit of the branch itself before the newest one that changed something in the folders, by itself or by
+        what it merged. `since` if none after that did, and NO_REVISION if it is the first commit of all."""
+        after = [f"^{since}"] if self._has(since) else []
+        asked = ("log", "--first-parent", "--max-count=1", "--format=%H %P", until, *after, "--", *folders)
+        told = self._run(*asked).text.split() if self._has(until) else []
+        if not told:
+            return since
+        return Revision(told[1]) if len(told) > 1 else NO_REVISION
+
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
         """Trailers of the commits after `since`, at most the newest thousand.
 

@@ -23,15 +23,16 @@ from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared, DomainName, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
-from gpuctl.model.ids import NO_REVISION
+from gpuctl.model.ids import NO_REVISION, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, Node, RawObjects, Run, RunPhase
-from gpuctl.model.units import WHOLE_GPU, Instant
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.observe import observe
 from gpuctl.plan import (
     CONFIRM_TRAILER,
     OWN,
     Cut,
     Doing,
+    cut_digest,
     excluded_projects,
     frozen,
     is_confirmed,
@@ -50,7 +51,10 @@ Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 
 _OF_ALL = frozenset({"GPU6007", "GPU6010", "GPU6013"})
 """Refusals that are bound to all that a commit declares."""
-_UNKNOWN = f"`gpuctl plan` of a change that merges cleanly shows its `{CONFIRM_TRAILER}:` line"
+_UNKNOWN = (
+    f"the `{CONFIRM_TRAILER}:` line is made of what the merge declares, which is not known: resolve the conflicts "
+    "(where git is older than 2.38, merge base into the branch), and `gpuctl plan` shows it"
+)
 _AT_MS: Instant = 0
 """The time where there is no cluster: only durations are shown then."""
 
@@ -130,16 +134,22 @@ def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], c
 
 
 def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], added: frozenset[str]) -> frozenset[str]:
-    """The confirmations that count: the removal of a project that base declares is confirmed by the change alone.
+    """The confirmations that count: what the change does is confirmed by the change alone.
 
-    `added`: those of the change. One of base was of a removal before, after which the project came back.
+    `added`: those of the change. One of base was of an earlier change, which has been undone since.
     """
     if base is None:
         return confirmed
     left = {project.name for project in head.projects}
     gone = [project.name for project in base.projects if project.name not in left]
     were = [Ledger(project=name, content=content_of(base, name)) for name in gone]
-    return confirmed - void_confirmations(head, were, confirmed, lambda _: added)
+    cuts = {cut_digest(head, cut) for cut in _lowered(base, head, {})}
+    is_same = base.project_contents == head.project_contents
+
+    def since(ledger: Ledger | None) -> frozenset[str]:
+        return confirmed if ledger is None and is_same else added
+
+    return confirmed - void_confirmations(head, were, confirmed, since) - (cuts - added)
 
 
 def read_objects(cluster: Cluster) -> RawObjects:
@@ -235,14 +245,22 @@ def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Insta
 def _cuts(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
     """A refusal for each quota that is cut below what jobs that can't be preempted hold."""
     fixed = {(each.project, each.domain): each.fixed[0] for each in (*effect.holdings, *effect.steady)}
+    for cut in _lowered(base, head, fixed):
+        if cut.quota[1] < cut.fixed_milli:
+            yield quota_cut(head, cut)
+
+
+def _lowered(
+    base: Declared | None, head: Declared, fixed: Mapping[tuple[ProjectName, DomainName], GpuMilli]
+) -> Iterator[Cut]:
+    """The quotas that are lower than before, of projects that stay."""
     after = {project.name: project.allowances for project in head.projects}
     for project in base.projects if base is not None else ():
         for domain, allowance in project.allowances.items() if project.name in after else ():
             quota_milli = after[project.name][domain].quota_milli if domain in after[project.name] else 0
-            held_milli = fixed.get((project.name, domain), 0)
-            if quota_milli < allowance.quota_milli and quota_milli < held_milli:
-                quota = (allowance.quota_milli, quota_milli)
-                yield quota_cut(head, Cut(project=project.name, domain=domain, quota=quota, fixed_milli=held_milli))
+            if quota_milli < allowance.quota_milli:
+                quota, held_milli = (allowance.quota_milli, quota_milli), fixed.get((project.name, domain), 0)
+                yield Cut(project=project.name, domain=domain, quota=quota, fixed_milli=held_milli)
 
 
 def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:

@@ -17,6 +17,7 @@ from gpuctl.app.revisions import OWN, Desired, Revisions
 from gpuctl.model.history import Commit
 from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import SourceTree
+from gpuctl.model.state import Ledger
 from gpuctl.observe import Records
 from gpuctl.plan import void_confirmations
 
@@ -161,15 +162,22 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
 def _in_time(
     source: Source, confirmations: frozenset[str] | None, desired: Desired, records: Records
 ) -> frozenset[str] | None:
-    """The confirmations without those of a removal before: the project was declared again since. May raise
-    SourceUnavailable."""
+    """The confirmations that came with the change that they are of, or after it. May raise SourceUnavailable.
+
+    The removal of a project that has no folder of its own is not known by its files: then those count that came after
+    the commit on record.
+    """
     declared = desired.declared
     if declared is None or not confirmations:
         return confirmations
     ledgers, head = records.of(declared.cluster.name).ledgers.values(), desired.revision
-    return confirmations - void_confirmations(
-        declared, ledgers, confirmations, lambda since: source.confirmations(since, head)
-    )
+
+    def since(ledger: Ledger | None) -> frozenset[str]:
+        if ledger is None:
+            return source.confirmations(NO_REVISION, head, "")
+        return source.confirmations(ledger.revision, head, f"projects/{ledger.project}")
+
+    return confirmations - void_confirmations(declared, ledgers, confirmations, since)
 
 
 def _commits(source: Source, desired: Desired) -> tuple[Commit, ...]:

@@ -108,8 +108,12 @@ class Source(Protocol):
         """Whether `newer` contains `older`; if not, the branch was rewritten. False for an unknown `older`."""
         ...
 
-    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
-        """The values of `Gpuctl-Confirm:` trailers in the commits after `since` up to `until`."""
+    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
+        """The values of `Gpuctl-Confirm:` trailers in the commits after `since` up to `until`.
+
+        `within`, a folder below the cluster's, "" for all of it with its policies: only in the newest commit of the
+        branch that changed something there, if that is after `since`, in what it merged, and in the commits after it.
+        """
         ...
 
     def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:

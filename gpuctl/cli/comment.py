@@ -154,7 +154,7 @@ def _made(folder: Path | None, given: Mapping[str, Any]) -> Plan:
 
 
 def _read(file: Path, folder: Path | None, given: Mapping[str, Any]) -> Plan:
-    if folder is not None or any(given.values()):
+    if folder is not None or any(value for option, value in given.items() if option != "no_cache"):
         raise click.UsageError("--plan goes without DIR and without options of a plan: the file holds one")
     found = saved_plan(file)
     base, head = ((commit or "")[:_SHORT] for commit in (found.merge.base_commit, found.merge.head_commit))

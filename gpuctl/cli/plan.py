@@ -194,7 +194,8 @@ def _commit(folder: Path, report: PlanReport) -> None:
     if report.empty:
         say("Nothing is committed: there is nothing to roll back", err=True)
     elif report.refused:
-        say("Nothing is committed: the rollback is refused", err=True)
+        by_hand = ". If it is meant, commit it by hand, with the lines of the refusals" if report.refusals.new else ""
+        say(f"Nothing is committed: the rollback is refused{by_hand}", err=True)
     else:
         made, branch = commit_rollback(folder, report.compared)
         say(f"Committed {made[:10]} on {branch}", err=True)

@@ -1,9 +1,9 @@
 """Guards: refuse what is too dangerous to do because of one commit. They never trim or postpone silently.
 
 A refusal leaves its part exactly as it is, and everything else goes on. A commit whose message has the trailer
-`Gpuctl-Confirm: <digest>` lifts it. The digest of a project's removal is bound to what the project declares, so that a
-plan tells it from Git alone, and counts in a commit that came after these declarations were taken up
-(`void_confirmations`): it is valid while the deletion is under way, over crashes too, and void for the next one.
+`Gpuctl-Confirm: <digest>` lifts it. Anyone who reads the declarations can compute a digest, and what was declared once
+may be declared again, so a confirmation counts for one change alone (`void_confirmations`): with the commit that made
+the change, and after it. There it is valid while the deletion is under way, over crashes too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.declared import WHOLE_CLUSTER, Declared, DomainName, Project
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
@@ -224,11 +224,18 @@ def _too_many(jobs: Sequence[JobId], most: int) -> dict[str, str | int]:
     return {"jobs": len(jobs), "most": most, "what": listed(map(str, jobs))}
 
 
+_OF_ALL = frozenset({"stop", "delete", "freeze"})
+
+
 def of_all(declared: Declared, what: str, jobs: list[JobId], code: str, params: Mapping[str, str | int]) -> _Danger:
     """A refusal whose digest is bound to all that is declared, with the jobs that it is about."""
-    contents = (f"{project}={content}" for project, content in sorted(declared.project_contents.items()))
-    digest = _digest(declared.cluster.name, what, *contents)
+    digest = _digest_of_all(declared, what)
     return jobs, _refusal(code, message(code, params), declared.cluster.span, digest), digest
+
+
+def _digest_of_all(declared: Declared, what: str) -> str:
+    contents = (f"{project}={content}" for project, content in sorted(declared.project_contents.items()))
+    return _digest(declared.cluster.name, what, *contents)
 
 
 def _held_milli(run: Run) -> GpuMilli:
@@ -250,8 +257,6 @@ def quota_cut(declared: Declared, cut: Cut) -> Diagnostic:
 
     `plan` alone refuses it: nothing is lost by it, but the guarantee of others can't be served before these jobs end.
     """
-    before, after = map(str, cut.quota)
-    digest = _digest(declared.cluster.name, "quota", cut.project, cut.domain, before, after)
     where = "" if cut.domain == WHOLE_CLUSTER else f" on {cut.domain}"
     params: dict[str, str | int] = {
         "project": cut.project,
@@ -260,7 +265,13 @@ def quota_cut(declared: Declared, cut: Cut) -> Diagnostic:
         "after": cut.quota[1],
         "held": cut.fixed_milli,
     }
-    return _refusal("GPU6011", message("GPU6011", params), declared.project(cut.project).span, digest)
+    span = declared.project(cut.project).span
+    return _refusal("GPU6011", message("GPU6011", params), span, cut_digest(declared, cut))
+
+
+def cut_digest(declared: Declared, cut: Cut) -> str:
+    """What confirms a cut, whatever is held."""
+    return _digest(declared.cluster.name, "quota", cut.project, cut.domain, *map(str, cut.quota))
 
 
 def review(
@@ -296,16 +307,20 @@ def void_confirmations(
     declared: Declared,
     ledgers: Iterable[Ledger],
     confirmed: frozenset[str],
-    since: Callable[[Revision], frozenset[str]],
+    since: Callable[[Ledger | None], frozenset[str]],
 ) -> frozenset[str]:
-    """The confirmations that were of an earlier removal of the same project, which declared the same then.
+    """The confirmations that are of an earlier change, or were written before there was one to confirm.
 
-    `since`: the confirmations after a commit. Cost: a digest for each removed project; a call for each confirmed one.
+    `since`: the confirmations with and after the removal of a ledger's project; None: those with and after the newest
+    change of what the cluster declares. Cost: a digest for each removed project; a call for each confirmed one.
     """
     left = {project.name for project in declared.projects}
     gone = (each for each in ledgers if each.project not in left and each.project != OWN and each.content)
-    said = ((each, removal_digest(declared, each.project, each.content)) for each in gone)
-    return frozenset(digest for each, digest in said if digest in confirmed and digest not in since(each.revision))
+    said: list[tuple[Ledger | None, str]] = [
+        *((each, removal_digest(declared, each.project, each.content)) for each in gone),
+        *((None, _digest_of_all(declared, what)) for what in sorted(_OF_ALL)),
+    ]
+    return frozenset(digest for each, digest in said if digest in confirmed and digest not in since(each))
 
 
 def _review_claims(

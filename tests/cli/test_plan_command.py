@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from commands import AT_MS, Run
-from planstories import CLUSTER, D_JOBS, QUOTA, claim_of_team_d, moved_base, rewrite, switched
+from planstories import CLUSTER, D_JOBS, QUOTA, claim_of_team_d, moved_base, removed_project, rewrite, switched
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -438,6 +438,12 @@ def test_a_merge_with_conflicts_is_told(run: Run, repository: WorkingCopy) -> No
     report = json.loads(run(*command, "-o", "json").stdout)
     assert (report["merge"]["state"], len(report["merge"]["conflicts"])) == ("conflicts", 2)
     assert "a-1-g" not in jobs_of(report)
+    assert report["refusals"] == []
+    switched(repository, "-q", "feature")
+    removed_project(repository)
+    repository.commit("without d", AT_MS + 3000)
+    (refusal,) = json.loads(run(*command, "-o", "json").stdout)["refusals"]
+    assert (refusal["code"], "which is not known: resolve the conflicts" in refusal["help"]) == ("GPU6002", True)
 
 
 def test_what_is_refused_without_the_change_does_not_refuse_it(
@@ -713,6 +719,10 @@ def test_a_quota_below_what_can_not_be_preempted_is_told(run: Run, repository: W
     assert (result.exit_code, [each["code"] for each in json.loads(result.stdout)["confirmed"]]) == (2, ["GPU6011"])
     rewrite(repository, QUOTA, "quota: 2", "quota: 3")
     assert run("plan", folder(repository), "--base", "main").exit_code == 2
+    rewrite(repository, QUOTA, "quota: 3", "quota: 4")
+    repository.commit("as it was", AT_MS + 4000)
+    rewrite(repository, QUOTA, "quota: 4", "quota: 2")
+    assert run("plan", folder(repository), "--base", "main").exit_code == 3  # the line was of the cut before
 
 
 def test_the_plan_of_going_back(run: Run, repository: WorkingCopy) -> None:

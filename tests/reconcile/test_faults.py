@@ -16,7 +16,7 @@ from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import NodePool
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, RunPhase
 
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}
 BROKEN = "apiVersion: gpuctl.dev/v1\nkind: Job\nmetadata: {name: j1, project: a}\nspec: {image: x, gpuss: 1}\n"
@@ -170,6 +170,38 @@ def test_a_project_that_came_back_is_not_removed_by_the_confirmation_before(stag
     stage.commit({}, f"It is meant again\n\n{told[0]}\n")
     stage.play(640)
     assert stage.phases() == {"a/j1": "Running"}
+
+
+ALL_CHANGED = {path: BASE[path].replace("image: x", "image: y") for path in BASE if "kind: Job" in BASE[path]}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [(dict.fromkeys(path for path in BASE if path.startswith("c/projects/b/")), "GPU6002"), (ALL_CHANGED, "GPU6007")],
+    ids=["a project is removed", "all jobs are changed"],
+)
+def test_a_confirmation_counts_with_the_change_and_after_it(
+    stage: Stage, change: dict[str, str | None], code: str
+) -> None:
+    before = {path: BASE[path] for path in change}
+    stage.at(20, lambda: stage.commit(change))
+    stage.play(60)
+    (told,) = {line["help"].split("`")[1] for line in stage.lines if line["event"] == "refused"}
+    runs = {run.digest for run in stage.state().runs if run.phase is RunPhase.RUNNING}
+    stage.commit(before)
+    stage.commit({"README.md": "any"}, f"Written before there is such a change\n\n{told}\n")
+    stage.play(120)
+    stage.lines.clear()
+    stage.commit(change)
+    stage.play(200)
+    assert (stage.phases(), set(stage.codes("refused"))) == (RUNNING, {code})
+    stage.commit({}, f"It is meant\n\n{told}\n")
+    stage.commit({"README.md": "another"})
+    stage.lines.clear()
+    stage.play(400)
+    assert stage.codes("refused") == []
+    assert stage.phases() == ({"a/j1": "Running"} if code == "GPU6002" else RUNNING)
+    assert {run.digest for run in stage.state().runs}.isdisjoint(runs) is (code == "GPU6007")
 
 
 def test_a_bad_commit_in_one_project_holds_no_other_back(stage: Stage) -> None:

@@ -129,8 +129,8 @@ class Process:
     def verify(self, since: Collection[Revision], head: Revision) -> None:
         """It has no signatures, and asks for none."""
 
-    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
-        del since, until
+    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
+        del since, until, within
         return frozenset()
 
     # Recorder

@@ -303,6 +303,33 @@ def test_names_with_spaces_and_other_letters(copy: WorkingCopy, tmp_path: Path) 
     assert source.tree(source.head()).files["clusters/one/größe 1.yaml"].content == b"x: 1\n"
 
 
+def test_confirmations_of_a_change_are_with_it_and_after_it(copy: WorkingCopy, tmp_path: Path) -> None:
+    def git(*args: str) -> str:
+        done = subprocess.run(["git", "-C", str(copy.folder), *args], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(line: str, path: str) -> str:
+        copy.write(path, line.encode())
+        return copy.commit(f"{line}\n\nGpuctl-Confirm: {line}\n", AT_MS)
+
+    first = commit("before", "README.md")
+    git("switch", "-qc", "topic")
+    commit("with-it", "clusters/c/projects/p/j.yaml")
+    commit("beside-it", "README.md")
+    git("switch", "-q", "-")
+    commit("meanwhile", "clusters/c/projects/q/j.yaml")
+    git("-c", "user.name=a", "-c", "user.email=a@b.c", "merge", "-q", "--no-edit", "-X", "theirs", "topic")
+    merge = Revision(git("rev-parse", "HEAD"))
+    copy_source = source_of(copy, tmp_path, path="clusters/c")
+    assert copy_source.head() == merge
+    of_p = {"with-it", "beside-it"}
+    assert copy_source.confirmations(Revision(""), merge, "projects/p") == of_p
+    assert copy_source.confirmations(Revision("0" * 40), merge, "projects/p") == of_p
+    assert copy_source.confirmations(Revision(""), merge, "") == of_p
+    assert copy_source.confirmations(Revision(""), merge, "projects/q") == of_p | {"meanwhile"}
+    assert copy_source.confirmations(Revision(first), merge, "projects/none") == of_p | {"meanwhile"}
+
+
 def test_confirmations_are_trailers_since_a_commit(copy: WorkingCopy, tmp_path: Path) -> None:
     first = copy.commit("one\n\nGpuctl-Confirm: aaa\n", AT_MS)
     head = copy.commit("two\n\nSigned-off-by: x\nGpuctl-Confirm: bbb\nGpuctl-Confirm: ccc\n", AT_MS)

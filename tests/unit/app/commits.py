@@ -95,7 +95,8 @@ class Commits:
     def verify(self, since: Collection[Revision], head: Revision) -> None:
         """It has no signatures, and asks for none."""
 
-    def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
+    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
+        del within
         found: set[str] = set()
         at: Revision | None = until
         while at is not None and at != since:
