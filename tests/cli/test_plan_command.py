@@ -43,7 +43,7 @@ def test_what_earlier_plans_compiled_changes_no_plan(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     asked = ("plan", folder(repository), "--base", "main", "-o", "json")
     monkeypatch.delenv("GPUCTL_NO_CACHE", raising=False)
-    sizes = []
+    entry, sizes = tmp_path, list[int]()
     for old, new in (("quota: 4", "quota: 3"), ("quota: 3", "quota: 2"), ("quota: 2", "quota: 1"), ("1", "1")):
         rewrite(repository, QUOTA, old, new)
         known = run(*asked)
