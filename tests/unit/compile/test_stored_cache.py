@@ -8,13 +8,19 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from trees import CLUSTER, job, project, tree_of
+from trees import CLUSTER, HEAD, job, project, tree_of
 
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.stored import restored, stored
 from gpuctl.model.source import SourceTree
 
+TEMPLATE = (
+    f"{HEAD}kind: Template\nmetadata: {{name: t, project: team-b}}\n"
+    "spec: {parameters: {n: {type: number, default: 1}}, job: {image: x, gpus: {$parameter: n}}}\n"
+)
 FILES = {
+    "k/projects/team-b/t.yaml": TEMPLATE,
+    "k/projects/team-b/j-2.yaml": job("j-2", "{template: {name: t}}", "team-b"),
     "k/cluster.yaml": CLUSTER,
     "k/projects/team-a/project.yaml": project("team-a", "{quota: 4}"),
     "k/projects/team-a/j.yaml": job("j-1", "{image: x, gpus: 0.5}", "team-a"),
@@ -26,6 +32,7 @@ CHANGES = {
     "nothing": TREE,
     "a quota": tree_of(FILES | {"k/projects/team-a/project.yaml": project("team-a", "{quota: 2}")}),
     "a job": tree_of(FILES | {"k/projects/team-b/j.yaml": job("j-1", "{image: y, gpus: 4}", "team-b")}),
+    "a template": tree_of(FILES | {"k/projects/team-b/t.yaml": TEMPLATE.replace("image: x", "image: z")}),
     "the cluster": tree_of(FILES | {"k/cluster.yaml": f"{CLUSTER}  namespacePrefix: x-\n"}),
     "a file is gone": tree_of({path: text for path, text in FILES.items() if not path.endswith("b/j.yaml")}),
     "a mistake": tree_of(FILES | {"k/projects/team-b/j.yaml": "a: ["}),
