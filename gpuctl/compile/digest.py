@@ -26,6 +26,8 @@ from gpuctl.model.job import (
     Job,
     NewClaimVolume,
     NfsVolume,
+    Probe,
+    Probes,
     RunAs,
     SecretKey,
     SecretVolume,
@@ -66,6 +68,8 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     EmptyDirVolume: ("emptyDir", ("size_bytes", "mount_path", "read_only")),
     EnvSource: (None, ("secret", "config_map", "prefix")),
     HostAlias: (None, ("ip", "hostnames")),
+    Probe: (None, ("port", "path", "command", "delay_ms", "period_ms", "timeout_ms", "failures")),
+    Probes: (None, ("startup", "readiness", "liveness")),
     RunAs: (None, ("user", "group", "further_groups", "fs_group", "read_only_root")),
 }
 """Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new

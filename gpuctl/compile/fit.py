@@ -15,6 +15,7 @@ from gpuctl.compile import quota
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
+from gpuctl.compile.pod_v1 import Probe
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, too_long_grace
 from gpuctl.compile.security import check_security
@@ -107,12 +108,19 @@ def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
     texts = {
         "command": sum(map(_size, spec.command)),
         "args": sum(map(_size, spec.args)),
+        "preStop": sum(map(_size, spec.pre_stop)),
+        "probes": sum(_size(text) for probe in _probes(spec) for text in probe.exec or ()),
         "env": sum(_size(name) + _size(value) for name, value in spec.env.items() if isinstance(value, str)),
     }
     total = sum(texts.values())
     if total > _MOST_TEXT_BYTES:
         largest = max(texts, key=lambda field: texts[field])
         yield job.mistake("GPU3060", ("spec", largest), {"found": total >> 10}, at_key=True)
+
+
+def _probes(spec: JobSpec) -> Iterator[Probe]:
+    asked = (spec.probes.startup, spec.probes.readiness, spec.probes.liveness)
+    return (probe for probe in asked if probe is not None)
 
 
 def _size(text: str) -> int:

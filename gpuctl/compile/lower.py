@@ -302,6 +302,26 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             job_model.HostAlias(ip=each.ip, hostnames=tuple(each.hostnames)) for each in spec.host_aliases
         ),
         dns_policy=spec.dns_policy,
+        probes=job_model.Probes(
+            startup=_probe(spec.probes.startup),
+            readiness=_probe(spec.probes.readiness),
+            liveness=_probe(spec.probes.liveness),
+        ),
+    )
+
+
+def _probe(probe: pod_v1.Probe | None) -> job_model.Probe | None:
+    if probe is None:
+        return None
+    asked = probe.http or probe.tcp
+    return job_model.Probe(
+        port=None if asked is None else asked.port,
+        path=None if probe.http is None else probe.http.path,
+        command=tuple(probe.exec or ()),
+        delay_ms=probe.delay or 0,
+        period_ms=probe.period,
+        timeout_ms=probe.timeout,
+        failures=probe.failures,
     )
 
 

@@ -12,9 +12,11 @@ from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.fields_v1 import (
     INT32,
     AbsolutePath,
+    CommandText,
     Cpu,
     EnvName,
     EnvText,
+    Grace,
     LabelKey,
     LabelValue,
     Memory,
@@ -144,6 +146,56 @@ class HostAlias(Spec):
     ip: Annotated[str, AfterValidator(_address)] = Field(max_length=45, description="The address.")
     hostnames: Annotated[list[Subdomain], unique()] = Field(
         min_length=1, max_length=100, description="The names that are found there."
+    )
+
+
+_Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class HttpCheck(Spec):
+    """A request that has to be answered with a status from 200 to 399."""
+
+    port: _Port = Field(description="The port that the container listens on.")
+    path: Annotated[str, matching(r"/[!-~]*", "the path of a URL: /healthz")] = Field(
+        "/", max_length=1024, description="The path: /healthz."
+    )
+
+
+class TcpCheck(Spec):
+    """A connection that has to be taken."""
+
+    port: _Port = Field(description="The port that the container listens on.")
+
+
+class Probe(Spec):
+    """What a worker's node asks of it again and again: exactly one of http, tcp and exec."""
+
+    http: HttpCheck | None = Field(None, description="An HTTP request to the worker.")
+    tcp: TcpCheck | None = Field(None, description="A TCP connection to the worker.")
+    exec: list[CommandText] | None = Field(
+        None, min_length=1, max_length=1000, description="A command that is run in the container; exit code 0 is a yes."
+    )
+    delay: Grace | None = Field(None, description="How long after its start it is first asked: 10s. Default: at once.")
+    period: Grace = Field("10s", validate_default=True, description="How often it is asked.")
+    timeout: Grace = Field("1s", validate_default=True, description="No answer for so long is a no.")
+    failures: int = Field(3, ge=1, le=10_000, description="So many times no in a row count.")
+
+    _one_question = in_mapping(lambda data: exactly_one(data, "http", "tcp", "exec"))
+
+
+class Probes(Spec):
+    """What a worker is asked while it runs."""
+
+    startup: Probe | None = Field(
+        None, description="Whether it has started. Until then the others are not asked; a no is as one of liveness."
+    )
+    readiness: Probe | None = Field(
+        None, description="Whether it can serve. Until then, and after a no, its Service sends it no requests."
+    )
+    liveness: Probe | None = Field(
+        None,
+        description="Whether it is alive. After a no it is stopped: a service's worker is started again, one of other "
+        "jobs has failed.",
     )
 
 

@@ -51,6 +51,7 @@ from gpuctl.compile.pod_v1 import (
     PodAnnotations,
     PodLabels,
     PodSecurity,
+    Probes,
     Resources,
     Volume,
 )
@@ -285,6 +286,9 @@ class JobSpec(Spec):
         None,
         description="How long the run's Job and its pods stay, with their logs, after its end: 1d. Its state stays. "
         "Default: until the job is no longer declared.",
+    )
+    probes: Probes = Field(
+        {}, validate_default=True, description="How its node learns whether a worker has started, can serve, is alive."
     )
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")

@@ -156,6 +156,32 @@ class HostAlias:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A question that the node asks of a worker again and again: an HTTP request where there is a `path`, else whether
+    the port takes a connection, else a command that has to succeed in the container.
+
+    `failures`: how many in a row count as a no.
+    """
+
+    port: int | None = None
+    path: str | None = None
+    command: tuple[str, ...] = ()
+    delay_ms: DurationMs = 0
+    period_ms: DurationMs = 10_000
+    timeout_ms: DurationMs = 1_000
+    failures: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """Whether a worker has started (until then the others are not asked), can serve, and is alive; None: not asked."""
+
+    startup: Probe | None = None
+    readiness: Probe | None = None
+    liveness: Probe | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What runs: everything of a job that the engine does not look at.
 
@@ -182,6 +208,7 @@ class Container:
     pre_stop: tuple[str, ...] = ()
     host_aliases: tuple[HostAlias, ...] = ()
     dns_policy: str | None = None
+    probes: Probes = Probes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

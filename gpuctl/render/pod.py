@@ -30,6 +30,8 @@ from gpuctl.model.job import (
     Job,
     NewClaimVolume,
     NfsVolume,
+    Probe,
+    Probes,
     SecretKey,
     SecretVolume,
     Volume,
@@ -138,9 +140,33 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         container["securityContext"] = security
     if runs.pre_stop:
         container["lifecycle"] = {"preStop": {"exec": {"command": list(runs.pre_stop)}}}
+    container |= _probes(runs.probes)
     if runs.tty:
         container |= {"stdin": True, "tty": True}
     return container
+
+
+def _probes(probes: Probes) -> Spec:
+    """What the kubelet asks of the container."""
+    asked = {"startupProbe": probes.startup, "readinessProbe": probes.readiness, "livenessProbe": probes.liveness}
+    return {name: _probe(probe) for name, probe in asked.items() if probe is not None}
+
+
+def _probe(probe: Probe) -> Spec:
+    """Its numbers are written even where they are the usual ones, so that each reads as it is declared."""
+    if probe.path is not None:
+        question: Spec = {"httpGet": {"path": probe.path, "port": probe.port}}
+    elif probe.port is not None:
+        question = {"tcpSocket": {"port": probe.port}}
+    else:
+        question = {"exec": {"command": list(probe.command)}}
+    return {
+        **question,
+        **({"initialDelaySeconds": probe.delay_ms // 1000} if probe.delay_ms else {}),
+        "periodSeconds": probe.period_ms // 1000,
+        "timeoutSeconds": probe.timeout_ms // 1000,
+        "failureThreshold": probe.failures,
+    }
 
 
 def _pod_security(owner: JobOwner) -> Spec:

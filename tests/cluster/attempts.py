@@ -86,6 +86,15 @@ REFUSED: Mapping[str, Attempt] = {
     "a driver's volume": Attempt("spec.volumes", _volume("csi: {driver: secrets-store.csi.k8s.io}")),
     "after a job of team-b": Attempt("spec.after.job", _job("job", ", after: [{job: train, result: any}]")),
     "after a job of team-b by its project": Attempt("spec.after", _job("job", ", after: [team-b/train]")),
+    "a request to team-b": Attempt(
+        "spec.probes.liveness.http", _job("job", f", probes: {{liveness: {{http: {{port: 80, host: {THEIRS}}}}}}}")
+    ),
+    "a connection to team-b": Attempt(
+        "spec.probes.readiness.tcp", _job("job", ", probes: {readiness: {tcp: {port: 80, host: 10.0.0.1}}}")
+    ),
+    "a request with another's name": Attempt(
+        "spec.probes.startup.http", _job("job", ", probes: {startup: {http: {port: 80, httpHeaders: [x]}}}")
+    ),
     "two origins": Attempt("spec.volumes", _volume("claim: data, hostPath: /mnt")),
     "a path within a claim": Attempt("spec.volumes", _volume("claim: data, subPath: ../team-b")),
     "a mount out of the container": Attempt(
@@ -223,6 +232,10 @@ TAKEN: Mapping[str, Attempt] = {
 }
 """These are, by the name of the job: what they name is then team-a's own, there or not."""
 
+_OF_A_PROBE = (
+    "http", "http.port", "http.path", "tcp", "tcp.port", "exec", "delay", "period", "timeout", "failures",
+)  # fmt: skip
+
 HARMLESS = frozenset({
     "spec.imagePullPolicy", "spec.gpus", "spec.gpuMemory", "spec.workers", "spec.minWorkers", "spec.resources",
     "spec.resources.cpu", "spec.resources.memory", "spec.priority", "spec.preemptible", "spec.maxDuration",
@@ -231,5 +244,10 @@ HARMLESS = frozenset({
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
-})  # fmt: skip
+    *(
+        f"spec.probes{part}"
+        for kind in ("startup", "readiness", "liveness")
+        for part in ("", f".{kind}", *(f".{kind}.{name}" for name in _OF_A_PROBE))
+    ),
+}) - {attempt.field for attempt in REFUSED.values()}  # fmt: skip
 """Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""

@@ -12,6 +12,9 @@ from shutil import copytree
 
 import pytest
 
+from gpuctl.compile import compile_tree
+from gpuctl.model.source import SourceFile, SourceTree
+
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
@@ -86,6 +89,18 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
     done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
     shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
     _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
+
+
+@pytest.mark.parametrize("section", ["One job after another", "Services"])
+def test_the_jobs_on_the_page_are_valid(section: str) -> None:
+    text = (DOCS / "declare.md").read_text()
+    shown = re.search(rf"## {section}.*?```yaml\n(.*?)```", text, flags=re.DOTALL)
+    assert shown is not None
+    here = ROOT / "clusters" / "tr4858"
+    files = {name: (here / name).read_bytes() for name in ("cluster.yaml", "projects/team-a/project.yaml")}
+    files["jobs.yaml"] = shown.group(1).encode()
+    tree = SourceTree(cluster_dir=".", files={name: SourceFile(content=content) for name, content in files.items()})
+    assert compile_tree(tree).diagnostics == ()
 
 
 def test_a_template_is_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_path: Path) -> None:

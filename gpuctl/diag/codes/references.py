@@ -247,7 +247,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3060",
         title="a job too large for the cluster",
-        message="the job's command, arguments and environment are {found} KiB together, more than 1024 KiB",
+        message="the job's command, arguments, environment, preStop and probes are {found} KiB together, "
+        "more than 1024 KiB",
         why="They are part of every object and pod of the job, and the API server refuses objects above 1.5 MiB.",
         fix="put the data into the image, a volume or a ConfigMap of your own, and name it here",
     ),

@@ -27,6 +27,8 @@ from gpuctl.model.job import (
     JobType,
     NewClaimVolume,
     NfsVolume,
+    Probe,
+    Probes,
     RunAs,
     SecretKey,
 )
@@ -48,6 +50,8 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
                         dropped=("ALL",), seccomp="RuntimeDefault"),
         "labels": {"team": "a"}, "annotations": {"note": "a"}, "tty": True, "pre_stop": ("save",),
         "host_aliases": (HostAlias(ip="10.0.0.7", hostnames=("data",)),), "dns_policy": "Default",
+        "probes": Probes(startup=Probe(port=80, path="/", delay_ms=5000), readiness=Probe(port=80, period_ms=5000),
+                         liveness=Probe(command=("alive",), timeout_ms=2000, failures=1)),
     },
 }  # fmt: skip
 """Of each field another value than `BASE` has."""
