@@ -99,6 +99,10 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "inference": "Serves requests until it is removed: unless it is preemptible, it is not paused.",
         },
         {
+            "pytorch": "PyTorch: PET_NNODES and the others that torchrun reads, and RANK.",
+            "jax": "JAX: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.",
+        },
+        {
             "success": "It has succeeded.",
             "any": "It has ended: it succeeded, failed, timed out or was deleted.",
         },

@@ -302,6 +302,7 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             job_model.HostAlias(ip=each.ip, hostnames=tuple(each.hostnames)) for each in spec.host_aliases
         ),
         dns_policy=spec.dns_policy,
+        framework=None if spec.framework is None else job_model.Framework(spec.framework),
         probes=job_model.Probes(
             startup=_probe(spec.probes.startup),
             readiness=_probe(spec.probes.readiness),

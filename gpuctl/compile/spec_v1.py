@@ -195,6 +195,13 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     fewest, workers = data.get("minWorkers"), data.get("workers", 1)
     if isinstance(fewest, int) and isinstance(workers, int) and fewest > workers >= 1:
         yield WrongValue("GPU2022", at=("minWorkers",), found=fewest, workers=workers)
+    framework = data.get("framework")
+    if framework is not None and data.get("type") == "inference":
+        fix = "remove framework: the workers of an inference job do not know each other"
+        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework and type: inference", found="both")
+    if framework == "jax" and fewest is not None and fewest != workers:
+        fix = "remove minWorkers: JAX does not go on without a worker"
+        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
 
 
 def _image_or_template(schema: dict[str, Any]) -> None:
@@ -240,6 +247,9 @@ class JobSpec(Spec):
     )
     workers: int = Field(1, ge=1, le=10_000, description="More than one: a gang, started all or none.")
     min_workers: int | None = Field(None, ge=1, description="Elastic: may run with so few. Default: all workers.")
+    framework: Literal["pytorch", "jax"] | None = Field(
+        None, description="What tells its workers of each other besides MASTER_ADDR, NODE_RANK and WORLD_SIZE."
+    )
     resources: Resources = Field({}, validate_default=True, description="What each worker asks for besides GPUs.")
     priority: Priority = Field(0, description="Order within the project: higher first.")
     preemptible: bool | None = Field(

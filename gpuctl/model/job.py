@@ -118,6 +118,13 @@ class ExposeVia(StrEnum):
     PORT_FORWARD = "portForward"
 
 
+class Framework(StrEnum):
+    """By what workers find each other: torchrun and `torch.distributed`, or `jax.distributed`."""
+
+    PYTORCH = "pytorch"
+    JAX = "jax"
+
+
 USUAL_GRACE_MS: DurationMs = 30_000
 """What Kubernetes gives a pod from the signal that stops it to its end."""
 
@@ -209,6 +216,7 @@ class Container:
     host_aliases: tuple[HostAlias, ...] = ()
     dns_policy: str | None = None
     probes: Probes = Probes()
+    framework: Framework | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,25 @@ it, between `MIN_WORKERS` and `MAX_WORKERS` of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
 from gpuctl.k8s import kinds, names
+from gpuctl.model.job import Framework
 from gpuctl.model.manifest import Manifest
+from gpuctl.model.units import WHOLE_GPU
 from gpuctl.render.owner import JobOwner, Spec
 
 MASTER_PORT = 29500
+Variable: TypeAlias = str | Spec
+"""What a variable has: a text, or where its value comes from."""
+
+
+def _label(key: str) -> Spec:
+    return {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}
+
+
+_RANK, _SIZE = _label(names.WORKER_INDEX_LABEL), _label(names.WORKERS_LABEL)
 
 
 def gang_labels(owner: JobOwner, workers: int) -> Spec:
@@ -31,18 +45,74 @@ def gang_ports(owner: JobOwner) -> list[Spec]:
 
 
 def gang_env(owner: JobOwner) -> tuple[Spec, ...]:
-    """The variables by which PyTorch's launcher and its like find the other workers."""
+    """The variables by which workers find each other, and those that their framework reads."""
+    framework = owner.job.container.framework
     if not owner.is_gang:
-        return ()
-    master = f"{owner.run}-0.{names.service_name(owner.run)}.{owner.namespace}.svc"
+        return _variables(_torchrun(owner)) if framework is Framework.PYTORCH else ()
     bounds = (("MIN_WORKERS", owner.job.min_workers), (names.MAX_WORKERS_VARIABLE, owner.job.workers))
     elastic = ({"name": name, "value": str(workers)} for name, workers in bounds) if owner.job.is_elastic else ()
     return (
-        {"name": "MASTER_ADDR", "value": master},
+        {"name": "MASTER_ADDR", "value": _master(owner)},
         {"name": "MASTER_PORT", "value": str(MASTER_PORT)},
-        {"name": "NODE_RANK", "valueFrom": _own(f"metadata.labels['{names.WORKER_INDEX_LABEL}']")},
-        {"name": "WORLD_SIZE", "valueFrom": _own(f"metadata.labels['{names.WORKERS_LABEL}']")},
+        {"name": "NODE_RANK", "valueFrom": _RANK},
+        {"name": "WORLD_SIZE", "valueFrom": _SIZE},
         *elastic,
+        *(_variables(_READ_BY[framework](owner)) if framework is not None else ()),
+    )
+
+
+def _master(owner: JobOwner) -> str:
+    """The host name of worker 0."""
+    return f"{owner.run}-0.{names.service_name(owner.run)}.{owner.namespace}.svc"
+
+
+def _torchrun(owner: JobOwner) -> Mapping[str, Variable]:
+    """What torchrun takes in place of its arguments, so that none is needed; RANK is for one process a worker.
+
+    Workers of a number that varies meet by c10d; torchrun's usual way, static, takes that number to be known.
+    """
+    job = owner.job
+    own: Mapping[str, Variable] = {"PET_NPROC_PER_NODE": str(max(1, job.gpu_milli // WHOLE_GPU))}
+    if not owner.is_gang:
+        return {"PET_NNODES": "1", **own}
+    if job.is_elastic:
+        return {
+            **own,
+            "RANK": _RANK,
+            "PET_NNODES": f"{job.min_workers}:{job.workers}",
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": f"{_master(owner)}:{MASTER_PORT}",
+            "PET_RDZV_ID": owner.run,
+        }
+    return {
+        **own,
+        "RANK": _RANK,
+        "PET_NNODES": _SIZE,
+        "PET_NODE_RANK": _RANK,
+        "PET_MASTER_ADDR": _master(owner),
+        "PET_MASTER_PORT": str(MASTER_PORT),
+    }
+
+
+def _jax(owner: JobOwner) -> Mapping[str, Variable]:
+    """One process a worker; `jax.distributed.initialize` reads the address by itself."""
+    return {
+        "JAX_COORDINATOR_ADDRESS": f"{_master(owner)}:{MASTER_PORT}",
+        "JAX_NUM_PROCESSES": _SIZE,
+        "JAX_PROCESS_ID": _RANK,
+    }
+
+
+_READ_BY: Mapping[Framework, Callable[[JobOwner], Mapping[str, Variable]]] = {
+    Framework.PYTORCH: _torchrun,
+    Framework.JAX: _jax,
+}
+
+
+def _variables(named: Mapping[str, Variable]) -> tuple[Spec, ...]:
+    return tuple(
+        {"name": name, "value": value} if isinstance(value, str) else {"name": name, "valueFrom": value}
+        for name, value in named.items()
     )
 
 
@@ -55,7 +125,3 @@ def rendezvous_service(owner: JobOwner) -> Manifest:
         "ports": [{"name": "rendezvous", "port": MASTER_PORT, "protocol": "TCP"}],
     }
     return owner.manifest(kinds.SERVICE, names.service_name(owner.run), {"spec": spec})
-
-
-def _own(field_path: str) -> Spec:
-    return {"fieldRef": {"fieldPath": field_path}}

@@ -91,7 +91,7 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
     _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
 
 
-@pytest.mark.parametrize("section", ["One job after another", "Services"])
+@pytest.mark.parametrize("section", ["Several workers", "One job after another", "Services"])
 def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     text = (DOCS / "declare.md").read_text()
     shown = re.search(rf"## {section}.*?```yaml\n(.*?)```", text, flags=re.DOTALL)
