@@ -105,7 +105,7 @@ def project_uses(history: History) -> tuple[ProjectUse, ...]:
 
     Cost: linear in periods and events.
     """
-    observed_s = sum(row.observed_ms for row in history.periods if row.project == ALL) // 1000
+    observed_ms = max(1, sum(row.observed_ms for row in history.periods if row.project == ALL))
     sums: dict[ProjectName, Counter[str]] = {}
     for row in history.periods:
         sums.setdefault(row.project, Counter()).update({
@@ -121,10 +121,10 @@ def project_uses(history: History) -> tuple[ProjectUse, ...]:
         name: ProjectUse(
             project=name,
             gpu_hours_milli=found["held"] // 3600,
-            held_milli=found["held"] // max(1, observed_s),
-            share_milli=found["share"] // max(1, observed_s),
-            quota_milli=found["quota"] // max(1, observed_s),
-            waiting_milli=found["waiting"] // max(1, observed_s),
+            held_milli=found["held"] * 1000 // observed_ms,
+            share_milli=found["share"] * 1000 // observed_ms,
+            quota_milli=found["quota"] * 1000 // observed_ms,
+            waiting_milli=found["waiting"] * 1000 // observed_ms,
             measured_milli_s=found["measured"],
             busy_milli_s=found["busy"],
             idle_hours_milli=found["idle"] // 3600,

@@ -35,16 +35,16 @@ class Use:
 
 def uses(trends: Trends) -> tuple[Use, ...]:
     """Each project's use, by name; all together come last, under the name ALL."""
-    observed_s = max(1, sum(row.observed_ms for row in trends.totals if row.project == ALL) // 1000)
+    observed_ms = max(1, sum(row.observed_ms for row in trends.totals if row.project == ALL))
     tallies = {tally.project: tally for tally in trends.tallies}
     found = [
         Use(
             project=row.project,
             gpu_hours_milli=row.held_milli_s // _HOUR_S,
-            held_milli=row.held_milli_s // observed_s,
-            share_milli=row.share_milli_s // observed_s,
-            quota_milli=row.quota_milli_s // observed_s,
-            idle_milli=row.idle_milli_s // observed_s,
+            held_milli=row.held_milli_s * 1000 // observed_ms,
+            share_milli=row.share_milli_s * 1000 // observed_ms,
+            quota_milli=row.quota_milli_s * 1000 // observed_ms,
+            idle_milli=row.idle_milli_s * 1000 // observed_ms,
             idle_hours_milli=row.idle_milli_s // _HOUR_S,
             measured_milli_s=row.measured_milli_s,
             busy_milli_s=row.busy_milli_s,

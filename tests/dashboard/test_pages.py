@@ -41,7 +41,7 @@ def tiles(html: str) -> dict[str, str]:
 
 def rows(html: str, caption: str) -> list[list[str]]:
     """The cells of the table with a caption, without markup."""
-    table = re.search(rf"<caption>{re.escape(caption)}.*?</table>", html, re.DOTALL)
+    table = re.search(rf"<caption><span>{re.escape(caption)}.*?</table>", html, re.DOTALL)
     assert table is not None
     lines = re.findall(r"<tr>(.*?)</tr>", table[0], re.DOTALL)
     return [[text(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL)] for line in lines]

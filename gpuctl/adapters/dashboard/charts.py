@@ -54,7 +54,9 @@ def _gpus(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> 
 def _utilisation(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
     """What percentage of the held GPUs worked, of each project that was measured, and of all together."""
     del observed
-    for name in sorted({row.project for row in trends.periods if row.measured_milli_s}):
+    for name in sorted(
+        {row.project for row in trends.periods if row.measured_milli_s}, key=lambda name: (not name, name)
+    ):
         rows = {row.at_ms: row for row in trends.periods if row.project == name and row.measured_milli_s}
         yield (
             name or "(all)",

@@ -17,7 +17,7 @@ from gpuctl.adapters.dashboard.past import SPANS
 from gpuctl.app.whatif import Answer, Question
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import duration, reason_text
-from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.decision import JobState
 from gpuctl.model.history import Change, History, RunEvent, Trends
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -96,7 +96,7 @@ class Pages:
             clock=clock_time,
             age=age,
             duration=duration,
-            stamp=format_timestamp,
+            stamp=format_seconds,
             reason=reason_text,
             problem=problem_text,
             why=why,

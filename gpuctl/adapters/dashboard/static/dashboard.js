@@ -16,6 +16,15 @@
   });
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // Times are UTC, as in the tables.
+  const iso = (seconds) => new Date(seconds * 1000).toISOString();
+  const time = (_, seconds) => (seconds === null ? "--" : iso(seconds).slice(0, 16).replace("T", " ") + "Z");
+  const times = (_, splits, axis, space, step) =>
+    splits.map((at, index) => {
+      const day = iso(at).slice(0, 10);
+      if (step >= 86400) return day;
+      return iso(at).slice(11, 16) + (index === 0 || at % 86400 === 0 ? `\n${day}` : "");
+    });
   const sizeOf = (place) => ({ width: Math.max(280, place.clientWidth), height: 300 });
   const draw = (place) => {
     let plot = null;
@@ -36,7 +45,14 @@
         width: 2,
         paths: uPlot.paths.stepped({ align: 1 }),
       }));
-      plot = new uPlot({ ...sizeOf(place), axes: [axis, axis], series: [{}, ...series] }, data, place);
+      const options = {
+        ...sizeOf(place),
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+        scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.05 : 1] } },
+        axes: [{ ...axis, values: times }, axis],
+        series: [{ value: time }, ...series],
+      };
+      plot = new uPlot(options, data, place);
       addEventListener("resize", () => plot.setSize(sizeOf(place)));
     };
   };
