@@ -34,6 +34,15 @@ class NetworkType(click.ParamType[IPv4Network | IPv6Network]):
             self.fail(str(error), param, ctx)
 
 
+def _ip(value: str) -> str:
+    """An IP address, as it is."""
+    return str(ip_address(value))
+
+
+IP = click.types.FuncParamType(_ip)
+"""Of an option that is an IP address."""
+
+
 @command(
     "dashboard",
     examples=(

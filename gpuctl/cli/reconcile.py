@@ -11,7 +11,7 @@ import click
 from gpuctl.cli.amounts import DurationType, write_options
 from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
-from gpuctl.cli.dashboard import is_loopback
+from gpuctl.cli.dashboard import IP, is_loopback
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.signatures import check_signers, signature_options
 from gpuctl.diag.wording import all_of
@@ -60,6 +60,12 @@ _HELP = "gpuctl reconcile --help"
     default="X-Forwarded-User",
     show_default=True,
     help="Where that proxy names the user.",
+)
+@click.option(
+    "--dashboard-pod-ip",
+    metavar="IP",
+    type=IP,
+    help="While it leads, have Service gpuctl-dashboard lead to this address of its pod.",
 )
 @click.option("--notify", metavar="DIR", help="Notify the receivers that files of this folder name: slack-url, ...")
 @click.option("--push-address", metavar="HOST:PORT", help="Receive webhooks of GitHub and GitLab there, at /push.")
@@ -130,6 +136,7 @@ def reconcile(interval: int, **options: Any) -> None:
         dashboard_address=options["dashboard_address"],
         dashboard_secret=options["dashboard_secret"],
         dashboard_user_header=options["dashboard_user_header"],
+        dashboard_pod_ip=options["dashboard_pod_ip"],
     )
     measured = wiring.Measured(
         prometheus=options["utilisation_prometheus"],
@@ -160,8 +167,12 @@ def _check(options: Mapping[str, Any]) -> None:
         raise Failure("GPU9002", "pushes are passed on by an API server", hint="leave out --push-address")
     check_utilisation(options)
     address, secret = options["dashboard_address"], options["dashboard_secret"]
-    if address is None and secret is not None:
-        raise Failure("GPU9002", "--dashboard-secret is for --dashboard-address", hint="gpuctl reconcile --help")
+    for option in ("dashboard_secret", "dashboard_pod_ip"):
+        if address is None and options[option] is not None:
+            text = f"--{option.replace('_', '-')} is for --dashboard-address"
+            raise Failure("GPU9002", text, hint="gpuctl reconcile --help")
+    if options["dashboard_pod_ip"] is not None and options["embedded"] is not None:
+        raise Failure("GPU9002", "the embedded cluster has no Services", hint="leave out --dashboard-pod-ip")
     if address is not None and secret is None and not is_loopback(address):
         raise Failure(
             "GPU9002",

@@ -74,7 +74,13 @@ def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
     home = names.SYSTEM_NAMESPACE
     here = _list(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
     resource = "request.resource.resource"
-    at_home = f"({resource} in {here} || ({resource} == 'namespaces' && request.operation != 'DELETE'))"
+    slices = kinds.KINDS[kinds.ENDPOINT_SLICE].plural
+    may = (
+        f"{resource} in {here}",
+        f"({resource} == 'namespaces' && request.operation != 'DELETE')",
+        f"({resource} == '{slices}' && request.name == '{names.DASHBOARD_SERVICE}')",
+    )
+    at_home = f"({' || '.join(may)})"
     in_namespaces = f"request.namespace == '{home}' ? {at_home} : request.namespace.startsWith('{prefix}')"
     nowhere = "!has(request.namespace) || request.namespace == ''"
     own = f"{nowhere} ? request.name == '{names.PRIORITY_CLASS}' : ({in_namespaces})"

@@ -21,7 +21,8 @@ def account_and_rights(wanted: Installation) -> Iterator[Body]:
     own = {kind for kind in kinds.VERBS if kinds.KINDS[kind].own_namespace}
     yield made(kinds.SERVICE_ACCOUNT, NAME, {"automountServiceAccountToken": False}, namespace=home)
     yield made(kinds.CLUSTER_ROLE, NAME, {"rules": [*_rules(kinds.VERBS.keys() - own), _bind(wanted.roles)]})
-    yield made(kinds.ROLE, NAME, {"rules": _rules(own)}, namespace=home)
+    more = _leading_here() if wanted.dashboard else ()
+    yield made(kinds.ROLE, NAME, {"rules": [*_rules(own), *more]}, namespace=home)
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": home}]
     yield made(kinds.CLUSTER_ROLE_BINDING, NAME, {"roleRef": _ref(kinds.CLUSTER_ROLE), "subjects": subjects})
     yield made(kinds.ROLE_BINDING, NAME, {"roleRef": _ref(kinds.ROLE), "subjects": subjects}, namespace=home)
@@ -36,6 +37,14 @@ def _rules(some: Iterable[kinds.Kind]) -> list[Mapping[str, Any]]:
         {"apiGroups": [group], "resources": sorted(resources), "verbs": list(may)}
         for (group, may), resources in sorted(grouped.items())
     ]
+
+
+def _leading_here() -> Iterator[Mapping[str, Any]]:
+    """What the leader needs to have the dashboard's Service lead to it. No right to create can name an object."""
+    kind = kinds.ENDPOINT_SLICE
+    slices = {"apiGroups": [kinds.group_of(kind)], "resources": [kinds.KINDS[kind].plural]}
+    yield {**slices, "verbs": ["create"]}
+    yield {**slices, "verbs": ["patch"], "resourceNames": [names.DASHBOARD_SERVICE]}
 
 
 def _bind(roles: Iterable[str]) -> Mapping[str, Any]:

@@ -35,6 +35,8 @@ _HOME = names.SYSTEM_NAMESPACE
 _USER = 65532
 """The user of the image."""
 _WORK, _GIT, _SIGNERS = "/var/lib/gpuctl", "/etc/gpuctl/git", "/etc/gpuctl/signers"
+_POD_IP = "POD_IP"
+_OWN_ADDRESS = {"name": _POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 _NOTIFY, _PUSH, _DASHBOARD = "/etc/gpuctl/notify", "/etc/gpuctl/push", "/etc/gpuctl/dashboard"
 _UTILISATION = "/etc/gpuctl/utilisation"
 _KEY, _HOSTS, _NETRC = "ssh-privatekey", "known_hosts", ".netrc"
@@ -78,7 +80,7 @@ def controller(wanted: Installation) -> Iterator[Body]:
     if wanted.push_from is not None:
         yield _service("push", PUSH_PORT)
     if wanted.dashboard:
-        yield _service("dashboard", DASHBOARD_PORT)
+        yield _leaders_service("dashboard", DASHBOARD_PORT)
         yield made(_NETWORK_POLICY, f"{NAME}-dashboard", {"spec": _dashboard_network(wanted)}, namespace=_HOME)
     yield made(
         ("policy/v1", "PodDisruptionBudget"),
@@ -232,6 +234,7 @@ def _container(wanted: Installation) -> Mapping[str, Any]:
         "env": [
             {"name": "HOME", "value": _GIT},  # where git looks for .netrc
             *([{"name": "GIT_SSH_COMMAND", "value": _SSH}] if wanted.by_ssh else ()),
+            *([_OWN_ADDRESS] if wanted.dashboard else ()),
         ],
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT},
@@ -290,6 +293,7 @@ def arguments(wanted: Installation) -> Iterator[str]:
         yield from ("--push-address", f"0.0.0.0:{PUSH_PORT}", "--push-secret", f"{_PUSH}/secret")
     if wanted.dashboard:
         yield from ("--dashboard-address", f"0.0.0.0:{DASHBOARD_PORT}", "--dashboard-secret", f"{_DASHBOARD}/secret")
+        yield from ("--dashboard-pod-ip", f"$({_POD_IP})")
     if wanted.utilisation_prometheus is not None:
         yield from ("--utilisation-prometheus", wanted.utilisation_prometheus)
         yield from ("--utilisation-token", f"{_UTILISATION}/token")
@@ -304,6 +308,11 @@ def arguments(wanted: Installation) -> Iterator[str]:
 def _service(name: str, number: int) -> Body:
     port = {"name": name, "port": number, "targetPort": name}
     return made(kinds.SERVICE, f"{NAME}-{name}", {"spec": {"selector": LABELS, "ports": [port]}}, namespace=_HOME)
+
+
+def _leaders_service(name: str, number: int) -> Body:
+    """Without a selector: it leads to the replica that leads, which says where that is. It alone has the history."""
+    return made(kinds.SERVICE, f"{NAME}-{name}", {"spec": {"ports": [{"name": name, "port": number}]}}, namespace=_HOME)
 
 
 def _network(wanted: Installation) -> Mapping[str, Any]:

@@ -44,6 +44,7 @@ RESOURCE_SLICE: Kind = (_RESOURCE, "ResourceSlice")
 DEVICE_CLASS: Kind = (_RESOURCE, "DeviceClass")
 LEASE: Kind = ("coordination.k8s.io/v1", "Lease")
 EVENT: Kind = ("events.k8s.io/v1", "Event")
+ENDPOINT_SLICE: Kind = ("discovery.k8s.io/v1", "EndpointSlice")
 ADMISSION_POLICY: Kind = (_ADMISSION, "ValidatingAdmissionPolicy")
 ADMISSION_POLICY_BINDING: Kind = (_ADMISSION, "ValidatingAdmissionPolicyBinding")
 
@@ -132,6 +133,7 @@ KINDS: Mapping[Kind, KindInfo] = {
     CORE_EVENT: KindInfo(
         plural="events", writes=("list",), needed_for="why pods do not start, where events alone say it",
     ),
+    ENDPOINT_SLICE: KindInfo(plural="endpointslices"),  # one is written, with `install --dashboard`
     SECRET: KindInfo(plural="secrets"),
     SERVICE_ACCOUNT: KindInfo(plural="serviceaccounts"),
     ROLE: KindInfo(plural="roles"),

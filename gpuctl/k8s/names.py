@@ -19,6 +19,8 @@ CONTROL_NAME = "gpuctl-control"
 """The ConfigMap in SYSTEM_NAMESPACE by which people with rights there freeze a part, or have Git read now."""
 UTILISATION_NAME = "gpuctl-utilisation"
 """The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes what GPUs do."""
+DASHBOARD_SERVICE = "gpuctl-dashboard"
+"""The Service in SYSTEM_NAMESPACE that leads to the leader's dashboard, by an EndpointSlice of the same name."""
 PUBLISHED = (OVERVIEW_NAME, STATUS_NAME, UTILISATION_NAME)
 """All ConfigMaps there that are published, and no ledgers. Nothing is decided by them, and a cycle reads none."""
 READER_ROLE = "gpuctl-reader"

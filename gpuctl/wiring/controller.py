@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -107,7 +107,8 @@ class Served:
     """What the controller serves, keeps and tells besides: measurements at an address, the past in a file, at another.
 
     `dashboard_address`: where pages are served, to a proxy that sends the secret in file `dashboard_secret` and names
-    the user in `dashboard_user_header`; without a secret, to this machine alone.
+    the user in `dashboard_user_header`; without a secret, to this machine alone. `dashboard_pod_ip`: where Service
+    gpuctl-dashboard is to lead while this replica leads.
     `notify`: the folder whose files say who is notified. `push_address`: where webhooks for pushes are received, by the
     secret in the file `push_secret`. None: nothing of the kind.
     """
@@ -121,6 +122,7 @@ class Served:
     dashboard_address: str | None = None
     dashboard_secret: str | None = None
     dashboard_user_header: str = "X-Forwarded-User"
+    dashboard_pod_ip: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +198,8 @@ def _unpublished() -> Sequence[Body]:
 class _ClusterPorts:
     """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes.
 
-    `title`: what people call the cluster. `published`: reads what the copy of the cluster leaves out.
+    `title`: what people call the cluster. `published`: reads what the copy of the cluster leaves out. `lead_to`: has
+    the dashboard's Service lead to an address and port while this replica leads.
     """
 
     title: str
@@ -214,6 +217,7 @@ class _ClusterPorts:
     published: Callable[[], Sequence[Body]] = _unpublished
     ask_for_git: Callable[[], None] | None = None
     for_utilisation: Callable[[], Publisher] = lambda: UNPUBLISHED
+    lead_to: Callable[[str, int], AbstractContextManager[object]] = lambda _address, _port: nullcontext()
 
 
 def _utilisation(measured: Measured, publisher: Callable[[], Publisher], stack: ExitStack) -> UtilisationPorts:
@@ -252,7 +256,10 @@ def _viewer(served: Served, source: GitSource, ports: _ClusterPorts, journal: Jo
         clone=str(source.clone),
         path=source.path,
     )
-    return stack.enter_context(closing(DashboardProcess(site, ended, ports.published)))
+    process = stack.enter_context(closing(DashboardProcess(site, ended, ports.published)))
+    if served.dashboard_pod_ip is not None:
+        stack.enter_context(ports.lead_to(served.dashboard_pod_ip, process.port))
+    return process
 
 
 def _notifier(
@@ -297,6 +304,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.control import ask_for_git  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.incidents import EventReader  # noqa: PLC0415
+    from gpuctl.adapters.kubernetes.leader_address import LeaderAddress  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.lease import LeaseLeadership, new_identity  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import StandingMachines  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.publisher import ObjectPublisher, read_all  # noqa: PLC0415
@@ -343,6 +351,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
         identity=me,
         publish=cluster.apply,
         published=partial(read_all, cluster.requests, (OVERVIEW_REF, UTILISATION_REF)),
+        lead_to=lambda address, port: closing(LeaderAddress(cluster.requests, leadership.held, address, port)),
         ask_for_git=lambda: ask_for_git(cluster.requests, SystemClock().now_ms()),
     )
 

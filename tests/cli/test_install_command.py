@@ -99,7 +99,11 @@ def test_the_dashboard_has_a_service_a_policy_and_a_secret_and_none_of_them_with
     assert "data" not in kinds["Secret"]
     (pod,) = (item["spec"]["template"]["spec"] for item in items("--dashboard") if item["kind"] == "Deployment")
     (container,) = pod["containers"]
-    parsed = reconcile.make_context("reconcile", container["args"][1:]).params
+    (own,) = (each["name"] for each in container["env"] if "fieldRef" in each.get("valueFrom", {}))
+    words = [word.replace(f"$({own})", "10.1.2.3") for word in container["args"][1:]]
+    parsed = reconcile.make_context("reconcile", words).params
+    assert parsed["dashboard_pod_ip"] == "10.1.2.3"
+    assert "selector" not in kinds["Service"]["spec"], "the leader says where it leads"
     (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "dashboard")
     assert (parsed["dashboard_address"], parsed["dashboard_secret"].rpartition("/")[0]) == (
         "0.0.0.0:8083", mount["mountPath"],

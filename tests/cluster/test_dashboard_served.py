@@ -7,12 +7,18 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
 from controlplane.server import ControlPlane
 from unattended import Process, Site, job, project, within
+
+from gpuctl.adapters.kubernetes.paths import item
+from gpuctl.install import Installation
+from gpuctl.install.rights import account_and_rights
+from gpuctl.k8s.objects import ref_of
+from gpuctl.model.state import Body
 
 CROWD = 200
 
@@ -46,8 +52,32 @@ def served(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFac
         project("a", 4), project("b", 4), job("one", 4), job("two", 4, more=", maxDuration: 1h"), job("late", 8),
         job("other", 2, project="b"),
     )  # fmt: skip
-    yield Served(site, site.start("--dashboard-address", f"127.0.0.1:{port}"), port)
+    for body in rights():
+        site.plane.call("PATCH", f"{item(ref_of(body))}?fieldManager=test", body)
+    leads = site.start("--dashboard-address", f"127.0.0.1:{port}", "--dashboard-pod-ip", "10.9.8.1")
+    yield Served(site, leads, port)
     site.leave()
+
+
+def rights() -> Iterator[Body]:
+    """Those that `install --dashboard` gives the account besides, under a name of their own."""
+    name = "with-a-dashboard"
+    for body in account_and_rights(Installation(repo="https://x/y.git", path="c", image="x", dashboard=True)):
+        renamed = {**body, "metadata": {**body["metadata"], "name": name}}
+        if body["kind"] == "Role":
+            yield renamed
+        elif body["kind"] == "RoleBinding":
+            yield {**renamed, "roleRef": {**body["roleRef"], "name": name}}
+
+
+def leads_to(site: Site) -> tuple[str, int]:
+    """Where Service gpuctl-dashboard leads."""
+    home = "/apis/discovery.k8s.io/v1/namespaces/gpuctl-system/endpointslices/gpuctl-dashboard"
+    with suppress(HTTPError):
+        found = site.plane.call("GET", home)
+        assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "gpuctl-dashboard"
+        return found["endpoints"][0]["addresses"][0], found["ports"][0]["port"]
+    return "", 0
 
 
 def tiles(html: str) -> dict[str, str]:
@@ -92,3 +122,15 @@ def test_a_crowd_holds_nothing_up(served: Served) -> None:
         served.site.await_pods("other", "new", project="b")
         served.shows("<dt>Running jobs</dt><dd>3</dd>")
     assert not [line for line in served.leader.lines() if line.get("level") == "error"]
+
+
+def test_its_service_leads_to_the_replica_that_leads(served: Served) -> None:
+    """The last test here: the leader is killed, and the one in standby says where it is once it leads."""
+    within(60, lambda: leads_to(served.site) == ("10.9.8.1", served.port), served.site.logs)
+    port = free_port()
+    served.site.start("--dashboard-address", f"127.0.0.1:{port}", "--dashboard-pod-ip", "10.9.8.2")
+    within(60, lambda: "in standby" in served.page(port=port), served.site.logs)
+    assert leads_to(served.site) == ("10.9.8.1", served.port)
+    served.leader.kill()
+    within(60, lambda: leads_to(served.site) == ("10.9.8.2", port), served.site.logs)
+    within(60, lambda: "in standby" not in served.page(port=port), served.site.logs)
