@@ -31,7 +31,7 @@ _GOOD = "G"
 _WHY: Mapping[str, str] = {
     "N": "it is not signed",
     "B": "its signature is not one of this commit",
-    "U": "it is signed with key {key}, which is not among the keys that may sign",
+    "U": "it is signed with key {key}, which is not among the keys that may sign, or not at the time of the commit",
     "E": "its signature can't be checked: the key is not among the keys that may sign, or is damaged",
     "X": "its signature has expired",
     "Y": "it is signed with key {key}, which has expired",

@@ -154,13 +154,12 @@ def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Itera
 
     What a change has touched comes last, so that it is marked. Of the others, those in the cluster's own files come
     first, then all by name: what no project can change is not marked because of what one has changed. Where a change
-    has touched no quota of the sum, but what there is to divide, that is marked.
+    has touched what there is to divide, and the quotas that it has not touched exceed that already, that is marked.
     """
     department, domain, available, where = checked
     members = [member for member in quota.members(resolved, department, domain) if member.quota]
-    members.sort(
-        key=lambda each: ((each.kind, each.name) in touched, not resolved.is_own(_of(resolved, each).document))
-    )
+    is_touched = {member: (member.kind, member.name) in touched for member in members}
+    members.sort(key=lambda each: (is_touched[each], not resolved.is_own(_of(resolved, each).document)))
     everything, total = sum(member.quota for member in members), 0
     if everything <= available:
         return
@@ -168,15 +167,16 @@ def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Itera
     params |= {"capacity": available, "where": where} if department is None else {"quota": available}
     params |= {} if department is None else {"department": department}
     code = "GPU3009" if department is None else "GPU3010"
-    is_quota_touched = any((member.kind, member.name) in touched for member in members)
-    divided = None if is_quota_touched else _divided(resolved, checked, touched)
+    others = sum(member.quota for member in members if not is_touched[member])
+    divided = _divided(resolved, checked, touched) if others > available else None
+    is_marked = is_touched if any(is_touched.values()) else dict.fromkeys(members, True)
     path: Path = ("spec", "quota") if domain == WHOLE_CLUSTER else ("spec", "quota", domain)
     before: list[tuple[str, SourceSpan]] = []
     for member in members:
         total += member.quota
         document = _of(resolved, member).document
         span = document.span(path)
-        if total > available and divided is None:
+        if total > available and divided is None and is_marked[member]:
             divided = document, span
             break
         before.append((f"{member.kind} {member.name} has {thousandths(member.quota)}", span))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from gpuctl.compile.after import check_after
@@ -99,11 +100,23 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
 
 
 def _touched(written: Iterable[Written], before: Collection[Written] | None) -> frozenset[tuple[str, str]]:
-    """What a change has set of the sums that quotas add up to, by kind and name: quotas and their place, node pools."""
+    """What a change has set of the sums that quotas add up to, by kind and name: quotas and their place, node pools. A
+    project whose quota is lowered makes no sum too large."""
     if before is None:
         return frozenset()
     known, set_now = (dict(each for one in side for each in _of_sums(one)) for side in (before, written))
-    return frozenset(named for named, part in set_now.items() if part != known.get(named))
+    changed = {named: part for named, part in set_now.items() if part != known.get(named)}
+    return frozenset(
+        named for named, part in changed.items() if named[0] != "Project" or not _is_less(part, known.get(named))
+    )
+
+
+def _is_less(now: tuple[Any, Any], before: tuple[Any, Any] | None) -> bool:
+    """Whether a quota is a lower number than before, in the same department."""
+    if before is None or now[1] != before[1]:
+        return False
+    quota, old = now[0], before[0]
+    return isinstance(quota, int | Decimal) and isinstance(old, int | Decimal) and quota < old
 
 
 def _of_sums(one: Written) -> Iterator[tuple[tuple[str, str], Any]]:

@@ -69,6 +69,10 @@ def test_a_sum_is_marked_at_the_nodes_where_a_change_took_some_away() -> None:
     both = {**base, "c.yaml": gone, "team-a.yaml": project("team-a", "{quota: 12}")}
     (found,) = compile_tree(tree_of(both), before=known).diagnostics
     assert found.span.file == "team-a.yaml"
+    fewer = CLUSTER.replace("nodes: [d1, d2]", "nodes: [d1]")
+    for other in ({"team-a.yaml": project("team-a", "{quota: 4}")}, {"team-0.yaml": project("team-0", "{quota: 1}")}):
+        (found,) = compile_tree(tree_of({**base, "c.yaml": fewer, **other}), before=known).diagnostics
+        assert found.span.file == "c.yaml"
 
 
 def test_a_sum_of_a_department_is_marked_at_its_quota_or_at_the_project_that_came() -> None:
