@@ -10,7 +10,9 @@ _PROJECTS = "gpuctl project list"
 _NODE_CARE = "nodes are Kubernetes' own: kubectl {0} NODE; gpuctl places jobs on what is left"
 _LOGIN = "there is no login: gpuctl uses your kubeconfig as kubectl does, and Git as git does"
 _MPI = "gpuctl submit NAME --workers N: a gang of N workers, WORLD_SIZE and RANK as torchrun expects them"
-_TEMPLATE = "there are no templates: copy a job's YAML; policies set what is required"
+_TEMPLATE = "templates are YAML in Git: kind Template; in the file of a job, spec: template: {name: NAME, with: {...}}"
+_KEPT = "in the job's file, spec: ttlAfterFinished: 7d; the job stays declared until: gpuctl delete JOB"
+_PROJECT_GOES = "a project goes when its files are removed in Git: gpuctl plan DIR --base main tells what ends then"
 _ASSET = "there are no stored assets: write the fields into the job's YAML"
 _DEPARTMENTS = "departments are YAML in Git: kind Department; gpuctl project list shows what projects hold"
 _POOLS = "node pools are declared in cluster.yaml; gpuctl top node shows their nodes"
@@ -198,8 +200,8 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--required-pod-topology-key": "gangs are placed close together by the pool's topology, by themselves",
     "--preferred-pod-topology-key": "gangs are placed close together by the pool's topology, by themselves",
     "--node-name": "--node-pools POOL; gpuctl chooses the node",
-    "--auto-deletion-time-after-completion": "a finished job stays declared until: gpuctl delete JOB",
-    "--ttl-after-finish": "a finished job stays declared until: gpuctl delete JOB",
+    "--auto-deletion-time-after-completion": _KEPT,
+    "--ttl-after-finish": _KEPT,
     "--no-master": "worker 0 is the master: RANK 0",
     "--master-args": "worker 0 is the master: the command sees RANK 0",
     "--master-gpu": "all workers of a gang ask for the same",
@@ -218,6 +220,8 @@ def without_kind(words: Sequence[str]) -> str:
     """What to do instead of a command with a kind, as kubectl has it: `delete job NAME`; "" for others."""
     if len(words) < 2 or words[1] not in KINDS or words[0] not in _OF_A_JOB:
         return ""
+    if words[0] == "delete" and KINDS[words[1]] == _PROJECTS:
+        return _PROJECT_GOES
     return KINDS[words[1]] if words[0] == "get" else f"without the kind: gpuctl {words[0]} JOB"
 
 

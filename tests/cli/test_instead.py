@@ -91,6 +91,10 @@ def test_an_answer_about_a_flag_names_flags_that_there_are() -> None:
     ("line", "hint"),
     [
         ("delete job a-1-g", "without the kind: gpuctl delete JOB"),
+        (
+            "delete project team-a",
+            "a project goes when its files are removed in Git: gpuctl plan DIR --base main tells what ends then",
+        ),
         ("get pods -A", "gpuctl list -A shows all jobs, gpuctl get JOB one"),
         ("get nodes -o wide --embedded {file}", "gpuctl top node"),
         ("get projects --embedded {file}", "gpuctl project list"),
