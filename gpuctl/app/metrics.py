@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from gpuctl.app.cycle import CycleReport
+from gpuctl.engine.reasons import DEPENDENT
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Action, Change, Outcome, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, FairShare, Pending, Resize
@@ -49,14 +50,14 @@ class Amount(NamedTuple):
 class Measurements:
     """One cycle in numbers.
 
-    `decisions` counts jobs by the decision's kind and reason code. `queued` and `running` are jobs that wait, by their
-    first pool, and runs that hold GPUs, by the pool of their first node. `problems` counts runs whose pods do not run
-    by project and reason, `failures` those that were seen to fail likewise, `pauses` those written by project and
-    reason code; `waits` has the wait of each run that was
-    let go. `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts
-    objects that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of
-    which a start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `uses`:
-    what the GPUs of each project do, as last measured at `used_at_ms`.
+    `decisions` counts jobs by the decision's kind and reason code. `queued` and `running` are jobs that wait, but for
+    those that come after others, by their first pool, and runs that hold GPUs, by the pool of their first node.
+    `problems` counts runs whose pods do not run by project and reason, `failures` those that were seen to fail
+    likewise, `pauses` those written by project and reason code; `waits` has the wait of each run that was let go.
+    `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts objects
+    that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of which a
+    start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `uses`: what the
+    GPUs of each project do, as last measured at `used_at_ms`.
     """
 
     duration_ms: DurationMs
@@ -202,7 +203,11 @@ def _failures(report: CycleReport, previous: CycleReport | None) -> Iterator[tup
 
 
 def _queued(report: CycleReport) -> Mapping[Sort, Amount]:
-    waiting = {decision.job for decision in report.schedule.decisions if type(decision) is Pending}
+    waiting = {
+        decision.job
+        for decision in report.schedule.decisions
+        if type(decision) is Pending and decision.reason.code not in DEPENDENT
+    }
     jobs = (job for job in report.declared.jobs if job.id in waiting)
     return _summed(
         (Sort(job.id.project, job.type.value, next(iter(job.pools), PoolName(""))), job.total_gpu_milli) for job in jobs

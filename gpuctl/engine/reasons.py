@@ -17,7 +17,6 @@ FOR_STOPPING = "GPU5019"
 FOR_START = "GPU5023"
 START_FAILED = "GPU5092"
 FOR_OTHERS = "GPU5025"
-DEPENDENCY_FAILED = "GPU5026"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
@@ -26,6 +25,9 @@ BY_AMOUNTS = frozenset({IN_QUOTA, "GPU5002", ON_IDLE, "GPU5005"})
 
 WITHOUT_VICTIMS = frozenset({FOR_STOPPING, FOR_START})
 """Reasons of a reservation for which no run was paused."""
+
+DEPENDENT = frozenset({FOR_OTHERS, "GPU5026"})
+"""Reasons to wait for jobs that it comes after: it is in no queue, and demands nothing."""
 
 DISPLACED = frozenset({"GPU5034", "GPU5035", "GPU5036"})
 """Reasons to stop that are no other job's: the run goes on as soon as it can."""
@@ -155,7 +157,7 @@ def waits_for(jobs: Iterable[JobId]) -> Reason:
 
 def dependency_failed(job: JobId, state: JobState) -> Reason:
     """It is in no queue, for a job that it comes after has ended without success."""
-    return _reason(DEPENDENCY_FAILED, job=str(job), state=state.value)
+    return _reason("GPU5026", job=str(job), state=state.value)
 
 
 def unknown_project(project: ProjectName) -> Reason:

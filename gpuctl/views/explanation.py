@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuctl.diag.wording import all_of, duration, reason_text
-from gpuctl.engine.reasons import DEPENDENCY_FAILED, FOR_OTHERS, START_FAILED
+from gpuctl.engine.reasons import DEPENDENT, FOR_OTHERS, START_FAILED
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, Placement, WorkerPlacement
 from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
@@ -92,7 +92,7 @@ def _queue(told: Explanation) -> Iterator[str]:
         yield f"{then} once its own pods are gone."
     elif _waits_for(told) == START_FAILED:
         yield "It is not in the queue: jobs that wait there come first, and no run makes way for it."
-    elif _waits_for(told) in {FOR_OTHERS, DEPENDENCY_FAILED}:
+    elif _waits_for(told) in DEPENDENT:
         yield "It is not in the queue, so it demands no GPUs and none are reserved for it."
     elif told.decision is DecisionKind.WAIT and told.placement is None:
         yield "It is not in the queue: the end of other jobs would not start it."

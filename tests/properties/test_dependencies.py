@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import Story, stories
 from test_outlook import Life, earlier
 
-from gpuctl.engine.reasons import DEPENDENCY_FAILED, FOR_OTHERS
+from gpuctl.engine.reasons import DEPENDENT, FOR_OTHERS
 from gpuctl.model.decision import Admit, Decision, JobState, Pending, Schedule
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, RunPhase
@@ -48,19 +48,19 @@ class DependentLife(Life):
         has_started = run is not None and (run.starts > 0 or run.phase is not RunPhase.QUEUED)
         code = decision.reason.code
         if has_started or job.suspend:
-            assert code not in {FOR_OTHERS, DEPENDENCY_FAILED}
+            assert code not in DEPENDENT
             return
         ends = [self.end_of(each.job) for each in job.after]
         good = [end is JobState.SUCCEEDED or (end is not None and not each.needs_success)
                 for each, end in zip(job.after, ends, strict=True)]  # fmt: skip
         if all(good):
             event("free")
-            assert code not in {FOR_OTHERS, DEPENDENCY_FAILED}
+            assert code not in DEPENDENT
             if isinstance(decision, Admit):
                 event("started after others")
         elif isinstance(decision, Pending):
             event("waits for others")
-            assert code == (DEPENDENCY_FAILED if self.failed(job) else FOR_OTHERS)
+            assert code == ("GPU5026" if self.failed(job) else FOR_OTHERS)
             assert decision.reserved is None
             assert job.id not in made.queue
         else:

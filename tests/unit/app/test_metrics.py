@@ -83,6 +83,15 @@ def test_a_settled_cluster(lab: Lab) -> None:
     assert (told.writes, told.starts, told.waits, told.pauses, told.drift) == ({}, 0, (), {}, 0)
 
 
+def test_a_job_that_comes_after_others_is_not_queued(lab: Lab) -> None:
+    later = "kind: Job\nmetadata: {name: later, project: a}\nspec: {image: x, gpus: 2, after: [j0]}\n"
+    lab.declared = declared({**FILES, "later.yaml": later})
+    lab.settle()
+    told = measure(*lab.last(), duration_ms=12)
+    assert told.decisions["pending", "GPU5025"] == 1
+    assert told.queued == {("a", "training", "p"): (1, 1000)}
+
+
 def test_what_was_written_on_the_way_there(lab: Lab) -> None:
     lab.settle()
     previous, told = None, []
