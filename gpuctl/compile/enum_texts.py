@@ -103,6 +103,11 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "jax": "JAX: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.",
         },
         {
+            "all": "All workers.",
+            "worker0": "Worker 0.",
+            "any": "Any of them, the first that does.",
+        },
+        {
             "success": "It has succeeded.",
             "any": "It has ended: it succeeded, failed, timed out or was deleted.",
         },

@@ -303,6 +303,7 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
         ),
         dns_policy=spec.dns_policy,
         framework=None if spec.framework is None else job_model.Framework(spec.framework),
+        success=job_model.Success(spec.success),
         probes=job_model.Probes(
             startup=_probe(spec.probes.startup),
             readiness=_probe(spec.probes.readiness),

@@ -199,6 +199,9 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     if framework is not None and data.get("type") == "inference":
         fix = "remove framework: the workers of an inference job do not know each other"
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework and type: inference", found="both")
+    if data.get("success", "all") != "all" and data.get("type") == "inference":
+        fix = "remove success: an inference job never ends"
+        yield WrongValue("GPU2019", fix=fix, at=("success",), fields="success and type: inference", found="both")
     if framework == "jax" and fewest is not None and fewest != workers:
         fix = "remove minWorkers: JAX does not go on without a worker"
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
@@ -249,6 +252,9 @@ class JobSpec(Spec):
     min_workers: int | None = Field(None, ge=1, description="Elastic: may run with so few. Default: all workers.")
     framework: Literal["pytorch", "jax"] | None = Field(
         None, description="What tells its workers of each other besides MASTER_ADDR, NODE_RANK and WORLD_SIZE."
+    )
+    success: Literal["all", "worker0", "any"] = Field(
+        "all", description="When a gang has succeeded: once so many of its workers have. The others are then stopped."
     )
     resources: Resources = Field({}, validate_default=True, description="What each worker asks for besides GPUs.")
     priority: Priority = Field(0, description="Order within the project: higher first.")

@@ -125,6 +125,14 @@ class Framework(StrEnum):
     JAX = "jax"
 
 
+class Success(StrEnum):
+    """When a gang has succeeded: once all workers have, once worker 0 has, or once any of them has."""
+
+    ALL = "all"
+    WORKER_0 = "worker0"
+    ANY = "any"
+
+
 USUAL_GRACE_MS: DurationMs = 30_000
 """What Kubernetes gives a pod from the signal that stops it to its end."""
 
@@ -217,6 +225,7 @@ class Container:
     dns_policy: str | None = None
     probes: Probes = Probes()
     framework: Framework | None = None
+    success: Success = Success.ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

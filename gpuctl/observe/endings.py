@@ -19,6 +19,7 @@ as the Job's status, which tenants can't write, leaves room for it:
   as active of which no live one is there. Where more pods claim to be such a one than it counts, none is believed.
 - A pod that was on no node, or that asked for fewer GPUs, slices or claims than the Job's template, ends nothing. A
   live one of that kind is no worker (see `pods`), but the status may count it as active.
+Where a Job has a successPolicy, some of its workers need not succeed: how the run ends is for the Job alone to tell.
 A Deployment makes each of its pods again, so its workers never end.
 """
 
@@ -60,7 +61,7 @@ def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
     over = _believed(job, [pod for pod in over if pod.index in open_], pods)
     well = {pod.index for pod in over if pod.succeeded} | completed
     ended = frozenset(index for index in {pod.index for pod in over} | completed if index < workers) - alive
-    if len(ended) < workers:
+    if len(ended) < workers or mapping(job, "spec", "successPolicy"):
         return Endings(workers=ended) if ended else NO_ENDINGS
     return Endings(workers=ended, ends_as=RunPhase.SUCCEEDED if ended <= well else RunPhase.FAILED)
 

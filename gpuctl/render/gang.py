@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from gpuctl.k8s import kinds, names
-from gpuctl.model.job import Framework
+from gpuctl.model.job import Framework, Success
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.render.owner import JobOwner, Spec
@@ -42,6 +42,13 @@ def gang_spec(owner: JobOwner) -> Spec:
 def gang_ports(owner: JobOwner) -> list[Spec]:
     """The port on which worker 0 meets the others."""
     return [{"containerPort": MASTER_PORT, "name": "rendezvous", "protocol": "TCP"}] if owner.is_gang else []
+
+
+def gang_success(owner: JobOwner) -> Spec:
+    """Which workers have to succeed, where not all have to: the Job controller stops the others then."""
+    rules = {Success.WORKER_0: {"succeededIndexes": "0"}, Success.ANY: {"succeededCount": 1}}
+    rule = rules.get(owner.job.container.success) if owner.is_gang else None
+    return {} if rule is None else {"successPolicy": {"rules": [rule]}}
 
 
 def gang_env(owner: JobOwner) -> tuple[Spec, ...]:

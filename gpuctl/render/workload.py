@@ -12,6 +12,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_charge, template_digest
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.devices import DeviceTerms
+from gpuctl.render.gang import gang_success
 from gpuctl.render.owner import JobOwner
 from gpuctl.render.pod import charge_of, pod_template
 from gpuctl.render.standing import Standing
@@ -31,6 +32,7 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": _NO_FAILURE,
         "template": template,
+        **gang_success(owner),
     }
     if owner.is_gang:
         spec["completionMode"] = "Indexed"

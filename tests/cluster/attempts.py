@@ -244,7 +244,7 @@ HARMLESS = frozenset({
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
-    "spec.framework",
+    "spec.framework", "spec.success",
     *(
         f"spec.probes{part}"
         for kind in ("startup", "readiness", "liveness")

@@ -169,6 +169,29 @@ def test_a_gang_meets_at_worker_0(town: Town) -> None:
     assert {"MASTER_PORT", "NODE_RANK", "WORLD_SIZE"} < env.keys()
 
 
+def test_a_gang_that_needs_worker_0_alone_goes_on_after_a_pause_and_ends_with_it(town: Town) -> None:
+    town.jobs["g"] = ", gpus: 1, workers: 3, success: worker0"
+    town.comes_to(g="Running")
+    town.jobs["g"] += ", suspend: true"
+    town.comes_to(g="Queued")
+    town.jobs["g"] = ", gpus: 1, workers: 3, success: worker0"
+    town.comes_to(g="Running")
+
+    def end(index: str) -> None:
+        for ref, body in town.live("Pod", "g"):
+            if annotations_of(body).get(names.WORKER_INDEX_LABEL) == index:
+                path = f"/api/v1/namespaces/{town.namespace}/pods/{ref.name}"
+                note = {"metadata": {"annotations": {"test/run-for": "0s"}}}
+                town.plane.call("PATCH", path, note, media=MERGE)
+
+    end("2")
+    town.until(lambda: text(town.one("Job", "g"), "status", "completedIndexes") == "2")
+    assert town.ended() == {}
+    end("0")
+    town.until(lambda: town.ended() == {"g": "Succeeded"})
+    town.until(lambda: not any(running(body) for _, body in town.live("Pod", "g")))
+
+
 def test_inference_is_scaled_to_its_workers_and_to_none(town: Town) -> None:
     town.jobs["web"] = ", gpus: 1, type: inference, workers: 3"
     town.comes_to(web="Running")

@@ -211,6 +211,18 @@ def test_an_indexed_job_is_complete_when_every_index_is(lab: Lab) -> None:
     assert lab.status("gang")["completedIndexes"] == "0,1" or lab.status("gang")["completedIndexes"] == "0-1"
 
 
+@pytest.mark.parametrize("rule", [{"succeededIndexes": "0"}, {"succeededCount": 1}], ids=["worker 0", "any"])
+def test_an_indexed_job_with_a_success_policy_is_complete_when_so_many_are(lab: Lab, rule: dict[str, Any]) -> None:
+    policy = {"successPolicy": {"rules": [rule]}}
+    lab.apply(job("gang", completionMode="Indexed", completions=2, parallelism=1, **policy))
+    lab.running("gang")
+    lab.finish("gang")
+    lab.eventually(lambda: lab.condition("gang", "Complete"))
+    assert lab.condition("gang", "SuccessCriteriaMet")["reason"] == "SuccessPolicy"
+    assert lab.status("gang")["completedIndexes"] == "0"
+    assert lab.status("gang")["succeeded"] == 1
+
+
 def test_a_finished_job_goes_after_its_time_to_live(lab: Lab) -> None:
     lab.apply(job("j", ttlSecondsAfterFinished=10))
     lab.running("j")

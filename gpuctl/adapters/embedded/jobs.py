@@ -142,6 +142,9 @@ class Jobs:
         if self._succeeded(job):
             reached = "Reached expected number of succeeded pods"
             return self._condition(job, "SuccessCriteriaMet", "CompletionsReached", reached)
+        if _meets_policy(job):
+            matched = "Matched rules at index 0"
+            return self._condition(job, "SuccessCriteriaMet", "SuccessPolicy", matched)
         if number(job, "status", "failed") > number(job, "spec", "backoffLimit", default=6):
             return self._condition(
                 job, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
@@ -281,6 +284,18 @@ def failure_action(job: Body, pod: Body) -> str:
         if wanted and any(code and (code in wanted["values"]) is within for code in codes):
             return text(rule, "action")
     return "Count"
+
+
+def _meets_policy(job: Body) -> bool:
+    """Whether enough workers of a rule of the Job's successPolicy have succeeded."""
+    done = completed_indexes(job)
+    for rule in items(job, "spec", "successPolicy", "rules"):
+        named = text(rule, "succeededIndexes")
+        among = completed_indexes({"status": {"completedIndexes": named}}) if named else done
+        enough = number(rule, "succeededCount") or len(among)
+        if enough and len(done & among) >= enough:
+            return True
+    return False
 
 
 def worker_index(pod: Body) -> int | None:

@@ -121,7 +121,7 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "gpus: 0\ngpuMemory: 8Gi", "imagePullSecrets: [registry]",
                 "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}", "labels: {a: b}",
                 "annotations: {a: b}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
-                "framework: pytorch", "probes: {liveness: {tcp: {port: 80}}}",
+                "framework: pytorch", "success: any", "probes: {liveness: {tcp: {port: 80}}}",
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
 
 

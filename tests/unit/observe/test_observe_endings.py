@@ -46,6 +46,11 @@ def cut(body: Body) -> Body:
     return {**body, "spec": {**body["spec"], "template": {"spec": {"containers": [{"resources": limits}]}}}}
 
 
+def needing_worker_0(body: Body) -> Body:
+    """The Job, of which worker 0 alone has to succeed."""
+    return {**body, "spec": {**body["spec"], "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}
+
+
 def worker(index: int, phase: str = "Running", on: str | None = None, **fields: Any) -> Body:
     notes = {names.WORKER_INDEX_LABEL: str(index)}
     return pod(f"w{index}-{phase.lower()}", on=on or f"dgx1-{1 + index % 2}", phase=phase, annotations=notes, **fields)
@@ -107,6 +112,14 @@ def test_a_run_of_which_a_pod_is_left_or_will_be_made_goes_on(bodies: list[Body]
     assert run.phase in {RunPhase.STARTING, RunPhase.RUNNING}
     assert run.ends_as is None
     assert run.placement is not None
+
+
+def test_how_a_run_with_a_success_policy_ends_is_its_jobs_to_tell() -> None:
+    ended = [worker(0, "Succeeded"), worker(1, "Failed")]
+    assert only_run(of(0, 2), *ended).ends_as is FAILED
+    assert only_run(needing_worker_0(of(0, 2)), *ended).ends_as is None
+    told = needing_worker_0(of(0, 2, condition("SuccessCriteriaMet"), active=0))
+    assert only_run(told, *ended).phase is SUCCEEDED
 
 
 def test_the_gpu_of_a_failed_pod_is_held_while_its_job_may_make_another() -> None:

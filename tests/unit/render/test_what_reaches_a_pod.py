@@ -32,6 +32,7 @@ from gpuctl.model.job import (
     Probes,
     RunAs,
     SecretKey,
+    Success,
 )
 
 OTHERWISE: Mapping[str, Mapping[str, Any]] = {
@@ -51,7 +52,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
                         dropped=("ALL",), seccomp="RuntimeDefault"),
         "labels": {"team": "a"}, "annotations": {"note": "a"}, "tty": True, "pre_stop": ("save",),
         "host_aliases": (HostAlias(ip="10.0.0.7", hostnames=("data",)),), "dns_policy": "Default",
-        "framework": Framework.PYTORCH,
+        "framework": Framework.PYTORCH, "success": Success.ANY,
         "probes": Probes(startup=Probe(port=80, path="/", delay_ms=5000), readiness=Probe(port=80, period_ms=5000),
                          liveness=Probe(command=("alive",), timeout_ms=2000, failures=1)),
     },
@@ -67,8 +68,8 @@ NOT_DECLARED_AS_SUCH: Mapping[str, Mapping[str, Any]] = {
 FROM_NOW_ON = {"pools", "pause_grace_ms"}
 """Reaches pods that are started from now on: where they may go, and how long they may take to stop. Pods that are there
 stay as they are."""
-NOT_IN_A_POD = {"type", "min_workers", "run_index"}
-"""The engine reads these, and a run with another of them is another one."""
+NOT_IN_A_POD = {"type", "min_workers", "run_index", "success"}
+"""The engine or the Job's controller reads these, and a run with another of them is another one."""
 
 BASE = job()
 ALL = [(of, name) for of, values in OTHERWISE.items() for name in values]
