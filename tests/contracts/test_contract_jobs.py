@@ -213,8 +213,8 @@ def test_an_indexed_job_is_complete_when_every_index_is(lab: Lab) -> None:
 
 @pytest.mark.parametrize("rule", [{"succeededIndexes": "0"}, {"succeededCount": 1}], ids=["worker 0", "any"])
 def test_an_indexed_job_with_a_success_policy_is_complete_when_so_many_are(lab: Lab, rule: dict[str, Any]) -> None:
-    policy = {"successPolicy": {"rules": [rule]}}
-    lab.apply(job("gang", completionMode="Indexed", completions=2, parallelism=1, **policy))
+    policy = {"rules": [rule]}
+    lab.apply(job("gang", completionMode="Indexed", completions=2, parallelism=1, successPolicy=policy))
     lab.running("gang")
     lab.finish("gang")
     lab.eventually(lambda: lab.condition("gang", "Complete"))
