@@ -82,9 +82,9 @@ class Snapshot:
         """Begin a cycle: undo what the last one did. Returns the jobs whose runs must be entered again."""
         for job, assignment in self._taken.values():
             self._assign(job, assignment, -1)
+        self.future_idle.take(self._paused)
         for allocation in self._paused:
             self.leaving -= 1
-            self.future_idle.take(allocation.placement, allocation.per_worker)
             self._account(allocation, 1)
             for node in allocation.nodes():
                 self._on_node[node].append(allocation)
@@ -127,8 +127,8 @@ class Snapshot:
         self.leaving += len(allocations) - len(staying)
         self._leaving.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
         self._claim(allocations, 1)
-        self.idle.take_all(allocations)
-        self.future_idle.take_all(staying)
+        self.idle.take(allocations)
+        self.future_idle.take(staying)
         on_node: defaultdict[NodeName, list[Allocation]] = defaultdict(list)
         of_project: defaultdict[tuple[DomainName, ProjectName], list[Allocation]] = defaultdict(list)
         for allocation in staying:
@@ -159,7 +159,7 @@ class Snapshot:
             self.leaving -= 1
             del self._leaving[allocation]
         self._claim(allocations, -1)
-        self.idle.give_back_all(allocations)
+        self.idle.give_back(allocations)
         self._remove([allocation for allocation in allocations if not allocation.leaving])
 
     # What is there
@@ -311,9 +311,8 @@ class Snapshot:
         if not allocations:
             return
         self._change()
-        move = self.future_idle.give_back if sign > 0 else self.future_idle.take
+        (self.future_idle.give_back if sign > 0 else self.future_idle.take)(allocations)
         for allocation in allocations:
-            move(allocation.placement, allocation.per_worker)
             self._account(allocation, -sign)
 
     # Steps
@@ -333,14 +332,14 @@ class Snapshot:
     def _assign(self, job: Job | None, assignment: Assignment, sign: int) -> None:
         """Take a place, or give it back; with a job it counts as held by its project."""
         for free in (self.idle, self.future_idle):
-            (free.take if sign > 0 else free.give_back)(assignment.placement, assignment.per_worker)
+            (free.take if sign > 0 else free.give_back)((assignment,))
         if job is not None:
             option, milli = assignment.option, sign * assignment.option.request.total_milli
             self.accounts.assign(job.id.project, option.domain, milli, preemptible=job.preemptible)
 
     def _remove(self, allocations: Collection[Allocation]) -> None:
         """Remove runs from everything but `idle`."""
-        self.future_idle.give_back_all(allocations)
+        self.future_idle.give_back(allocations)
         for allocation in allocations:
             self._account(allocation, -1)
             for node in allocation.nodes():

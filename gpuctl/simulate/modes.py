@@ -18,7 +18,7 @@ from gpuctl.engine import reasons, schedule
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.capacity.fit import Request, request_on
 from gpuctl.engine.capacity.free import FreeCapacity
-from gpuctl.engine.capacity.gang import PoolOption, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.capacity.nodes import survey
 from gpuctl.engine.jobs.interactive import min_runtime_ends
 from gpuctl.engine.reasons import GUARDED
@@ -247,6 +247,6 @@ class Simple:
         self._held[project] += sign * request.total_milli
         self._free_milli -= sign * request.total_milli
         if self._ledger is not None and sign > 0:
-            self._ledger.take(placement, request.per_worker)
+            self._ledger.take((Assignment(PoolOption(self._pool, request), placement),))
         elif self._ledger is not None:
-            self._ledger.give_back(placement, request.per_worker)
+            self._ledger.give_back((Assignment(PoolOption(self._pool, request), placement),))

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from gpuctl.diag.span import SourceSpan
 from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
-from gpuctl.engine.capacity.gang import PoolOption, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.capacity.request_mix import MANY_FRACTIONS, RequestMix
-from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import NodeName, PoolName
 
@@ -98,7 +97,7 @@ def test_places(
     order = random.Random(seed)
     pool = _pool(strategy)
     ledger = FreeCapacity(_rooms(shapes), mix=_habits(seen))
-    placed: list[tuple[Placement, Request]] = []
+    placed: list[Assignment] = []
     for request, then in asked:
         found = place_in(ledger, PoolOption(pool, request))
         assert found == place_in(_fresh(ledger, order), PoolOption(pool, request))
@@ -106,11 +105,10 @@ def test_places(
             assert len(found.workers) == request.workers
             for worker in found.workers:
                 assert len(set(worker.gpus)) == (1 if request.fraction_milli else request.devices)
-            ledger.take(found, request.per_worker)
-            placed.append((found, request))
+            placed.append(Assignment(PoolOption(pool, request), found))
+            ledger.take(placed[-1:])
         if then == 0 and placed:
-            gone, theirs = placed.pop(order.randrange(len(placed)))
-            ledger.give_back(gone, theirs.per_worker)
+            ledger.give_back([placed.pop(order.randrange(len(placed)))])
         for room in ledger.rooms.values():
             assert min(room.gpu_milli, default=0) >= 0
             assert room.cpu_milli >= 0

@@ -15,11 +15,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import isqrt
 from multiprocessing import get_context
+from typing import NamedTuple
 
 from gpuctl.app.bench.openb_pods import Ask, Pools, ask_of, counted, pool_of, pools_of
 from gpuctl.app.bench.openb_policies import ENGINE, POLICIES
 from gpuctl.app.bench.openb_published import PUBLISHED, PUBLISHED_RUNS
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
+from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod
@@ -27,6 +29,13 @@ from gpuctl.simulate.trace_openb import OpenbNode, OpenbPod
 FIRST_SEED = 42
 UNTIL_PERCENT = 130
 MILLION = 1_000_000
+
+
+class Taken(NamedTuple):
+    """The place of a pod, and what it is charged there."""
+
+    placement: Placement
+    per_worker: WorkerRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +148,7 @@ def run_once(case: OpenbCase, seed: int) -> OpenbRun:
         if placement is None:
             lost += 1
         else:
-            placer.ledger.take(placement, request.per_worker)
+            placer.ledger.take((Taken(placement, request.per_worker),))
             allocated += request.gpu_milli
         percent = (200 * asked + capacity) // (2 * capacity)
         if percent in at:

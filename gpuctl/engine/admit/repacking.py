@@ -85,7 +85,7 @@ class Repacking:
         idle = self._snapshot.idle
         whole = idle.whole_devices(pool)
         new: dict[PendingJob, Assignment] | None = None
-        idle.give_back_all(old.values())
+        idle.give_back(old.values())
         if all(place_in(idle, option) is not None for option in more.values()):
             new = _largest_first(idle, {pending: found.option for pending, found in old.items()} | dict(more))
         if new is None:
@@ -93,8 +93,8 @@ class Repacking:
                 self._failed(option).add(option.request.sizes)
         is_better = new is not None and (always or idle.whole_devices(pool) > whole)
         if new is not None:
-            idle.give_back_all(new.values())
-        idle.take_all(old.values())
+            idle.give_back(new.values())
+        idle.take(old.values())
         if new is None or not is_better:
             return False
         for pending, assignment in old.items():
@@ -121,8 +121,8 @@ def _largest_first(idle: FreeCapacity, options: Mapping[PendingJob, PoolOption])
     for pending in sorted(options, key=size):
         placement = place_in(idle, options[pending])
         if placement is None:
-            idle.give_back_all(assignments.values())
+            idle.give_back(assignments.values())
             return None
         assignments[pending] = Assignment(options[pending], placement)
-        idle.take(placement, assignments[pending].per_worker)
+        idle.take((assignments[pending],))
     return assignments

@@ -45,7 +45,7 @@ class WorkerRequest(NamedTuple):
         return -(-self.gpu_milli // len(worker.gpus)) if worker.gpus else 0
 
 
-class _Placed(Protocol):
+class Placed(Protocol):
     """A placement with what each worker is charged there."""
 
     @property
@@ -221,10 +221,6 @@ class FreeCapacity:
                 self._touch(room)
         self._unschedulable.clear()
 
-    def take(self, placement: Placement, per_worker: WorkerRequest) -> None:
-        """Occupy a placement. Unknown nodes and devices are ignored."""
-        self._move(((placement, per_worker),), -1)
-
     def adopt(self, mix: RequestMix) -> None:
         """Rank nodes by this mix of requests from now on."""
         if self.mix is not mix:
@@ -238,32 +234,24 @@ class FreeCapacity:
             self._rankings.clear()
             self._touched.clear()
 
-    def take_all(self, runs: Collection[_Placed]) -> None:
-        """Occupy the placements of many runs. Cost: O(runs), and O(devices) for each of their nodes."""
-        self._move_all(runs, -1)
+    def take(self, placed: Collection[Placed]) -> None:
+        """Occupy placements. Unknown nodes and devices are ignored. Cost: O(placed), and O(devices) of their nodes."""
+        self._move(placed, -1)
 
-    def give_back_all(self, runs: Collection[_Placed]) -> None:
-        """The exact opposite of `take_all`."""
-        self._move_all(runs, 1)
-        self._forget_unschedulable()
-
-    @contextmanager
-    def without(self, runs: Collection[_Placed]) -> Iterator[None]:
-        """What if these runs had left: true inside the `with`. Failed requests are known again after it."""
-        unschedulable, self._unschedulable = self._unschedulable, {}
-        self._move_all(runs, 1)
-        yield
-        self._move_all(runs, -1)
-        self._unschedulable = unschedulable
-
-    def give_back(self, placement: Placement, per_worker: WorkerRequest) -> None:
+    def give_back(self, placed: Collection[Placed]) -> None:
         """The exact opposite of `take`."""
-        self._move(((placement, per_worker),), 1)
-        self._forget_unschedulable()
-
-    def _forget_unschedulable(self) -> None:
+        self._move(placed, 1)
         for requests in self._unschedulable.values():
             requests.forget()
+
+    @contextmanager
+    def without(self, placed: Collection[Placed]) -> Iterator[None]:
+        """What if these had left: true inside the `with`. Failed requests are known again after it."""
+        unschedulable, self._unschedulable = self._unschedulable, {}
+        self._move(placed, 1)
+        yield
+        self._move(placed, -1)
+        self._unschedulable = unschedulable
 
     def nodes_by_whole(self, pool: PoolName) -> list[list[NodeName]]:
         """Sorted node names by their number of wholly free devices. Read only."""
@@ -309,21 +297,19 @@ class FreeCapacity:
         """Wholly free devices of a pool."""
         return self._whole.get(pool, 0)
 
-    def _move_all(self, runs: Iterable[_Placed], sign: int) -> None:
-        self._move([(run.placement, run.per_worker) for run in runs], sign)
-
-    def _move(self, placements: Collection[tuple[Placement, WorkerRequest]], sign: int) -> None:
+    def _move(self, placed: Collection[Placed], sign: int) -> None:
         """Take or give back placements: each node leaves the indexes and returns once. Where these are most nodes, the
         indexes are built anew.
         """
-        nodes = dict.fromkeys([worker.node for placement, _ in placements for worker in placement.workers])
+        nodes = dict.fromkeys([worker.node for each in placed for worker in each.placement.workers])
         moved = list(filter(None, map(self.rooms.get, nodes)))
         most = 2 * len(moved) > len(self.rooms)
         if not most:
             for room in moved:
                 self._delist(room)
-        for placement, per_worker in placements:
-            for worker in placement.workers:
+        for each in placed:
+            per_worker = each.per_worker
+            for worker in each.placement.workers:
                 node = self.rooms.get(worker.node)
                 if node is not None:
                     node.cpu_milli += sign * per_worker.cpu_milli

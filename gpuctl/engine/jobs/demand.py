@@ -136,7 +136,7 @@ class StaticFit:
 class Demand:
     """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
 
-    __slots__ = ("_accounts", "_before", "_dirty", "_domains", "_fixed", "_parts", "_read", "_wanted")
+    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_read", "_wanted")
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
@@ -144,7 +144,6 @@ class Demand:
         self._read = 0
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
-        self._before: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._parts: dict[ProjectName, set[JobId]] = {}
 
@@ -166,28 +165,17 @@ class Demand:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
         to be counted.
         """
-        projects, self._read = self._dirty.since(self._read, shares=False), self._dirty.count
-        self._before.clear()
+        projects, self._read = self._dirty.since(self._read), self._dirty.count
         for project in projects:
             owner = project_owner(project)
             for domain in self._domains:
-                self._put(domain, project, self._accounts.held(domain, owner))
+                self._wanted[domain, project] = self._accounts.held(domain, owner)
                 self._fixed.pop((domain, project), None)
         return projects
-
-    def has_changed(self, domain: DomainName) -> bool:
-        """Whether a project demands more or less of a domain than in the cycle before."""
-        return any(key[0] == domain and self._wanted[key] != milli for key, milli in self._before.items())
 
     def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
         """What a project held when the cycle began, and could use besides."""
         return self._wanted.get((domain, project), 0)
-
-    def _put(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        key = domain, project
-        if key not in self._before:
-            self._before[key] = self._wanted.get(key, 0)
-        self._wanted[key] = milli
 
     def count(self, job: Job, job_options: JobOptions, reserved: DomainName | None = None) -> DomainName:
         """Count a pending job, in its project's order: in the first domain with quota left for it, else in its first.
@@ -213,7 +201,7 @@ class Demand:
 
     def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
         """Add what a project could use besides."""
-        self._put(domain, project, self.wanted(domain, project) + milli)
+        self._wanted[domain, project] = self.wanted(domain, project) + milli
 
     def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
         """Add what a running job could use besides, in this cycle only: the next one counts it again."""

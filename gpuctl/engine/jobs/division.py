@@ -1,7 +1,4 @@
-"""Divides each domain by the demand of all projects, again only when demand, capacity or past use changed.
-
-What a project is entitled to besides depends on what it holds, where shares are not whole GPUs (`in_whole_gpus`).
-"""
+"""Divides each domain by the demand of all projects, again only when a project, the capacity or past use changed."""
 
 from __future__ import annotations
 
@@ -11,47 +8,38 @@ from functools import partial
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
-from gpuctl.engine.shares.fairshare import Portion, ShareClaim, divide, in_whole_gpus
+from gpuctl.engine.shares.fairshare import ShareClaim, divide, in_whole_gpus
 from gpuctl.model.declared import Declared, DomainName, Project
 from gpuctl.model.ids import ProjectName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli
+from gpuctl.model.units import GpuMilli
 
 
 class Division:
     """The portions in the accounts, and the share claims they follow from."""
 
-    __slots__ = ("_accounts", "_demand", "_dirty", "_divided", "_projects", "_read", "_terms")
+    __slots__ = ("_accounts", "_demand", "_dirty", "_projects", "_terms")
 
     def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._demand = demand
         self._dirty = dirty
-        self._read: dict[DomainName, int] = {}
         self._projects = {project.name: project for project in declared.projects}
         self._terms: dict[DomainName, tuple[object, ...]] = {}
-        self._divided: dict[DomainName, tuple[list[ShareClaim], Mapping[str, Portion], bool]] = {}
 
     def renew(self, domain: DomainName, milli: GpuMilli, full: int, used: Mapping[ProjectName, int]) -> bool:
         """Divide so much of a domain, unless nothing changed. Returns whether any portion differs from before.
 
         `used`: past use of each project; `full`: all use there could have been; both in milli-GPU-hours.
         """
-        in_parts = self._demand.in_parts
-        terms, changed = (max(0, milli), full, used, in_parts), self._demand.has_changed(domain)
-        is_same = terms == self._terms.get(domain) and not changed
-        if not is_same:
-            among = self._all_claims(domain, used, in_parts)
-            found = divide(milli, among, full)
-            is_even = not any(amount % WHOLE_GPU for portion in found.values() for amount in portion)
-            self._terms[domain], self._divided[domain] = terms, (among, found, is_even)
-        claims, portions, is_even = self._divided[domain]
-        has_moved = bool(self._dirty.since(self._read.get(domain, 0), shares=False))
-        self._read[domain] = self._dirty.count
-        if is_same and (is_even or not has_moved):
+        in_parts, milli = self._demand.in_parts, max(0, milli)
+        if self._terms.get(domain) == (milli, full, used, in_parts, self._dirty.count):
             return False
-        held = partial(self._accounts.held, domain)
-        entitled = portions if is_even else in_whole_gpus(max(0, milli), claims, portions, held, counts_use=bool(full))
-        return self._accounts.apportion(domain, portions, entitled)
+        claims, held = self._all_claims(domain, used, in_parts), partial(self._accounts.held, domain)
+        portions = divide(milli, claims, full)
+        entitled = in_whole_gpus(milli, claims, portions, held, counts_use=bool(full))
+        has_moved = self._accounts.apportion(domain, portions, entitled)
+        self._terms[domain] = milli, full, used, in_parts, self._dirty.count
+        return has_moved
 
     def _all_claims(
         self, domain: DomainName, used: Mapping[ProjectName, int], in_parts: Collection[ProjectName]

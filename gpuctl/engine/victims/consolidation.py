@@ -292,16 +292,16 @@ def _moves_beside(
         job = move.allocations[0].job
         return len(job.pools) if job else 0
 
-    per_worker, gone = assignment.option.request.per_worker, (*movers_of(movers), *victims)
+    gone = (*movers_of(movers), *victims)
     by_size = sorted(movers, key=size)
-    snapshot.idle.give_back_all(gone)
-    snapshot.idle.take(assignment.placement, per_worker)
+    snapshot.idle.give_back(gone)
+    snapshot.idle.take((assignment,))
     moves = _placed(snapshot, by_size)
     by_pools = sorted(by_size, key=pools)
     if moves is None and by_pools != by_size:
         moves = _placed(snapshot, by_pools)
-    snapshot.idle.give_back(assignment.placement, per_worker)
-    snapshot.idle.take_all(gone)
+    snapshot.idle.give_back((assignment,))
+    snapshot.idle.take(gone)
     return moves
 
 
@@ -312,8 +312,7 @@ def _placed(snapshot: Snapshot, movers: Sequence[Eviction]) -> tuple[Migration, 
         found = place(snapshot.idle, _options_of(snapshot, mover))
         if found is None:
             break
-        snapshot.idle.take(found.placement, found.option.request.per_worker)
+        snapshot.idle.take((found,))
         moves.append(Migration(mover, found))
-    for move in moves:
-        snapshot.idle.give_back(move.assignment.placement, move.assignment.option.request.per_worker)
+    snapshot.idle.give_back([move.assignment for move in moves])
     return tuple(moves) if len(moves) == len(movers) else None

@@ -74,9 +74,9 @@ def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
 
 def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
     """Where all workers go once these have left. Cost: O(victims), and a placement."""
-    snapshot.future_idle.give_back_all(victims)
+    snapshot.future_idle.give_back(victims)
     placement = place_in(snapshot.future_idle, option)
-    snapshot.future_idle.take_all(victims)
+    snapshot.future_idle.take(victims)
     return placement
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.app.bench.openb import OpenbCase, bench_openb, run_once
+from gpuctl.app.bench.openb import OpenbCase, Taken, bench_openb, run_once
 from gpuctl.app.bench.openb_pods import ask_of, counted, pool_of, pools_of
 from gpuctl.app.bench.openb_policies import POLICIES
 from gpuctl.app.bench.openb_published import PUBLISHED
@@ -125,7 +125,7 @@ def test_a_pod_gets_a_gpu_model_that_it_may_use(policy: str) -> None:
             lost.append(pod)
             continue
         (worker,) = placement.workers
-        placer.ledger.take(placement, ask.request.per_worker)
+        placer.ledger.take((Taken(placement, ask.request.per_worker),))
         assert not pod.models or rooms[worker.node].pool in pod.models
         assert min(rooms[worker.node].gpu_milli) >= 0
     assert len(lost) < len(TYPED) // 6

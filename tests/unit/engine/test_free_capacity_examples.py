@@ -30,15 +30,15 @@ def on(gpus: tuple[int, ...], gpu_milli: int, cpu_milli: int = 4000, mem_bytes: 
 def full_with(*occupants: Occupant) -> FreeCapacity:
     """A node of two devices with these on it, and a request that failed there."""
     free = FreeCapacity({NODE: NodeFree(NODE, POOL, [1000, 1000], 16_000, 1000)})
-    free.take_all(occupants)
+    free.take(occupants)
     free.unschedulable(POOL).add(TOO_LARGE)
     return free
 
 
 def exchange(free: FreeCapacity, leaving: Occupant, coming: Occupant) -> None:
     """One leaves, the other comes."""
-    free.give_back_all([leaving])
-    free.take(coming.placement, coming.per_worker)
+    free.give_back([leaving])
+    free.take([coming])
 
 
 @pytest.mark.parametrize("coming", [on((0,), 700), on((0,), 1000, 3999), on((0,), 1000, 4000, 99)])
