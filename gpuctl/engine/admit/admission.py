@@ -199,10 +199,12 @@ class Admission:
             return self.scale_up.attempt(pending.job.id, within_share=self._within_share)
         before = counters.cut_off
         if reservation is not None:
-            self.reservations.lift(reservation)
+            self._snapshot.lift(reservation.assignment)
         placed = self._try(pending)
-        if reservation is not None:
-            (self.reservations.drop if placed else self.reservations.hold)(reservation)
+        if reservation is not None and placed:
+            self.reservations.drop(reservation)
+        elif reservation is not None:
+            self._snapshot.hold(reservation.assignment)
         is_cut_off = not placed and counters.cut_off > before
         (self.outcome.cut_off.add if is_cut_off else self.outcome.cut_off.discard)(pending.job.id)
         return placed
@@ -275,9 +277,9 @@ class Admission:
         for reservation, option in self.reservations.in_the_way(pending):
             if option not in options or not self.reservations.yields(reservation, pending, option):
                 continue
-            self.reservations.lift(reservation)
+            self._snapshot.lift(reservation.assignment)
             done = attempt(option)
-            self.reservations.hold(reservation)
+            self._snapshot.hold(reservation.assignment)
             if done:
                 return True
         return False

@@ -24,7 +24,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
-from gpuctl.engine.admit.reservations import reserved_for
+from gpuctl.engine.admit.reservations import in_place, reserved_for
 from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
@@ -123,17 +123,9 @@ class HeadReservations:
             assignment = reserved_for(pending, self._snapshot)
             if assignment is None or assignment.option.pool.name in self._by_pool:
                 continue
-            runs = in_place(self._snapshot, assignment)
+            runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
             if self._is_due(pending, assignment.option) and not any(may_never_end(run.job) for run in runs):
                 self._add(pending, assignment)
-
-    def lift(self, reservation: HeadReservation) -> None:
-        """Let its place be used, for one attempt."""
-        self._snapshot.lift(reservation.assignment)
-
-    def hold(self, reservation: HeadReservation) -> None:
-        """The opposite of `lift`."""
-        self._snapshot.hold(reservation.assignment)
 
     def drop(self, reservation: HeadReservation) -> None:
         """End a reservation that is lifted."""
@@ -154,7 +146,7 @@ class HeadReservations:
         """
         snapshot, occupants = self._snapshot, occupants_by_node(self._snapshot, starts)
         for reservation in [each for each in self if each.until_ms is None and _may_be_better(snapshot, each)]:
-            self.lift(reservation)
+            snapshot.lift(reservation.assignment)
             better = _better_place(snapshot, reservation.assignment, occupants)
             self.drop(reservation)
             self._add(reservation.pending, better or reservation.assignment)
@@ -188,12 +180,12 @@ class HeadReservations:
         return milli <= accounts.within_reach(domain, project)
 
     def _add(self, pending: PendingJob, assignment: Assignment) -> None:
-        runs = in_place(self._snapshot, assignment)
+        runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
         ends = [latest_end_ms(run.job, run.run, self._snapshot.now_ms) for run in runs]
         known = [end_ms for end_ms in ends if end_ms is not None]
         until_ms = max(known) if known and len(known) == len(ends) else None
-        reservation = self._by_pool[assignment.option.pool.name] = HeadReservation(pending, assignment, until_ms)
-        self.hold(reservation)
+        self._by_pool[assignment.option.pool.name] = HeadReservation(pending, assignment, until_ms)
+        self._snapshot.hold(assignment)
 
     # Backfill
 
@@ -217,7 +209,11 @@ class HeadReservations:
             run=run, job=head, domain=domain, total_milli=assignment.option.request.total_milli,
             placement=assignment.placement, per_worker=assignment.per_worker, leaving=False, preemptible=True,
         )  # fmt: skip
-        own_milli = gpu_milli_of(each for each in in_place(snapshot, assignment) if each.project == head.id.project)
+        own_milli = gpu_milli_of(
+            each
+            for each in in_place(snapshot, assignment, assignment.placement.nodes)
+            if each.project == head.id.project
+        )
         for strategy in ReclaimStrategy:
             # What its project holds there already counts towards its share. But a job that is entitled by guarantee
             # now does not wait for a guarantee that the project has only once its runs there have left.
@@ -230,17 +226,6 @@ class HeadReservations:
 
 def _age(pending: PendingJob) -> tuple[Instant, JobId]:
     return pending.queued_at_ms, pending.job.id
-
-
-def in_place(snapshot: Snapshot, assignment: Assignment) -> list[Allocation]:
-    """The runs on the devices of an assignment that are not leaving."""
-    devices = {(worker.node, gpu) for worker in assignment.placement.workers for gpu in worker.gpus}
-    found = dict.fromkeys(run for node in assignment.placement.nodes for run in snapshot.on_node(node))
-    return [
-        run
-        for run in found
-        if any((worker.node, gpu) in devices for worker in run.placement.workers for gpu in worker.gpus)
-    ]
 
 
 # The place that is free first

@@ -9,7 +9,7 @@ stopped, and that place counts as held by its project.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
@@ -81,19 +81,22 @@ def is_free(free: FreeCapacity, assignment: Assignment) -> bool:
 def in_the_way(snapshot: Snapshot, assignment: Assignment) -> tuple[Allocation, ...] | None:
     """The runs in place that would have to leave an assignment; None if even that would not free it."""
     nodes = _short_nodes(snapshot.future_idle, assignment)
-    devices = {(worker.node, index) for worker in assignment.placement.workers for index in worker.gpus}
-    blocking = dict.fromkeys(
-        allocation
-        for node in nodes
-        for allocation in snapshot.on_node(node)
-        if any(
-            (node, i) in devices for worker in allocation.placement.workers if worker.node == node for i in worker.gpus
-        )
-    )
-    allocations = with_leaving(snapshot, blocking)
+    allocations = with_leaving(snapshot, in_place(snapshot, assignment, nodes))
     with snapshot.without(allocations):
         free = is_free(snapshot.future_idle, assignment)
     return allocations if free and allocations else None
+
+
+def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeName]) -> list[Allocation]:
+    """The runs on the devices of an assignment, on some of its nodes, that are not leaving."""
+    workers = assignment.placement.workers
+    devices = {(worker.node, gpu) for worker in workers if worker.node in nodes for gpu in worker.gpus}
+    found = dict.fromkeys(run for node in nodes for run in snapshot.on_node(node))
+    return [
+        run
+        for run in found
+        if any((worker.node, gpu) in devices for worker in run.placement.workers for gpu in worker.gpus)
+    ]
 
 
 def may_pause_all(rule: VictimRule, allocations: tuple[Allocation, ...]) -> bool:

@@ -29,6 +29,7 @@ from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.what_if_node import WhatIfNode
 from gpuctl.model.decision import Placement, Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way
 from gpuctl.model.ids import JobId, NodeName
@@ -81,20 +82,14 @@ class UnboundStart:
 
     def _slots_on(self, room: NodeFree, absent: Iterable[UnboundStart]) -> list[int]:
         """How many of its workers fit on a node, and on each device it names there, if some starts were absent."""
-        free, cpu_milli, mem_bytes = list(room.gpu_milli), room.cpu_milli, room.mem_bytes
+        node = WhatIfNode(room)
         for start in (self, *absent):
-            for worker in start.placement.workers:
-                if worker.node == room.name:
-                    cpu_milli += start.per_worker.cpu_milli
-                    mem_bytes += start.per_worker.mem_bytes
-                    for gpu in worker.gpus:
-                        if 0 <= gpu < len(free):
-                            free[gpu] += start.per_worker.on_device(worker)
+            node.vacate(start.placement, start.per_worker)
         request = Request(*self.per_worker, len(self.placement.workers))
-        devices = [max(0, free[gpu]) for gpu in self._devices_on(room)]
+        devices = [max(0, node.gpu_milli[gpu]) for gpu in self._devices_on(room)]
         part_milli = min(WHOLE_GPU, request.gpu_milli) or WHOLE_GPU
         each = [] if self.pool.way is Way.COUNT else [min(request.workers, milli // part_milli) for milli in devices]
-        return [slots_in(devices, cpu_milli, mem_bytes, request), *each]
+        return [slots_in(devices, node.cpu_milli, node.mem_bytes, request), *each]
 
     def _devices_on(self, room: NodeFree) -> list[int]:
         """The devices of a node that its pods can be given."""
