@@ -7,8 +7,9 @@ the entries of `after`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Path
@@ -19,6 +20,9 @@ from gpuctl.diag.diagnostic import Diagnostic
 
 MOST_SHOWN = 8
 """Jobs of a circle that are shown."""
+MOST_ENTRIES = 2000
+"""Entries of a project's jobs that are told as wrong. A thousand of a project's mistakes are read, see `compiler`: so a
+file of 200,000 wrong entries does not take seconds in each compilation."""
 _MOST_NAMES = 200
 _MOST_ASKED = 20
 """A similar name is looked for among so many jobs at most, and for so many entries of a project: it takes a while."""
@@ -36,17 +40,13 @@ def check_after(declarations: Declarations) -> Iterator[Diagnostic]:
     for claim in declarations.claims:
         if claim.kind == "Job" and claim.project in claimed:
             claimed[claim.project].add(claim.name)
-    services = {
-        (declaration.model.metadata.project, declaration.model.metadata.name)
-        for declaration in declarations.jobs
-        if declaration.model.spec.type == "inference"
-    }
+    services: dict[str, set[str]] = defaultdict(set)
+    for declaration in declarations.jobs:
+        if declaration.model.spec.type == "inference":
+            services[declaration.model.metadata.project].add(declaration.model.metadata.name)
     for project, jobs in sorted(dependent.items()):
-        yield from _unknown(project, jobs, claimed[project], declarations.guessed)
-        for job in jobs:
-            for position, name in enumerate(job.after):
-                if (project, name) in services:
-                    yield job.mistake("GPU3033", position, {"job": name})
+        yield from islice(_unknown(project, jobs, claimed[project], declarations.guessed), MOST_ENTRIES)
+        yield from islice(_endless(jobs, services[project]), MOST_ENTRIES)
         yield from _circles({job.name: job for job in reversed(jobs)})
 
 
@@ -87,6 +87,14 @@ def _unknown(project: str, jobs: Iterable[_Job], claimed: set[str], guessed: Ite
             compared = len(claimed) <= _MOST_NAMES and asked <= _MOST_ASKED
             fix = nearest(name, claimed - {job.name}) if compared else ""
             yield job.mistake("GPU3032", position, {"job": name, "project": project}, fix)
+
+
+def _endless(jobs: Iterable[_Job], services: Collection[str]) -> Iterator[Diagnostic]:
+    """Names of jobs that never end."""
+    for job in jobs:
+        for position, name in enumerate(job.after):
+            if name in services:
+                yield job.mistake("GPU3033", position, {"job": name})
 
 
 def _circles(jobs: Mapping[str, _Job]) -> Iterator[Diagnostic]:
