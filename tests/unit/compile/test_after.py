@@ -38,10 +38,9 @@ def test_the_same_name_in_another_project_is_another_job() -> None:
 
 
 def test_what_a_template_names_is_told_where_the_job_names_the_template() -> None:
-    template = (
-        f"{HEAD}kind: Template\nmetadata: {{name: t, project: team-a}}\nspec: {{job: {{image: x, after: [gone]}}}}\n"
-    )
-    found = compiled_of(a=project("team-a"), b=template, c=job("train", "{template: {name: t}}"))
+    spec = "spec:\n  job: {image: x, after: [gone]}"
+    given = f"{HEAD}kind: Template\nmetadata: {{name: t, project: team-a}}\n{spec}\n"
+    found = compiled_of(a=project("team-a"), b=given, c=job("train", "{template: {name: t}}"))
     (mistake,) = found.diagnostics
     assert (mistake.code, mistake.span.file) == ("GPU3032", "c.yaml")
     assert [span.file for _, span in mistake.related] == ["b.yaml"]
