@@ -186,6 +186,12 @@ REFUSED: Mapping[str, Attempt] = {
         "spec.expose", _job("job", ", expose: [{port: 80, via: ingress, path: /team-b/train}]")
     ),
     "a way of a Service": Attempt("spec.expose.via", _job("job", ", expose: [{port: 80, via: externalName}]")),
+    "a template of team-b": Attempt("spec.template.name", _job("job", ", template: {name: theirs}")),
+    "a template by its project": Attempt("spec.template.name", _job("job", ", template: {name: team-b/theirs}")),
+    "a template of a project": Attempt("spec.template", _job("job", ", template: {name: theirs, project: team-b}")),
+    "a value that is a field": Attempt(
+        "spec.template.with", _job("job", ", template: {name: common, with: {image: {nodeName: isle-1}}}")
+    ),
     "an image with a blank": Attempt("spec.image", _job("job").replace("image: x", 'image: "x y"')),
     "a folder by its parent": Attempt("spec.workingDir", _job("job", ", workingDir: /a/../../team-b")),
 }
@@ -206,6 +212,9 @@ TAKEN: Mapping[str, Attempt] = {
         "spec.envFrom", _job("keys", ", envFrom: [{secret: hub, prefix: A_}, {configMap: settings, prefix: B_}]")
     ),
     "registry": Attempt("spec.imagePullSecrets", _job("registry", ", imagePullSecrets: [hub]")),
+    "made": Attempt(
+        "spec.template.with", _job("made", f', template: {{name: common, with: {{image: "{THEIRS}: y"}}}}')
+    ),
     "train": Attempt("metadata.name", _job("train", ", expose: [{port: 80, via: ingress}]")),
     "team-b": Attempt(
         "metadata.name", _job("team-b", ", expose: [{port: 80, via: ingress}, {port: 81, via: ingress}]")
@@ -244,7 +253,7 @@ HARMLESS = frozenset({
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
-    "spec.framework", "spec.success",
+    "spec.framework", "spec.success", "spec.ttlAfterFinished",
     *(
         f"spec.probes{part}"
         for kind in ("startup", "readiness", "liveness")

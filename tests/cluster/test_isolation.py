@@ -42,6 +42,12 @@ FILES = {
     "c/projects/team-b/train.yaml": f"{HEAD}Job\nmetadata: {{name: train, project: team-b}}\n"
     "spec: {image: x, gpus: 1, env: {T: {secret: hub, key: token}}, volumes: [{claim: data, mountPath: /data}]}\n",
 }
+FILES |= {
+    "c/template.yaml": f"{HEAD}Template\nmetadata: {{name: common}}\n"
+    "spec: {parameters: {image: {}}, job: {args: [{$parameter: image}]}}\n",
+    "c/projects/team-b/template.yaml": f"{HEAD}Template\nmetadata: {{name: theirs, project: team-b}}\n"
+    "spec: {parameters: {}, job: {gpus: 1}}\n",
+}
 CORE = f"/api/v1/namespaces/{THEIRS}"
 SECRETS = ("secrets", "configmaps", "persistentvolumeclaims", "pods", "pods/log", "pods/exec", "services")
 REVIEW = {"apiVersion": "authorization.k8s.io/v1"}
