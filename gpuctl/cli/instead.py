@@ -181,7 +181,7 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--nfs-path": _NFS,
     "--nfs-mount": _NFS,
     "--s3": _VOLUMES,
-    "--git-sync": "put the code into the image, or clone it in the job's command",
+    "--git-sync": "in the job's file, spec: git: {repository: URL, path: FOLDER}, where the Cluster has gitSync",
     "--configmap-volume": _VOLUMES,
     "--configmap-map-volume": _VOLUMES,
     "--secret-volume": "in the job's file, spec: volumes: [{secret: NAME, mountPath: PATH}]",

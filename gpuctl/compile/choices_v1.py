@@ -11,6 +11,7 @@ from gpuctl.compile.fields_v1 import (
     AbsolutePath,
     Duration,
     Grace,
+    Image,
     Limit,
     Name,
     Spec,
@@ -164,6 +165,15 @@ class Freeze(Spec):
 
 Freezes = list[Annotated[Freeze, AfterValidator(_ending)]]
 Level = Literal["privileged", "baseline", "restricted"]
+
+
+class GitSync(Spec):
+    """What checks Git repositories out for jobs."""
+
+    image: Image = Field(
+        description="An image of git-sync, version 4, of a registry of yours, by its digest. A changed one is that of "
+        "pods that start from then on."
+    )
 
 
 class NfsExport(Spec):

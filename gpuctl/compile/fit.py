@@ -131,6 +131,9 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     document, spec = job.declaration.document, job.spec
     yield from _too_large(job)
     yield from check_environment(job)
+    if spec.git is not None and any(volume.mount_path == spec.git.path for volume in spec.volumes):
+        fix = "give each a folder of its own"
+        yield job.mistake("GPU2021", ("spec", "git", "path"), {"found": spec.git.path}, fix)
     yield from check_security(resolved, job)
     yield from too_long_grace(document, spec.pause_grace, resolved)
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:

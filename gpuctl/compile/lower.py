@@ -73,6 +73,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
         ),
         security=_security(spec.security),
         freeze=tuple(map(_freeze, spec.freeze)),
+        git_sync="" if spec.git_sync is None else spec.git_sync.image,
         span=declaration.document.name,
     )
 
@@ -302,6 +303,7 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             job_model.HostAlias(ip=each.ip, hostnames=tuple(each.hostnames)) for each in spec.host_aliases
         ),
         dns_policy=spec.dns_policy,
+        git=None if spec.git is None else _git(spec.git),
         framework=None if spec.framework is None else job_model.Framework(spec.framework),
         success=job_model.Success(spec.success),
         probes=job_model.Probes(
@@ -309,6 +311,12 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
             readiness=_probe(spec.probes.readiness),
             liveness=_probe(spec.probes.liveness),
         ),
+    )
+
+
+def _git(spec: pod_v1.GitCheckout) -> job_model.GitCheckout:
+    return job_model.GitCheckout(
+        repository=spec.repository, revision=spec.revision, path=spec.path, secret=spec.secret, size_bytes=spec.size
     )
 
 

@@ -253,6 +253,37 @@ class Volume(Spec):
     _one_origin = in_mapping(lambda data: exactly_one(data, *_ORIGINS))
 
 
+_REPOSITORY = r"https://[a-zA-Z0-9][a-zA-Z0-9.-]{0,252}(:[1-9][0-9]{0,4})?(/[a-zA-Z0-9_~][a-zA-Z0-9._~-]*){1,20}"
+
+
+class GitCheckout(Spec):
+    """A Git repository that each worker has checked out before it starts, by the cluster's git-sync."""
+
+    repository: Annotated[
+        str,
+        matching(_REPOSITORY, "the https address of a repository: https://git.example.com/team/train.git"),
+    ] = Field(max_length=500, description="Its https address, without a name or password: those are in the secret.")
+    revision: Annotated[
+        str,
+        matching(r"[a-zA-Z0-9_][a-zA-Z0-9_+-]*([./][a-zA-Z0-9_+-]+)*", "a branch, a tag, or a whole commit hash"),
+    ] = Field(
+        "HEAD",
+        max_length=250,
+        description="A branch, a tag, or a whole commit hash. Each pod checks out what it is when it starts, so that "
+        "workers of a gang are alike for certain with a hash alone.",
+    )
+    path: AbsolutePath = Field(
+        description="A folder of its own in the container: the checkout is below it, in a folder of the repository's "
+        "name: with /code it is /code/train."
+    )
+    secret: Subdomain | None = Field(
+        None, description="A Secret of the project's namespace with the keys username and password, for git."
+    )
+    size: Annotated[Memory, AfterValidator(positive)] = Field(
+        10 << 30, description="How much the checkout may take on the node's disk. Default: 10Gi."
+    )
+
+
 def _of_the_pool(key: str) -> str:
     if not key.startswith(OF_THE_CLUSTER):
         return key

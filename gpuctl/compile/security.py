@@ -31,7 +31,14 @@ def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]
         if level == "restricted" and capability != "NET_BIND_SERVICE":
             path = ("spec", "security", "capabilities", "add", position)
             yield job.mistake("GPU3074", path, {"project": project, "found": capability})
-    for position, volume in enumerate(spec.volumes):
+    if spec.git is not None and resolved.cluster.model.spec.git_sync is None:
+        yield job.mistake("GPU3078", ("spec", "git"), at_key=True)
+    yield from _check_volumes(job, security, level)
+
+
+def _check_volumes(job: ResolvedJob, security: Security, level: Level) -> Iterator[Diagnostic]:
+    project = job.project.model.metadata.name
+    for position, volume in enumerate(job.spec.volumes):
         if volume.host_path is not None:
             here = ("spec", "volumes", position, "hostPath")
             if not any(_is_within(volume.host_path, folder) for folder in security.host_paths):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.choices_v1 import Freezes, Scheduling, Security
+from gpuctl.compile.choices_v1 import Freezes, GitSync, Scheduling, Security
 from gpuctl.compile.defaults_v1 import Defaults
 from gpuctl.compile.fields_v1 import (
     INT32,
@@ -47,6 +47,7 @@ from gpuctl.compile.pod_v1 import (
     EnvEntry,
     EnvSource,
     Expose,
+    GitCheckout,
     HostAlias,
     PodAnnotations,
     PodLabels,
@@ -91,6 +92,9 @@ class ClusterSpec(Spec):
     )
     ingress: Ingress | None = Field(None, description="Where exposed ports are published; without it none can be.")
     scheduling: Scheduling = Field({}, validate_default=True, description="The choices the fair-share engine is given.")
+    git_sync: GitSync | None = Field(
+        None, description="What checks Git repositories out for jobs; without it jobs can't have git."
+    )
     security: Security = Field(
         {}, validate_default=True, description="What the people of a project may do in its namespace."
     )
@@ -276,6 +280,9 @@ class JobSpec(Spec):
     )
     volumes: Annotated[list[Volume], unique("mount_path")] = Field(
         [], max_length=100, description="Volumes of each worker."
+    )
+    git: GitCheckout | None = Field(
+        None, description="A Git repository that is checked out before the job starts. Default: none."
     )
     security: PodSecurity = Field({}, validate_default=True, description="As which user and groups its processes run.")
     labels: PodLabels = Field({}, max_length=100, description="Labels of its pods, for people and their tools.")

@@ -28,12 +28,12 @@ from gpuctl.model.state import Body
 _ACTIONS = {"error": "Deny", "warning": "Warn", "audit": "Audit"}
 _MOUNTS = "c.?volumeMounts.orValue([])"
 _MOUNTED = (
-    f"{_MOUNTS}.filter(m, !(m.name in variables.shm)).map(m, {{'mountPath': m.mountPath, "
+    f"{_MOUNTS}.filter(m, !(m.name in variables.added)).map(m, {{'mountPath': m.mountPath, "
     "?'hostPath': variables.pod.volumes.filter(v, v.name == m.name)[?0].?hostPath.?path})"
 )
 _UNMOUNTED = (
     "variables.pod.?volumes.orValue([])"
-    f".filter(v, !(v.name in variables.shm) && !{_MOUNTS}.exists(m, m.name == v.name))"
+    f".filter(v, !(v.name in variables.added) && !{_MOUNTS}.exists(m, m.name == v.name))"
     ".map(v, {'mountPath': dyn(''), ?'hostPath': v.?hostPath.?path})"
 )
 _VOLUMES = f"{_MOUNTED} + {_UNMOUNTED}"
@@ -179,7 +179,8 @@ def _variables(match: Match) -> Iterator[tuple[str, str]]:
     yield "pod", _pods_of("object")
     lists = ("initContainers", "containers", "ephemeralContainers")
     yield "containers", " + ".join(f"variables.pod.?{each}.orValue([])" for each in lists)
-    yield "shm", "variables.pod.?volumes.orValue([]).filter(v, v.name == 'shm' && has(v.emptyDir)).map(v, v.name)"
+    own = "v.name in ['shm', 'git'] && has(v.emptyDir)"
+    yield "added", f"variables.pod.?volumes.orValue([]).filter(v, {own}).map(v, v.name)"
     metadata = {"name": names.JOB_LABEL, "project": names.PROJECT_LABEL}
     about = ", ".join(f"'{field}': variables.labels[?'{label}'].orValue('')" for field, label in metadata.items())
     fields = ", ".join(f"'{field}': dyn({source})" for field, source in {**_FIELDS, **_ENTRIES}.items())

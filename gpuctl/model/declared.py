@@ -273,7 +273,7 @@ class IngressSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster's own declaration. `pools` are in preference order."""
+    """The cluster's own declaration. `pools` are in preference order. `git_sync`: an image; "": jobs have no `git`."""
 
     name: str
     namespace_prefix: str
@@ -283,6 +283,7 @@ class Cluster:
     span: SourceSpan
     security: Security = field(default_factory=Security)
     freeze: tuple[FreezeWindow, ...] = ()
+    git_sync: str = ""
 
     def pool(self, name: PoolName) -> NodePool:
         """The pool of that name; KeyError if there is none."""

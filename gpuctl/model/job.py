@@ -197,6 +197,25 @@ class Probes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GitCheckout:
+    """A Git repository that is checked out below a folder of the container before it starts.
+
+    `secret`: the one that has `username` and `password`. `size_bytes`: how much disk it may take.
+    """
+
+    repository: str
+    revision: str
+    path: str
+    secret: str | None
+    size_bytes: MemBytes
+
+    @property
+    def folder(self) -> str:
+        """The repository's own name, which is that of the folder."""
+        return self.repository.rpartition("/")[2].removesuffix(".git")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What runs: everything of a job that the engine does not look at.
 
@@ -223,6 +242,7 @@ class Container:
     pre_stop: tuple[str, ...] = ()
     host_aliases: tuple[HostAlias, ...] = ()
     dns_policy: str | None = None
+    git: GitCheckout | None = None
     probes: Probes = Probes()
     framework: Framework | None = None
     success: Success = Success.ALL

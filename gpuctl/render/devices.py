@@ -17,7 +17,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
 from gpuctl.render import hami
 from gpuctl.render.owner import ClusterOwner, JobOwner, Spec
 
-_NO_GPUS: tuple[Spec, ...] = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)
+NO_GPUS: tuple[Spec, ...] = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)
 CLAIM = "gpu"
 """What the claim is called in the pod, and its one request in the claim."""
 
@@ -91,7 +91,7 @@ def device_env(job: Job, terms: DeviceTerms) -> tuple[Spec, ...]:
     Images with CUDA ask for all GPUs by that variable, and get them where the runtime honours it (`install.pods`).
     """
     if not terms.count:
-        return _NO_GPUS
+        return NO_GPUS
     return hami.device_env(job) if terms.hami else ()
 
 

@@ -1,4 +1,4 @@
-"""A run's pod template: one container named `main`, its volumes, and where it may be scheduled.
+"""A run's pod template: a container named `main`, its volumes, and where it may be scheduled.
 
 Nothing is in it that may change without a new run, but the place: the API server takes no other change, not even while
 the Job is suspended. So the ports a job exposes are named in its Service alone.
@@ -39,6 +39,7 @@ from gpuctl.model.job import (
 from gpuctl.model.state import Charge
 from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
+from gpuctl.render.git import git_container, git_volume
 from gpuctl.render.owner import JobOwner, Spec
 
 _SHM = "shm"
@@ -68,6 +69,8 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         **gang_spec(owner),
         **pod_devices(owner, terms),
     }
+    if runs.git is not None:
+        spec["initContainers"] = [git_container(owner, runs.git, _amounts(owner.job, {}))]
     if volumes:
         spec["volumes"] = volumes
     security = _pod_security(owner)
@@ -228,17 +231,21 @@ def _env_source(source: EnvSource) -> Spec:
 def _resources(job: Job, terms: DeviceTerms) -> Spec:
     """CPU is requested but not capped; memory is both, so that a job can't push its neighbours off the node."""
     gpus, claims = container_resources(job, terms)
+    return {**_amounts(job, gpus), **claims}
+
+
+def _amounts(job: Job, gpus: Spec) -> Spec:
     requests, limits = dict(gpus), dict(gpus)
     if job.cpu_milli:
         requests["cpu"] = format_cpu(job.cpu_milli)
     if job.mem_bytes:
         requests["memory"] = limits["memory"] = format_bytes(job.mem_bytes)
     amounts = {"requests": requests, "limits": limits}
-    return {**{name: amount for name, amount in amounts.items() if amount}, **claims}
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def _volumes(job: Job) -> tuple[list[Spec], list[Spec]]:
-    """The pod's volumes and the container's mounts, in declared order; the large /dev/shm last."""
+    """The pod's volumes and the container's mounts, in declared order; the checkout and the large /dev/shm last."""
     volumes: list[Spec] = []
     mounts: list[Spec] = []
     new_claims = count()
@@ -247,6 +254,10 @@ def _volumes(job: Job) -> tuple[list[Spec], list[Spec]]:
         mount = {"name": name, "mountPath": volume.mount_path}
         volumes.append({"name": name, **_source(job, volume, new_claims)})
         mounts.append({**mount, "readOnly": True} if volume.read_only else mount)
+    if job.container.git is not None:
+        checkout, seen = git_volume(job.container.git)
+        volumes.append(checkout)
+        mounts.append(seen)
     if job.container.large_shm:
         volumes.append({"name": _SHM, "emptyDir": {"medium": "Memory"}})
         mounts.append({"name": _SHM, "mountPath": "/dev/shm"})  # noqa: S108 - shared memory, not a file of ours

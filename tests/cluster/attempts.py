@@ -33,6 +33,10 @@ def _env(entry: str, name: str = "job") -> str:
     return _job(name, f", env: {{{entry}}}")
 
 
+def _git(source: str, name: str = "job", *, path: str = "/code") -> str:
+    return _job(name, f", git: {{{source}, path: {path}}}")
+
+
 REFUSED: Mapping[str, Attempt] = {
     "a job of team-b": Attempt("metadata.project", _job("train", project="team-b")),
     "a project spelt in capitals": Attempt("metadata.project", _job("job", project="Team-B")),
@@ -192,6 +196,19 @@ REFUSED: Mapping[str, Attempt] = {
     "a value that is a field": Attempt(
         "spec.template.with", _job("job", ", template: {name: common, with: {image: {nodeName: isle-1}}}")
     ),
+    "flags of git": Attempt("spec.git.repository", _git("repository: '--upload-pack=sh'")),
+    "a command as a repository": Attempt("spec.git.repository", _git("repository: 'ext::sh -c id'")),
+    "a folder of the node as a repository": Attempt("spec.git.repository", _git("repository: 'file:///var/lib'")),
+    "a repository by ssh": Attempt("spec.git.repository", _git("repository: 'git@x:y/z'")),
+    "a password in Git": Attempt("spec.git.repository", _git("repository: 'https://u:p@x/y'")),
+    "a variable of the container": Attempt("spec.git.repository", _git("repository: 'https://x/$(GITSYNC_PASSWORD)'")),
+    "a repository with a line break": Attempt("spec.git.repository", _git('repository: "https://x/y\\n--z"')),
+    "a folder above": Attempt("spec.git.repository", _git("repository: 'https://x/..'")),
+    "a flag as a revision": Attempt("spec.git.revision", _git("repository: 'https://x/y', revision: '--x'")),
+    "a revision that is a refspec": Attempt("spec.git.revision", _git("repository: 'https://x/y', revision: '+a:b'")),
+    "a folder of git by its parent": Attempt("spec.git.path", _git("repository: 'https://x/y'", path="/a/../etc")),
+    "a Secret of team-b for git": Attempt("spec.git.secret", _git(f"repository: 'https://x/y', secret: {THEIRS}/hub")),
+    "an image for git": Attempt("spec.git", _git("repository: 'https://x/y', image: mine")),
     "an image with a blank": Attempt("spec.image", _job("job").replace("image: x", 'image: "x y"')),
     "a folder by its parent": Attempt("spec.workingDir", _job("job", ", workingDir: /a/../../team-b")),
 }
@@ -212,6 +229,9 @@ TAKEN: Mapping[str, Attempt] = {
         "spec.envFrom", _job("keys", ", envFrom: [{secret: hub, prefix: A_}, {configMap: settings, prefix: B_}]")
     ),
     "registry": Attempt("spec.imagePullSecrets", _job("registry", ", imagePullSecrets: [hub]")),
+    "code": Attempt(
+        "spec.git.secret", _git("repository: 'https://x:8443/y/z.git', revision: a/b, secret: hub", "code")
+    ),
     "made": Attempt(
         "spec.template.with", _job("made", f', template: {{name: common, with: {{image: "{THEIRS}: y"}}}}')
     ),
@@ -253,7 +273,7 @@ HARMLESS = frozenset({
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
-    "spec.framework", "spec.success", "spec.ttlAfterFinished",
+    "spec.framework", "spec.success", "spec.ttlAfterFinished", "spec.git.size",
     *(
         f"spec.probes{part}"
         for kind in ("startup", "readiness", "liveness")

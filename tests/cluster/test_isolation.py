@@ -33,7 +33,7 @@ POOL = (
 )
 FILES = {
     "c/cluster.yaml": f"{HEAD}Cluster\nmetadata: {{name: isle}}\nspec:\n  nodePools: [{POOL}]\n"
-    "  namespacePrefix: gpu-isle-\n  ingress: {host: gpus.example.com}\n"
+    "  namespacePrefix: gpu-isle-\n  gitSync: {image: git-sync}\n  ingress: {host: gpus.example.com}\n"
     "  security: {hostPaths: [/mnt/data], nfs: [{server: files, path: /common}], exceptions: {team-a: privileged}}\n",
     "c/projects/team-a/project.yaml": f"{HEAD}Project\nmetadata: {{name: team-a}}\n"
     "spec: {quota: 4, access: [{group: people-of-a, role: edit}]}\n",
@@ -55,7 +55,7 @@ REVIEW = {"apiVersion": "authorization.k8s.io/v1"}
 POD = frozenset({
     "affinity", "automountServiceAccountToken", "containers", "priorityClassName", "restartPolicy", "subdomain",
     "tolerations", "volumes", "imagePullSecrets", "hostAliases", "dnsPolicy",
-    "terminationGracePeriodSeconds",
+    "terminationGracePeriodSeconds", "initContainers",
 })  # fmt: skip
 CONTAINER = frozenset({
     "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts",
@@ -141,6 +141,12 @@ def assert_confined(template: Mapping[str, Any]) -> None:
     (container,) = spec["containers"]
     assert set(container) <= CONTAINER
     assert_sources(spec)
+    for first in spec.get("initContainers", ()):
+        assert first["image"] == "git-sync"
+        assert set(first) <= CONTAINER - {"command", "args", "lifecycle"} | {"securityContext"}
+        assert first["env"][0] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+        assert all("nvidia.com" not in name for amounts in first.get("resources", {}).values() for name in amounts)
+        assert_sources({"containers": [first]})
 
 
 def assert_sources(spec: Mapping[str, Any]) -> None:
@@ -213,7 +219,8 @@ def jobs_of(found: list[Any]) -> set[str]:
 def test_no_pod_has_anything_of_the_node_or_of_an_account(isle: Site) -> None:
     for pod in pods(isle):
         spec = pod["spec"]
-        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(spec)
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        assert {first["image"] for first in spec.get("initContainers", ())} <= {"git-sync"}
         assert spec.get("imagePullSecrets", []) in ([], [{"name": "hub"}])
         assert spec["automountServiceAccountToken"] is False
         assert spec.get("serviceAccountName", "default") == "default"

@@ -103,6 +103,20 @@ def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     assert compile_tree(tree).diagnostics == ()
 
 
+def test_the_job_with_code_from_git_is_one(tmp_path: Path) -> None:
+    found = re.search(r"## Code from Git.*?```yaml\n(.*?)```", (DOCS / "declare.md").read_text(), flags=re.DOTALL)
+    assert found is not None
+    (tmp_path / "prod").mkdir()
+    cluster = (ROOT / "clusters" / "tr4858" / "cluster.yaml").read_text()
+    project = (ROOT / "clusters" / "tr4858" / "projects" / "team-a" / "project.yaml").read_text()
+    texts = {"cluster.yaml": f"{cluster}  gitSync: {{image: git-sync}}\n", "p.yaml": project, "j.yaml": found.group(1)}
+    for name, text in texts.items():
+        (tmp_path / "prod" / name).write_text(text)
+    done = subprocess.run([*COMMAND, "render", "prod"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "value: https://git.example.com/team-a/train.git\n" in done.stdout
+    assert "- mountPath: /code\n" in done.stdout
+
+
 def test_a_template_is_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     files = re.search(r"## Templates.*?```yaml\n(.*?)```", (DOCS / "declare.md").read_text(), flags=re.DOTALL)
     assert files is not None

@@ -74,4 +74,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="mount a claim; or have an administrator of the cluster declare the project baseline in "
         "security.exceptions",
     ),
+    CodeEntry(
+        code="GPU3078",
+        title="a Git repository where the cluster has no git-sync",
+        message="this cluster names no image that checks Git repositories out",
+        why="A container that an administrator has chosen checks the repository out: the Cluster's gitSync.image. The "
+        "default is none.",
+        fix="put the code into the image; or have an administrator of the cluster name one in gitSync.image",
+    ),
 )

@@ -120,7 +120,8 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]", "workers: 2\nminWorkers: 1",
                 "gpus: 0\ngpuMemory: 8Gi", "imagePullSecrets: [registry]",
                 "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}", "labels: {a: b}",
-                "annotations: {a: b}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
+                "annotations: {a: b}",
+                "git: {repository: 'https://x/y', path: /code}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
                 "framework: pytorch", "success: any", "probes: {liveness: {tcp: {port: 80}}}",
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
 
@@ -130,7 +131,7 @@ def _job(fields: str) -> model.Job:
     extra = [line for line in fields.split("\n") if line]
     kept = [f"{key}: {value}" for key, value in given.items() if not any(e.startswith(f"{key}:") for e in extra)]
     resources = "resourcesPerNode: {cpu: 8, memory: 8Gi}, "
-    cluster = CLUSTER.replace("{name: old, ", f"{{name: old, {resources}")
+    cluster = CLUSTER.replace("{name: old, ", f"{{name: old, {resources}") + "  gitSync: {image: x}\n"
     files: dict[str, str | bytes] = {
         "c.yaml": cluster, "p.yaml": project("team-a"), "j.yaml": job("train", f"{{{', '.join([*kept, *extra])}}}"),
         "v.yaml": job("validate", "{image: x}"),
