@@ -60,6 +60,9 @@ class _Submit(ExampleCommand):
 @click.option("--node-pools", "--node-type", metavar="POOL,...", multiple=True, help="Node pools, the preferred first.")
 @click.option("--workers", type=int, metavar="N", help="A gang of N workers, started all or none.")
 @click.option("--min-workers", "--min-replicas", type=int, metavar="N", help="Elastic: may run with so few workers.")
+@click.option("--framework", type=click.Choice(["pytorch", "jax"]), help="What tells the workers of each other.")
+@click.option("--after", metavar="JOB", multiple=True,
+              help="Queue it once JOB of the project has succeeded; JOB:any: once it has ended.")  # fmt: skip
 @click.option("--pvc", metavar="CLAIM:PATH", multiple=True,
               help="A claim at a path; CLASS:SIZE:PATH or :SIZE:PATH is a new one; then :ro: read-only.")  # fmt: skip
 @click.option("--nfs", metavar="SERVER:FOLDER:PATH", multiple=True, help="A folder of an NFS server at a path.")

@@ -25,6 +25,7 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "gpuMemory": options["gpu_memory"],
         "workers": options["workers"],
         "minWorkers": options["min_workers"],
+        "framework": options["framework"],
         "resources": _given({"cpu": _amount(options["cpu"]), "memory": options["memory"]}),
         "priority": options["priority"],
         "preemptible": options["preemptible"],
@@ -44,6 +45,7 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "tty": options["tty"] or None,
         "pauseGrace": options["pause_grace"],
         "retries": options["retries"],
+        "after": list(map(_dependency, options["after"])),
     }
     return _given(fields)
 
@@ -104,6 +106,12 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     if not equals or not key:
         raise _usage(option, text, "KEY=VALUE")
     return key, value
+
+
+def _dependency(text: str) -> Any:
+    """`JOB` or `JOB:RESULT`."""
+    job, colon, result = text.partition(":")
+    return {"job": job, "result": result} if colon else job
 
 
 def _security(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,8 @@ SUBMIT = "submit lab -p team-a -i x:1"
         ("--command -- python x.py", "image: x:1|command: [python, x.py]"),
         ("--command sh --args -c --args true", 'image: x:1|command: [sh]|args: ["-c", "true"]'),
         ("-g 1 --workers 4 --min-replicas 2", "image: x:1|gpus: 1|workers: 4|minWorkers: 2"),
+        ("--workers 2 --framework jax", "image: x:1|workers: 2|framework: jax"),
+        ("--after a-1-g --after a-1-1-jupyter:any", "image: x:1|after:|- a-1-g|- job: a-1-1-jupyter|  result: any"),
         ("--node-type dgx1", "image: x:1|nodePools: [dgx1]"),
         ("--pvc data:/d:ro", "image: x:1|volumes:|- claim: data|  mountPath: /d|  readOnly: true"),
         ("--pvc f:9Gi:/d", "image: x:1|volumes:|- newClaim:|    size: 9Gi|    storageClass: f|  mountPath: /d"),
