@@ -285,7 +285,9 @@ def _compiled(compared: Compared, cache: CompileCache, *, is_live: bool) -> Iter
         if tree is None:
             yield None
             continue
-        files = {path: replace(file, revision=NO_REVISION) for path, file in tree.files.items()}
+        files = {
+            path: replace(file, revision=NO_REVISION) if file.revision else file for path, file in tree.files.items()
+        }
         compiled, left_out = compile_tree(replace(tree, files=files), cache, before), list[ProjectName]()
         if compiled.declared is None and name == names.base:
             compiled, left_out = sound_parts(tree, compiled, cache) or (compiled, left_out)

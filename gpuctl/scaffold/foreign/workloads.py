@@ -166,7 +166,7 @@ def _ports(spec: Record, unsaid: list[str]) -> list[Value]:
         nested = record.below("value")
         port = amounts.whole(record.take("container")) or amounts.whole(nested.take("container"))
         if port is None:
-            unsaid.append("a port")
+            unsaid.append("a port that names none of the container's")
         elif {"port": port} not in exposed:
             exposed.append({"port": port})
     return exposed
