@@ -33,7 +33,7 @@ Row = tuple[str, str, str, str]
     type=click.Choice(["large", "full", "small"]),
     default="full",
     show_default=True,
-    help="full: 125 nodes of 8 GPUs, 2,000 jobs; large: 1,000 nodes, 10,000 jobs; small: 4 nodes, 40 jobs.",
+    help="full: 125 nodes of 8 GPUs, 2,000 jobs; large: 1,000 nodes, 10,000 jobs; small: 2 nodes, 20 jobs.",
 )
 @click.option("--only", type=click.Choice(WORKLOADS), multiple=True, help="One workload, or several. Default: all.")
 @click.option(

@@ -111,5 +111,5 @@ def test_a_folder_is_for_files(options: tuple[str, ...], run: Run) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused = run("install", "-o", "helm", "--dir", tmp_path / "file" / "x")
+    refused = run("install", *EXAMPLE, "-o", "kustomize", "--dir", tmp_path / "file" / "x")
     assert (refused.exit_code, "GPU9004" in refused.stderr) == (2, True)

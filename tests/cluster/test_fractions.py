@@ -5,14 +5,13 @@ The slices are made by hand, as HAMi's driver would publish them; nothing of a d
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
 from town import MERGE, Town, town_on
+from unattended import typed
 
 from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.k8s import names
@@ -126,7 +125,6 @@ def test_what_fits_one_device_shares_it_and_what_does_not_waits_whoever_is_asked
 
 
 def explained(town: Town, job: str) -> str:
-    command = [sys.executable, "-m", "gpuctl", "explain", f"a/{job}", "--kubeconfig", str(town.plane.kubeconfig)]
-    done = subprocess.run([*command, "--namespace", town.namespace], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = typed(town.plane.kubeconfig, "explain", f"a/{job}", "--namespace", town.namespace)
+    assert done.exit_code == 0, done.stderr
     return done.stdout

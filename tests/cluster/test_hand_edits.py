@@ -5,8 +5,6 @@ One process of `gpuctl reconcile` goes through all of it; each test leaves every
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 from controlplane.server import ControlPlane
 from town import GONE, MERGE
-from unattended import PATIENCE_S, Process, Site, install, job, project, within, writes_of
+from unattended import PATIENCE_S, Process, Site, install, job, project, typed, within, writes_of
 
 from gpuctl.k8s import names
 
@@ -260,6 +258,4 @@ def test_a_job_deleted_with_its_namespace_is_told_and_runs_only_when_it_is_asked
 
 def explained(scene: Scene, job: str) -> str:
     """What people are told of a job of project `b` that is no more."""
-    command = [sys.executable, "-m", "gpuctl", "explain", f"b/{job}", "--namespace", "gpu-hands-b"]
-    command += ["--kubeconfig", str(scene.plane.kubeconfig)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    return typed(scene.plane.kubeconfig, "explain", f"b/{job}", "--namespace", "gpu-hands-b").stderr

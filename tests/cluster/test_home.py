@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from controlplane.server import ControlPlane
+from unattended import typed
 
 from gpuctl.adapters.git import WorkingCopy
 
@@ -57,10 +58,9 @@ def test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on(
         copy.write(path, text.encode())
     copy.commit("a cluster", 1_800_000_000_000)
     for line in (["freeze", "cluster", "--reason", "an incident"], ["sync"]):
-        command = [sys.executable, "-m", "gpuctl", *line, "--kubeconfig", str(plane.kubeconfig)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("error GPU9003: gpuctl is not installed in this cluster: it has no namespace ")
+        told = typed(plane.kubeconfig, *line)
+        assert (told.exit_code, told.stdout) == (2, "")
+        assert told.stderr.startswith("error GPU9003: gpuctl is not installed in this cluster: it has no namespace ")
     refused = reconciled(tmp_path, looker(plane, tmp_path))
     assert refused.returncode == 2
     assert refused.stderr.startswith("error GPU7085: there is no namespace gpuctl-system")
@@ -70,8 +70,7 @@ def test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on(
     names = {body["metadata"]["name"] for body in plane.call("GET", "/api/v1/namespaces")["items"]}
     assert {"gpuctl-system", "gpu-a"} <= names, done.stderr
     before = config_maps(plane)
-    command = [sys.executable, "-m", "gpuctl", "unfreeze", "cluster", "--kubeconfig", str(plane.kubeconfig)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert (told.returncode, told.stdout) == (2, "")
+    told = typed(plane.kubeconfig, "unfreeze", "cluster")
+    assert (told.exit_code, told.stdout) == (2, "")
     assert told.stderr.startswith("error GPU9003: the cluster is not frozen")
     assert config_maps(plane) == before

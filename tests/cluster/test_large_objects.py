@@ -10,8 +10,8 @@ import pytest
 from controlplane.server import ControlPlane
 from unattended import Process, Site, job, project, within
 
-JOBS, NOTE_BYTES = 160, 250_000
-"""40 MiB in all: as much as it is, and more as JSON that is decoded."""
+JOBS, NOTE_BYTES = 100, 250_000
+"""24 MiB in all: as much as it is, and more as JSON that is decoded."""
 MOST_MIB = 10
 
 

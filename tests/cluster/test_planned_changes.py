@@ -6,15 +6,13 @@ That the prediction ends as an Event on the cluster's ledger also shows that the
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import PATIENCE_S, Process, Site, account_kubeconfig, job, project, within
+from unattended import PATIENCE_S, Process, Site, account_kubeconfig, job, project, typed, within
 
 EVENTS = "/api/v1/namespaces/gpuctl-system/events"
 FATES = ("started", "paused", "stopped")
@@ -44,9 +42,8 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
 def planned(site: Site, kubeconfig: str) -> dict[str, list[str]]:
     """What the plan of the working tree says will become of which jobs, on the cluster as it is. A run that is
     replaced by another one of its job is stopped, and started."""
-    command = [sys.executable, "-m", "gpuctl", "plan", "c", "--base", "HEAD", "--kubeconfig", kubeconfig]
-    done = subprocess.run([*command, "-o", "json"], cwd=site.copy.folder, capture_output=True, check=False)
-    assert done.returncode in {0, 2}, done.stderr.decode()
+    done = typed(kubeconfig, "plan", site.copy.folder / "c", "--base", "HEAD", "-o", "json")
+    assert done.exit_code in {0, 2}, done.stderr
     effect: dict[str, Any] = json.loads(done.stdout)["effect"]
     effect["stopped"] += [one for one in effect["started"] if one["anew"]]
     return {fate: jobs for fate in FATES if (jobs := sorted({one["job"] for one in effect[fate]}))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -13,9 +12,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 from codehosts import Call, CodeHost, Reply, served
 from controlplane.server import ControlPlane
-from unattended import LEASE, Process, Site, all_writes_of, job, project, within
+from unattended import LEASE, Process, Site, all_writes_of, job, project, typed, within
 
 from gpuctl.install import CONTAINER, HISTORY_FILE
 from gpuctl.k8s.timestamps import format_timestamp
@@ -58,20 +58,15 @@ def reader(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> str:
     return account(plane_with_gpuctl, tmp_path, "looker", "gpuctl-operator")
 
 
-def gpuctl(kubeconfig: str, *words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "gpuctl", *words, "--kubeconfig", kubeconfig]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-
-
-def status(kubeconfig: str, *more: str) -> subprocess.CompletedProcess[str]:
-    return gpuctl(kubeconfig, "status", *more)
+def status(kubeconfig: str, *more: str) -> Result:
+    return typed(kubeconfig, "status", *more)
 
 
 def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> None:
     commit = site.commit(project("a", 4), job("j"))
     process = site.start()
     waited = status(reader, "--wait", "--timeout", "30s", "--commit", commit)
-    assert waited.returncode == 0, (waited.stdout, waited.stderr, site.logs())
+    assert waited.exit_code == 0, (waited.stdout, waited.stderr, site.logs())
     form = json.loads(status(reader, "-o", "json").stdout)
     assert (form["cluster"], form["commit"]["applied"], form["commit"]["head"]) == (site.name, commit, commit)
     leader = site.plane.call("GET", LEASE)["spec"]["holderIdentity"]
@@ -79,7 +74,7 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
     told = [r for r in all_writes_of(process.audited()) if r["objectRef"].get("name") == "gpuctl-status"]
     assert 1 <= len(told) <= 4
     site.commit(job("j", more=", gpus: x"))
-    within(30, lambda: status(reader).returncode == 1, site.logs)
+    within(30, lambda: status(reader).exit_code == 1, site.logs)
     (held,) = json.loads(status(reader, "-o", "json").stdout)["held"]
     assert (held["project"], held["commit"]) == ("a", commit)
 
@@ -87,14 +82,14 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
 def test_it_is_not_ready_where_no_replica_leads(site: Site, reader: str) -> None:
     site.commit(project("a", 4))
     process = site.start()
-    assert status(reader, "--wait", "--timeout", "30s").returncode == 0, site.logs()
+    assert status(reader, "--wait", "--timeout", "30s").exit_code == 0, site.logs()
     process.end()
     released = status(reader)
-    assert (released.returncode, released.stdout.splitlines()[1]) == (1, "  no replica leads")
+    assert (released.exit_code, released.stdout.splitlines()[1]) == (1, "  no replica leads")
     lease = site.plane.call("GET", LEASE)
     site.plane.call("PUT", LEASE, {**lease, "spec": {**lease["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"}})
     result = status(reader)
-    assert (result.returncode, result.stdout.splitlines()[1]) == (1, "  no replica leads")
+    assert (result.exit_code, result.stdout.splitlines()[1]) == (1, "  no replica leads")
 
 
 def test_a_person_with_the_freezers_role_freezes_and_has_git_read(site: Site, reader: str, tmp_path: Path) -> None:
@@ -102,29 +97,29 @@ def test_a_person_with_the_freezers_role_freezes_and_has_git_read(site: Site, re
     site.commit(project("a", 4), job("j"))
     site.start(interval="10m")
     site.await_pods("j")
-    told = gpuctl(freezer, "freeze", "project", "a", "--reason", "an incident")
+    told = typed(freezer, "freeze", "project", "a", "--reason", "an incident")
     assert told.stdout == "project a is frozen by system:serviceaccount:gpuctl-system:freezer: an incident\n", told
-    assert "--role=gpuctl-freezer " in gpuctl(reader, "freeze", "cluster", "--reason", "x").stderr
+    assert "--role=gpuctl-freezer " in typed(reader, "freeze", "cluster", "--reason", "x").stderr
     site.commit(job("k"), {"c/a-j.yaml": None}, project("b", 4), job("m", project="b"))
-    assert gpuctl(freezer, "sync").returncode == 0
+    assert typed(freezer, "sync").exit_code == 0
     site.await_pods("m", project="b")
     assert sorted(site.pods()) == ["j"]
-    frozen = json.loads(status(reader, "-o", "json").stdout)["frozen"]
+    frozen = within(30, lambda: json.loads(status(reader, "-o", "json").stdout)["frozen"], site.logs)
     assert [(each["project"], each["by"], each["reason"]) for each in frozen] == [
         ("a", "system:serviceaccount:gpuctl-system:freezer", "an incident")
     ]
-    assert gpuctl(freezer, "unfreeze", "project", "a").returncode == 0
-    assert gpuctl(freezer, "unfreeze", "project", "a").stderr.startswith("error GPU9003: project a is not frozen")
+    assert typed(freezer, "unfreeze", "project", "a").exit_code == 0
+    assert typed(freezer, "unfreeze", "project", "a").stderr.startswith("error GPU9003: project a is not frozen")
     site.await_pods("k")
 
 
 def test_any_project_can_be_frozen_where_none_is_known(site: Site, tmp_path: Path) -> None:
     site.plane.refused("DELETE", f"{HOME}/configmaps/gpuctl-overview")
     freezer = account(site.plane, tmp_path, "freezer", "gpuctl-freezer")
-    told = gpuctl(freezer, "freeze", "project", "unseen", "--reason", "an incident")
-    assert told.returncode == 0, told
+    told = typed(freezer, "freeze", "project", "unseen", "--reason", "an incident")
+    assert told.exit_code == 0, told
     assert told.stderr.startswith("note: it can't be known whether project unseen is declared")
-    assert gpuctl(freezer, "unfreeze", "project", "unseen").returncode == 0
+    assert typed(freezer, "unfreeze", "project", "unseen").exit_code == 0
 
 
 def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, tmp_path: Path) -> None:
@@ -143,21 +138,21 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         site.commit(project("a", 4), job("j"))
         site.start("--history", str(tmp_path / "past.db"), "--history-address", "127.0.0.1:28081")
         site.await_pods("j")
-        within(30, lambda: '"Running"' in gpuctl(historian, "history", "a/j", "-o", "json").stdout, site.logs)
-        found = gpuctl(historian, "history", "a/j")
+        within(30, lambda: '"Running"' in typed(historian, "history", "a/j", "-o", "json").stdout, site.logs)
+        found = typed(historian, "history", "a/j")
         assert [line.split()[1] for line in found.stdout.splitlines()][-1] == "Running", (found.stdout, found.stderr)
-        refused = gpuctl(reader, "history", "cluster")
-        assert refused.returncode == 2
+        refused = typed(reader, "history", "cluster")
+        assert refused.exit_code == 2
         assert "--role=gpuctl-history " in refused.stderr
         _installed(site.plane, tmp_path / "past.db")
         at, report = format_timestamp(now_ms() + 60_000), tmp_path / "report.gpuctl"
-        made = gpuctl(str(site.plane.kubeconfig), "replay", "--at", at, "--output", str(report))
-        assert (made.returncode, "all are the same" in made.stdout) == (0, True), (made.stdout, made.stderr)
-        assert "all are the same" in gpuctl(reader, "replay", str(report)).stdout
-        denied = gpuctl(historian, "replay", "--at", at)
-        assert (denied.returncode, "pods/exec" in denied.stderr) == (2, True), denied.stderr
-        early = gpuctl(str(site.plane.kubeconfig), "replay", "--at", "2020-01-01T00:00:00Z")
-        assert (early.returncode, "none up to that time are kept" in early.stderr) == (2, True), early.stderr
+        made = typed(site.plane.kubeconfig, "replay", "--at", at, "--output", str(report))
+        assert (made.exit_code, "all are the same" in made.stdout) == (0, True), (made.stdout, made.stderr)
+        assert "all are the same" in typed(reader, "replay", str(report)).stdout
+        denied = typed(historian, "replay", "--at", at)
+        assert (denied.exit_code, "pods/exec" in denied.stderr) == (2, True), denied.stderr
+        early = typed(site.plane.kubeconfig, "replay", "--at", "2020-01-01T00:00:00Z")
+        assert (early.exit_code, "none up to that time are kept" in early.stderr) == (2, True), early.stderr
     finally:
         site.plane.call("DELETE", f"{HOME}/pods/{pod}?gracePeriodSeconds=0")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 from controlplane.server import ControlPlane
 from exporters import Answers, answering, exposition
-from unattended import Site, all_writes_of, job, project, within
+from unattended import Site, all_writes_of, job, project, typed, within
 
 from gpuctl.k8s.names import UTILISATION_NAME
 
@@ -58,9 +56,8 @@ def member(site: Site, folder: Path) -> str:
 
 
 def top(kubeconfig: str, what: str) -> list[Any]:
-    line = [sys.executable, "-m", "gpuctl", "top", what, "-o", "json", "--kubeconfig", kubeconfig]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    done = typed(kubeconfig, "top", what, "-o", "json")
+    assert done.exit_code == 0, done.stderr
     found: list[Any] = json.loads(done.stdout)[f"{what}s"]
     return found
 

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 from urllib.error import HTTPError
 
-from controlplane.server import ControlPlane, node
+from controlplane.server import ControlPlane, node, pauses
 from unattended import account_token, within
 
 from gpuctl.adapters.clock import SystemClock
@@ -79,11 +80,7 @@ class Town:
         }
         for job, spec in self.jobs.items():
             files[f"{job}.yaml"] = f"{head}Job\nmetadata: {{name: {job}, project: a}}\nspec: {{image: x{spec}}}\n"
-        compiled = compile_tree(
-            SourceTree(cluster_dir="c", files={f"c/{p}": SourceFile(content=t.encode()) for p, t in files.items()})
-        )
-        assert compiled.declared is not None, compiled.diagnostics
-        return compiled.declared
+        return _compiled(tuple(files.items()))
 
     def cycle(self) -> CycleReport:
         report = cycle(self.declared(), self.context)
@@ -92,7 +89,7 @@ class Town:
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """Cycles until it holds; what it gave."""
-        end = time.monotonic() + WITHIN_S
+        end, waits = time.monotonic() + WITHIN_S, pauses()
         while True:
             report = self.cycle()
             found = holds()
@@ -100,7 +97,7 @@ class Town:
                 return found
             if time.monotonic() > end:
                 raise AssertionError(([o.error for o in report.faults], self.phases(), report.schedule.decisions))
-            time.sleep(0.05)
+            time.sleep(next(waits))
 
     def state(self) -> ClusterState:
         self.context.object_cache.refresh()
@@ -158,6 +155,16 @@ class Town:
                     self.plane.call("DELETE", gone[ref.kind])
                 except HTTPError as error:
                     error.close()
+
+
+@lru_cache(maxsize=8)
+def _compiled(files: tuple[tuple[str, str], ...]) -> Declared:
+    """What the files declare: each look of a test that waits asks for it, and compiling takes longer than the look."""
+    compiled = compile_tree(
+        SourceTree(cluster_dir="c", files={f"c/{p}": SourceFile(content=t.encode()) for p, t in files})
+    )
+    assert compiled.declared is not None, compiled.diagnostics
+    return compiled.declared
 
 
 @contextmanager

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
 
-from controlplane.server import ControlPlane, node
+from click.testing import CliRunner, Result
+from controlplane.server import ControlPlane, node, pauses
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection, item
+from gpuctl.cli.main import gpuctl
 from gpuctl.install import Installation, all_objects
 from gpuctl.k8s.names import PUBLISHED
 from gpuctl.k8s.objects import ref_of
@@ -43,11 +45,16 @@ PATIENCE_S = 45.0
 
 def within(seconds: float, look: Callable[[], T], told: Callable[[], object] = str) -> T:
     """What it finds, as soon as that is true."""
-    until = time.monotonic() + seconds
+    until, waits = time.monotonic() + seconds, pauses()
     while not (found := look()):
         assert time.monotonic() < until, told()
-        time.sleep(0.05)
+        time.sleep(next(waits))
     return found
+
+
+def typed(kubeconfig: Path | str, *words: Path | str) -> Result:
+    """A command as a person types it, in this process: one of its own would take half a second to start."""
+    return CliRunner().invoke(gpuctl, [*map(str, words), "--kubeconfig", str(kubeconfig)], prog_name="gpuctl")
 
 
 def install(plane: ControlPlane, *, guard: bool = True) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from controlplane.server import ControlPlane
+from controlplane.server import ControlPlane, pauses
 from labs import EPOCH_MS, POOLS, Lab, body
 
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -30,7 +30,6 @@ from gpuctl.wiring import blueprint
 _NOT_FOUND, _CONFLICT = 404, 409
 _WITHIN_S = 90.0
 """Controllers try again what a quota refused after ever longer waits: 20 s for the twelfth time."""
-_POLL_S = 0.03
 _LONG_ENOUGH_MS = 700
 """How long a test that lets time pass waits at most: controllers here answer within tens of milliseconds."""
 _NUMBERS = count()
@@ -67,16 +66,16 @@ class Renamed:
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
         """Everything until the server has been silent for a while."""
         events: list[WatchEvent] = []
-        until, version = time.monotonic() + _QUIET_S, resource_version
+        until, version, waits = time.monotonic() + _QUIET_S, resource_version, pauses()
         while True:
             *news, bookmark = self._cluster.watch(kind, version, timeout_ms)
             version = bookmark.body["metadata"]["resourceVersion"]
             events += [WatchEvent(type=e.type, body=self._back(e.body)) for e in news if self._is_mine(e.body)]
             if news:
-                until = time.monotonic() + _QUIET_S
+                until, waits = time.monotonic() + _QUIET_S, pauses()
             if time.monotonic() > until:
                 return [*events, bookmark]
-            time.sleep(_POLL_S)
+            time.sleep(next(waits))
 
     def apply(self, wanted: Body) -> Body:
         return self._back(self._cluster.apply(self.forth(wanted)))
@@ -152,10 +151,10 @@ class RealLab(Lab):
 
     def eventually(self, holds: Callable[[], object], within_ms: int = 60_000) -> None:
         del within_ms
-        until = time.monotonic() + _WITHIN_S
+        until, waits = time.monotonic() + _WITHIN_S, pauses()
         while not holds():
             assert time.monotonic() < until, "it did not come to hold in time"
-            time.sleep(_POLL_S)
+            time.sleep(next(waits))
 
     def later(self, ms: int) -> None:
         time.sleep(min(ms, _LONG_ENOUGH_MS) / 1000)

@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.message import Message
 from io import BytesIO
@@ -31,6 +31,8 @@ COMPONENT = "component-token"
 _CONFLICT = 409
 _GOGC = "400"
 """How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more."""
+_FIRST_PAUSE_S = 0.03
+_LONGEST_PAUSE_S = 0.25
 _WITHIN_S = 60.0
 _GRACE_S = 5.0
 _ANSWER_S = 30.0
@@ -207,16 +209,16 @@ class ControlPlane:
         for name in names:
             for kind in ("apis/batch/v1/{}/jobs", "apis/apps/v1/{}/deployments"):
                 self.call("DELETE", f"/{kind.format(f'namespaces/{name}')}?propagationPolicy=Background")
-        until = time.monotonic() + 10
+        until, waits = time.monotonic() + 10, pauses()
         while any(self._pods_after_deletion(name) for name in names) and time.monotonic() < until:
-            time.sleep(0.1)
+            time.sleep(next(waits))
         for name in names:
             self.call("DELETE", f"/api/v1/namespaces/{name}")
-        until = time.monotonic() + _GONE_S
+        until, waits = time.monotonic() + _GONE_S, pauses()
         while left := {body["metadata"]["name"] for body in self.call("GET", "/api/v1/namespaces")["items"]} & {*names}:
             if time.monotonic() > until:
                 raise TimeoutError(f"namespaces are still there: {sorted(left)}")
-            time.sleep(0.1)
+            time.sleep(next(waits))
 
     def write_kubeconfig(self, path: Path, token: str, *, url: str = "") -> Path:
         """A kubeconfig for a token; `url` for a way to the server through something else, whose name isn't checked."""
@@ -333,6 +335,15 @@ class ControlPlane:
         except (URLError, OSError):
             return False
         return True
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait before each next look at a server. They grow: most things come soon, and a look is work for both
+    sides, which a test that waits long would do all the time."""
+    pause = _FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(pause * 1.4, _LONGEST_PAUSE_S)
 
 
 def start(binaries: Path, folder: Path, emulated: str = "") -> ControlPlane:

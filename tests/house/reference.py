@@ -31,6 +31,10 @@ FAMILIES = {
 }
 
 
+_SCHEMAS = schemas()
+"""Made once: to make them takes 50 ms, and a page of fields looks into them for each field that has parts."""
+
+
 def errors_page() -> str:
     """docs/errors.md: each code with its meaning, what is told in an example, and what to do."""
     lines = [
@@ -122,7 +126,7 @@ def fields_page() -> str:
         "[what teams write](declare.md). A field without a default must be there.",
         "",
     ]
-    for kind, schema in schemas().items():
+    for kind, schema in _SCHEMAS.items():
         lines += [f"## {kind}", "", _sentence(schema["description"]), ""]
         lines += _table(kind, schema, leave_out=("apiVersion", "kind"))
         for name, part in _in_order(schema):
@@ -199,7 +203,7 @@ def _type(kind: str, field: Mapping[str, Any]) -> str:
     if "$ref" in field:
         part = field["$ref"].rpartition("/")[2]
         kind = _ELSEWHERE.get((kind, part), kind)
-        defined = schemas()[kind]["$defs"][part]
+        defined = _SCHEMAS[kind]["$defs"][part]
         return f"[{part}](#{kind.lower()}-{part.lower()})" if "properties" in defined else _type(kind, defined)
     choices = [*field.get("anyOf", ()), *field.get("oneOf", ())]
     if choices:

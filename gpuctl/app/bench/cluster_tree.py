@@ -84,7 +84,7 @@ class Scale:
 
 LARGE = Scale(nodes=1000, projects=20, jobs=10_000, owned=100, pending=5000, fitting=5, refills=300)
 FULL = Scale(nodes=125, projects=20, jobs=2000, owned=100, pending=5000, fitting=5, refills=300)
-SMALL = Scale(nodes=4, projects=2, jobs=40, owned=4, pending=40, fitting=2, refills=150)
+SMALL = Scale(nodes=2, projects=2, jobs=20, owned=4, pending=20, fitting=2, refills=150)
 
 REFILLED_GPUS = 5
 """The GPUs that the holder leaves free for jobs that follow one another."""
