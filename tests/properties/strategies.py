@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Any
 
 from hypothesis import strategies as st
 from worlds import GIB, World, declared, department, job, live_nodes, pool, project
@@ -19,6 +21,26 @@ NOW = 1_596_000_000_000
 PROJECTS = ("alpha", "beta", "gamma", "delta")
 NONE = MinRuntime.of_all(0)
 SIZES = (1000, 1000, 1000, 2000, 2000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
+MOSTLY = st.sampled_from((True, True, False))
+MOMENT = st.sampled_from((None, None, 1000, 4000))
+DEVICES = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
+LOST_GPUS = st.lists(st.integers(0, 9), max_size=2)
+STRANGERS = st.lists(st.sampled_from((0, 400, 1000, 3000)), max_size=9)
+NODE_SIZES = st.lists(st.sampled_from((4, 4, 2, 8)), min_size=1, max_size=2)
+CODES = ("GPU5001", "GPU5018", "GPU5019", "GPU5023", "GPU5080", "GPU5082", "GPU5090")
+REASON = st.none() | st.sampled_from(CODES).map(lambda code: Reason(code=code))
+
+
+@lru_cache(maxsize=None, typed=True)  # 1 is not True
+def among(*values: Any) -> st.SearchStrategy[Any]:
+    """One of these. The strategy is made once: to make and check one takes far longer than to draw from it."""
+    return st.sampled_from(values)
+
+
+@lru_cache(maxsize=None, typed=True)
+def perhaps(*values: Any) -> st.SearchStrategy[Any]:
+    """None, or one of these."""
+    return st.none() | among(*values)
 
 
 @st.composite
@@ -35,7 +57,7 @@ def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[ShareClai
                 quota_milli=draw(st.integers(0, 8_000)),
                 demand_milli=demand,
                 limit_milli=draw(st.none() | st.integers(0, 10_000)),
-                weight=draw(st.sampled_from((0, 1, 1, 2, 3, 4000, 7919))),
+                weight=draw(among(0, 1, 1, 2, 3, 4000, 7919)),
                 priority=draw(st.integers(0, 2)),
                 children=tuple(children),
             )
@@ -48,19 +70,19 @@ def jobs(draw: st.DrawFn, most: int = 12, pools: tuple[str, ...] = ("dgx1",)) ->
     """Jobs of several types, sizes, ranks and gang sizes; some ask for much CPU."""
     made = []
     for index in range(draw(st.integers(min(4, most), most))):
-        size = draw(st.sampled_from(SIZES))
-        kind = draw(st.sampled_from((JobType.TRAINING, JobType.TRAINING, JobType.TRAINING, *JobType)))
+        size = draw(among(*SIZES))
+        kind = draw(among(JobType.TRAINING, JobType.TRAINING, JobType.TRAINING, *JobType))
         narrowed = draw(st.permutations(pools)) if len(pools) > 1 else pools
         made.append(
             job(
-                f"{draw(st.sampled_from(PROJECTS))}/j{index}",
+                f"{draw(among(*PROJECTS))}/j{index}",
                 size,
                 kind=kind,
-                workers=draw(st.sampled_from((1, 1, 1, 1, 2, 3))) if size >= 1000 else 1,
+                workers=draw(among(1, 1, 1, 1, 2, 3)) if size >= 1000 else 1,
                 priority=draw(st.integers(0, 2)),
                 preemptible=kind is JobType.TRAINING or draw(st.integers(0, 3)) == 0,
-                cpu_milli=draw(st.sampled_from((0, 0, 1000, 1000, 30_000))),
-                mem_bytes=draw(st.sampled_from((0, GIB))),
+                cpu_milli=draw(among(0, 0, 1000, 1000, 30_000)),
+                mem_bytes=draw(among(0, GIB)),
                 pools=tuple(PoolName(name) for name in narrowed),
                 suspend=draw(st.integers(0, 19)) == 7,
             )
@@ -71,14 +93,14 @@ def jobs(draw: st.DrawFn, most: int = 12, pools: tuple[str, ...] = ("dgx1",)) ->
 @st.composite
 def trees(draw: st.DrawFn, most: int = 12) -> Declared:
     """A small cluster with projects, departments at times, and jobs."""
-    names = draw(st.sampled_from((("dgx1",), ("dgx1",), ("dgx1", "v100"))))
+    names = draw(among(("dgx1",), ("dgx1",), ("dgx1", "v100")))
     by_pool = len(names) > 1 and draw(st.booleans())
     pools = [
         pool(
             name,
-            nodes=draw(st.lists(st.sampled_from((4, 4, 2, 8)), min_size=1, max_size=2)),
-            sharing=draw(st.sampled_from((Sharing.DRA, Sharing.DRA, Sharing.DRA, Sharing.DEVICE_PLUGIN))),
-            placement=draw(st.sampled_from(PlacementStrategy)),
+            nodes=draw(NODE_SIZES),
+            sharing=draw(among(Sharing.DRA, Sharing.DRA, Sharing.DRA, Sharing.DEVICE_PLUGIN)),
+            placement=draw(among(*PlacementStrategy)),
         )
         for name in names
     ]
@@ -87,22 +109,22 @@ def trees(draw: st.DrawFn, most: int = 12) -> Declared:
         departments.append(department("research", 1000 * draw(st.integers(0, 8))))
     projects = []
     for name in PROJECTS:
-        milli = draw(st.sampled_from((2000, 1000, 0, 3000, 4500)))
+        milli = draw(among(2000, 1000, 0, 3000, 4500))
         quota = dict.fromkeys(names, milli) if by_pool else milli
         projects.append(
             project(
                 name,
                 quota,
-                limit=draw(st.sampled_from((None, None, None, None, None, 6000, 3000, 0))),
-                weight=draw(st.sampled_from((None, None, 0, 1, 5000))),
-                priority=draw(st.sampled_from((0, 0, 1))),
-                department="research" if departments and draw(st.sampled_from((True, False))) else None,
+                limit=draw(among(None, None, None, None, None, 6000, 3000, 0)),
+                weight=draw(among(None, None, 0, 1, 5000)),
+                priority=draw(among(0, 0, 1)),
+                department=draw(among("research", None)) if departments else None,
             )
         )
     policy = SchedulingPolicy(
-        min_runtime=draw(st.sampled_from((NONE, NONE, MinRuntime.of_all(1500), MinRuntime(0, 1500, 700)))),
-        starvation_guard_ms=draw(st.sampled_from((600_000, 600_000, 3000))),
-        consolidation=draw(st.sampled_from((True, True, False))),
+        min_runtime=draw(among(NONE, NONE, MinRuntime.of_all(1500), MinRuntime(0, 1500, 700))),
+        starvation_guard_ms=draw(among(600_000, 600_000, 3000)),
+        consolidation=draw(MOSTLY),
     )
     return declared(
         projects, draw(jobs(most, names)), pools, by_pool=by_pool, departments=tuple(departments), policy=policy
@@ -175,61 +197,58 @@ def stories(draw: st.DrawFn, most: int = 12) -> Story:
         tree=tree,
         batches=batches,
         leaving=tuple(draw(some)),
-        lost=draw(st.none() | st.sampled_from(nodes)),
+        lost=draw(perhaps(*nodes)),
         ended=tuple(draw(some)),
     )
 
 
-@st.composite
-def places(draw: st.DrawFn, tree: Declared) -> Placement:
-    """Any place at all: on nodes that are there or not, on devices that they have or not."""
-    names = [node.name for each in tree.cluster.pools for node in each.nodes] + [NodeName("vanished")]
-    devices = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
-    worker = st.builds(WorkerPlacement, node=st.sampled_from(names), gpus=devices)
-    return Placement(workers=tuple(draw(st.lists(worker, max_size=3))))
+@cache
+def places(nodes: tuple[NodeName, ...]) -> st.SearchStrategy[Placement | None]:
+    """No place or any at all: on nodes that are there or not, on devices that they have or not."""
+    worker = st.builds(WorkerPlacement, node=st.sampled_from((*nodes, NodeName("vanished"))), gpus=DEVICES)
+    return st.none() | st.lists(worker, max_size=3).map(lambda workers: Placement(workers=tuple(workers)))
 
 
 @st.composite
 def runs(draw: st.DrawFn, tree: Declared) -> Run:
     """Any run at all: declared or not, in any phase, in places that are taken, wrong or gone, with anything on it."""
-    which = draw(st.sampled_from(tree.jobs))
+    which = tree.jobs[draw(st.integers(0, len(tree.jobs) - 1))]
     stranger = draw(st.integers(0, 5)) == 0
-    others = st.sampled_from((which.id, tree.jobs[0].id, JobId.parse("nobody/knows")))
-    placement = draw(st.none() | places(tree))
+    others = (which.id, tree.jobs[0].id, JobId.parse("nobody/knows"))
+    place = places(tuple(node.name for each in tree.cluster.pools for node in each.nodes))
+    placement = draw(place)
     nodes = [worker.node for worker in placement.workers] if placement is not None else []
-    codes = ("GPU5001", "GPU5018", "GPU5019", "GPU5023", "GPU5080", "GPU5082", "GPU5090")
     return Run(
         job=JobId.parse("nobody/knows") if stranger else which.id,
-        digest=draw(st.sampled_from((which.digest, which.digest, RunDigest("0000beef")))),
-        phase=draw(st.sampled_from(RunPhase)),
+        digest=draw(among(which.digest, which.digest, RunDigest("0000beef"))),
+        phase=draw(among(*RunPhase)),
         placement=placement,
-        gpu_milli=draw(st.sampled_from((which.gpu_milli, 500, 1000, 2500))),
+        gpu_milli=draw(among(which.gpu_milli, 500, 1000, 2500)),
         cpu_milli=which.cpu_milli,
         mem_bytes=which.mem_bytes,
-        queued_at_ms=draw(st.sampled_from((0, NOW - 5000, NOW + 5000))),
-        started_at_ms=draw(st.none() | st.sampled_from((NOW - 5000, NOW, NOW + 5000))),
+        queued_at_ms=draw(among(0, NOW - 5000, NOW + 5000)),
+        started_at_ms=draw(perhaps(NOW - 5000, NOW, NOW + 5000)),
         starts=draw(st.integers(0, 3)),
         ran_ms=draw(st.integers(0, 5000)),
-        reason=draw(st.none() | st.sampled_from(codes).map(lambda code: Reason(code=code))),
-        paused_for=draw(st.none() | others),
-        idle_since_ms=draw(st.none() | st.just(NOW - 1000)),
-        unbound=tuple(draw(st.lists(st.sampled_from(nodes), max_size=2))) if nodes else (),
-        reserved=draw(st.none() | places(tree)),
-        leaving=draw(st.none() | st.none() | places(tree)),
-        made_with=draw(st.none() | places(tree)),
+        reason=draw(REASON),
+        paused_for=draw(perhaps(*others)),
+        idle_since_ms=draw(perhaps(NOW - 1000)),
+        unbound=tuple(draw(st.lists(among(*nodes), max_size=2))) if nodes else (),
+        reserved=draw(place),
+        leaving=draw(place) if draw(st.booleans()) else None,
+        made_with=draw(place),
     )
 
 
 @st.composite
 def dressed(draw: st.DrawFn, tree: Declared) -> Declared:
     """The tree, some of whose jobs may run for a moment only, or with fewer workers."""
-    moment = st.sampled_from((None, None, 1000, 4000))
     jobs = (
         replace(
             each,
-            max_duration_ms=draw(moment),
-            idle_timeout_ms=draw(moment),
-            min_workers=draw(st.sampled_from((1, each.workers))),
+            max_duration_ms=draw(MOMENT),
+            idle_timeout_ms=draw(MOMENT),
+            min_workers=draw(among(1, each.workers)),
         )
         for each in tree.jobs
     )
@@ -244,18 +263,18 @@ def nodes(draw: st.DrawFn, tree: Declared) -> tuple[Node, ...]:
         if draw(st.integers(0, 6)) == 0:
             continue
         ready = draw(st.integers(0, 6)) > 0
-        gpus = draw(st.sampled_from((node.gpus, node.gpus, 1, 0)))
+        gpus = draw(among(node.gpus, node.gpus, 1, 0))
         made.append(
             Node(
                 name=node.name,
                 labels=node.labels if draw(st.integers(0, 6)) else {},
                 gpus=gpus,
-                cpu_milli=draw(st.sampled_from((node.cpu_milli, 0))),
+                cpu_milli=draw(among(node.cpu_milli, 0)),
                 mem_bytes=node.mem_bytes,
                 usable=ready and draw(st.integers(0, 4)) > 0,
                 ready=ready,
-                lost_gpus=frozenset(draw(st.lists(st.integers(0, 9), max_size=2))),
-                foreign_gpu_milli=tuple(draw(st.lists(st.sampled_from((0, 400, 1000, 3000)), max_size=9))),
+                lost_gpus=frozenset(draw(LOST_GPUS)),
+                foreign_gpu_milli=tuple(draw(STRANGERS)),
             )
         )
     return tuple(made)
@@ -270,7 +289,7 @@ def worlds(draw: st.DrawFn, tree: Declared) -> World:
         if draw(st.booleans()):
             world.seen.add((run.job, run.digest))
     for which in draw(st.lists(st.sampled_from(tree.jobs), max_size=2)):
-        state = draw(st.sampled_from(("Succeeded", "Deleted", "nonsense")))
+        state = draw(among("Succeeded", "Deleted", "nonsense"))
         world.finished[which.id, which.digest] = FinishedRun(job=which.id, digest=which.digest, state=state, at_ms=NOW)
         world.seen.add((which.id, which.digest))
     return world
