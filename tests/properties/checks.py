@@ -306,6 +306,18 @@ def check_schedule(tree: Declared, state: ClusterState, made: Schedule) -> None:
     check_run_once(tree, state, made)
 
 
+def _department_has_room(
+    tree: Declared, domain: DomainName, job: Job, fixed: Mapping[tuple[DomainName | None, ProjectName], int]
+) -> bool:
+    """Whether the quota of the project's department, if there is one, has room for a job that can't be paused."""
+    name = tree.project(job.id.project).department
+    allowances = next((each.allowances for each in tree.departments if each.name == name), {})
+    if domain not in allowances:
+        return True
+    used = sum(fixed.get((domain, each.name), 0) for each in tree.projects if each.department == name)
+    return used + job.total_gpu_milli <= allowances[domain].quota_milli
+
+
 def could_start(tree: Declared, state: ClusterState, job: Job) -> bool:
     """The job, with its fewest workers, fits what is free and breaks no ceiling: GPUs would be wasted on its wait.
 
@@ -335,6 +347,8 @@ def could_start(tree: Declared, state: ClusterState, job: Job) -> bool:
         if limit is not None and job.gpu_milli and held[key] + job.total_gpu_milli > limit:
             continue
         if not job.preemptible and job.gpu_milli and fixed[key] + job.total_gpu_milli > allowance.quota_milli:
+            continue
+        if not job.preemptible and job.gpu_milli and not _department_has_room(tree, domain, job, fixed):
             continue
         quotas = sum(p.allowances[domain].quota_milli for p in tree.projects if domain in p.allowances)
         pools = {p for d in tree.domains if d.name == domain for p in d.pools}
