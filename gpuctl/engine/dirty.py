@@ -15,25 +15,43 @@ from gpuctl.model.ids import ProjectName
 class DirtyProjects:
     """Marks of projects, numbered. `count`: how many were made; each reader keeps the count of its last reading."""
 
-    __slots__ = ("_marks", "count")
+    __slots__ = ("_facts", "_shares", "count")
 
     def __init__(self, projects: Iterable[ProjectName]) -> None:
         self.count = 0
-        self._marks: dict[ProjectName, int] = {}
+        self._facts: dict[ProjectName, int] = {}
+        self._shares: dict[ProjectName, int] = {}
         for project in projects:
             self.of(project)
 
     def of(self, project: ProjectName) -> None:
-        """Mark a project: its mark becomes the last one."""
-        self.count += 1
-        self._marks.pop(project, None)
-        self._marks[project] = self.count
+        """Mark a project."""
+        self._mark(self._facts, project)
+
+    def of_share(self, project: ProjectName) -> None:
+        """Mark a project because its share changed: its jobs need not be counted again.
+
+        Without the difference, with 10,000 jobs that differ, an unchanged cycle takes 3.2x, one with a new job 2.3x.
+        """
+        self._mark(self._shares, project)
 
     def of_all(self) -> None:
         """Mark every project."""
-        for project in tuple(self._marks):
+        for project in tuple(self._facts):
             self.of(project)
 
-    def since(self, count: int) -> list[ProjectName]:
-        """The projects marked after so many marks. Cost: what it returns."""
-        return [project for project, _ in takewhile(lambda mark: mark[1] > count, reversed(self._marks.items()))][::-1]
+    def since(self, count: int, *, shares: bool = True) -> list[ProjectName]:
+        """The projects marked after so many marks; without `shares` not those of which only the share changed.
+
+        Cost: what it returns.
+        """
+        found: list[ProjectName] = []
+        for marks in (self._shares, self._facts) if shares else (self._facts,):
+            found += [project for project, _ in takewhile(lambda mark: mark[1] > count, reversed(marks.items()))]
+        return list(dict.fromkeys(reversed(found)))
+
+    def _mark(self, marks: dict[ProjectName, int], project: ProjectName) -> None:
+        """Enter a mark as the last of its dict, which is in the order of marks."""
+        self.count += 1
+        marks.pop(project, None)
+        marks[project] = self.count

@@ -165,7 +165,7 @@ class Demand:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
         to be counted.
         """
-        projects, self._read = self._dirty.since(self._read), self._dirty.count
+        projects, self._read = self._dirty.since(self._read, shares=False), self._dirty.count
         for project in projects:
             owner = project_owner(project)
             for domain in self._domains:

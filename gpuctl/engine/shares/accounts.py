@@ -186,7 +186,7 @@ class Accounts:
             if is_project(owner):
                 more_milli = _beyond_guarantee(entitled[owner]) - _beyond_guarantee(before)
                 self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
-                self._dirty.of(ProjectName(owner.removeprefix(_PROJECT)))
+                self._dirty.of_share(ProjectName(owner.removeprefix(_PROJECT)))
             self._portions[key], self._entitled[key] = portion, entitled[owner]
         return moved
 
