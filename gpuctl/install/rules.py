@@ -20,7 +20,7 @@ from gpuctl.compile.cel_tree import Constant, Made, all_of_tree
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.spec_v1 import PolicyV1
-from gpuctl.install.installation import made
+from gpuctl.install.installation import ACCOUNT, made
 from gpuctl.install.schema_rule import NO_FIELD, TOO_LARGE, Unsaid, schema_cel
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
@@ -50,6 +50,8 @@ SHOWN = frozenset({
     *(("spec", name) for name in (*_ENTRIES, *_FIELDS)), *(("spec", name, "*") for name in _ENTRIES),
 })  # fmt: skip
 """Fields of a job that its pods show as they are declared. Others are decided later (workers), or shown nowhere."""
+_OF_THE_CLUSTER = f"request.userInfo.username == '{ACCOUNT}' && c.name == '{names.GIT_CONTAINER}'"
+"""What gpuctl adds to a job is the Cluster's, and no declaration says it: the same name in a person's pod is judged."""
 _WORKLOADS = (
     ("", "v1", ("pods", "pods/ephemeralcontainers", "replicationcontrollers")),
     ("batch", "v1", ("jobs", "cronjobs")),
@@ -178,7 +180,8 @@ def _variables(match: Match) -> Iterator[tuple[str, str]]:
     yield "labels", "dyn(object).metadata.?labels.orValue({})"
     yield "pod", _pods_of("object")
     lists = ("initContainers", "containers", "ephemeralContainers")
-    yield "containers", " + ".join(f"variables.pod.?{each}.orValue([])" for each in lists)
+    every = " + ".join(f"variables.pod.?{each}.orValue([])" for each in lists)
+    yield "containers", f"({every}).filter(c, !({_OF_THE_CLUSTER}))"
     own = "v.name in ['shm', 'git'] && has(v.emptyDir)"
     yield "added", f"variables.pod.?volumes.orValue([]).filter(v, {own}).map(v, v.name)"
     metadata = {"name": names.JOB_LABEL, "project": names.PROJECT_LABEL}

@@ -32,6 +32,7 @@ HISTORY_ROLE = "gpuctl-history"
 """The Role in SYSTEM_NAMESPACE of people who may freeze a part and have Git read now."""
 PRIORITY_CLASS = "gpuctl-no-preempt"
 MAIN_CONTAINER = "main"
+GIT_CONTAINER = "git-sync"
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "gpuctl"

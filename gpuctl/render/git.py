@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gpuctl.k8s import names
 from gpuctl.k8s.quantity import format_bytes
 from gpuctl.model.job import GitCheckout
 from gpuctl.render.devices import NO_GPUS
 from gpuctl.render.owner import JobOwner, Spec
 
-CONTAINER = "git-sync"
 _VOLUME = "git"
 _ROOT = "/git"
 _FAILURES = 5
@@ -33,7 +33,7 @@ def git_volume(git: GitCheckout) -> tuple[Spec, Spec]:
 def git_container(owner: JobOwner, git: GitCheckout, resources: Spec) -> Spec:
     """The init container. `resources`: what the job's own container asks for besides GPUs."""
     container: dict[str, Any] = {
-        "name": CONTAINER,
+        "name": names.GIT_CONTAINER,
         "image": owner.project.cluster.cluster.git_sync,
         "imagePullPolicy": "IfNotPresent",
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -11,12 +11,14 @@ from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ControlPlane
+from unattended import within
 
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.planning import waiting_manifests
 from gpuctl.compile import compile_tree
 from gpuctl.compile.declarations import ReadCache, collect
 from gpuctl.install.guard import MAKERS
+from gpuctl.install.installation import ACCOUNT
 from gpuctl.install.rules import GitAlone, admission_rules
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
@@ -28,7 +30,7 @@ CLUSTER = (
     "kind: Cluster\nmetadata: {name: one}\nspec:\n"
     "  nodePools: [{name: p, nodes: [n1], gpusPerNode: 8, gpuMemory: 32Gi, gpuProduct: Tesla,"
     "\n    resourcesPerNode: {cpu: 8, memory: 64Gi}}]\n"
-    "  security: {podSecurity: privileged, hostPaths: [/]}\n"
+    "  gitSync: {image: elsewhere/git-sync}\n  security: {podSecurity: privileged, hostPaths: [/]}\n"
 )
 
 
@@ -285,6 +287,19 @@ def test_what_people_make_by_hand_is_judged_too(guarded: Guarded) -> None:
         path = f"/apis/{version}/namespaces/gpu-a/{kind.lower()}s?dryRun=All"
         body = {"apiVersion": version, "kind": kind, "metadata": {"name": "by-hand"}, "spec": spec}
         assert "gpuctl-rule-registries" in guarded.refusal(body, path), kind
+
+
+def test_the_checkout_that_gpuctl_adds_is_no_declaration_and_a_persons_of_its_name_is(guarded: Guarded) -> None:
+    spec = f"{{{IMAGE}, type: inference, imagePullPolicy: Always, git: {{repository: 'https://x/y', path: /code}}}}"
+    body = rendered("a", "j", spec)
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/gpu-a/rolebindings"
+    subject = {"kind": "User", "name": ACCOUNT}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    guarded.plane.call("POST", roles, {"metadata": {"name": "gpuctl"}, "roleRef": role, "subjects": [subject]})
+    path = "/apis/apps/v1/namespaces/gpu-a/deployments?dryRun=All"
+    assert not broken("a", "j", spec)
+    assert "gpuctl-rule-" in guarded.refusal(body, path)
+    within(20, lambda: guarded.plane.refused("POST", path, body, user=ACCOUNT) is None)
 
 
 def test_controllers_make_the_pods_of_a_job_that_keeps_the_rules(guarded: Guarded) -> None:
