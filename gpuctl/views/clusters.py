@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from gpuctl.model.decision import JobState
 from gpuctl.model.declared import WHOLE_CLUSTER
@@ -30,7 +31,7 @@ class Pause:
     at_ms: Instant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterView:
     """A cluster at an instant. `jobs` are newest start first, `nodes` and `projects` by name.
 
@@ -53,18 +54,18 @@ class ClusterView:
     turns: Mapping[JobId, Turn] = field(default_factory=dict)
     _by_id: Mapping[JobId, JobView] = field(default_factory=dict, compare=False)
 
-    @property
+    @cached_property
     def running(self) -> tuple[JobView, ...]:
         """The jobs that hold GPUs or other places now, newest start first."""
         return tuple(job for job in self.jobs if job.run.phase in HOLDING)
 
-    @property
+    @cached_property
     def pending(self) -> tuple[JobView, ...]:
         """The jobs that wait, longest wait first."""
         waiting = [job for job in self.jobs if job.state in WAITING]
         return tuple(sorted(waiting, key=lambda job: (job.run.queued_at_ms, job.id)))
 
-    @property
+    @cached_property
     def queue(self) -> tuple[JobView, ...]:
         """The jobs that wait, by position; those without one last, longest wait first."""
         return in_order(self.pending, self.turns)
