@@ -157,11 +157,37 @@ def engine(of: Sequence[Record]) -> str:
     return table(["workload", "jobs", "CPU", "aim", "counted"], rows)
 
 
+def dashboard(of: Sequence[Record]) -> str:
+    """What each page costs the process of the pages and the browser, and what changes of the cluster cost it."""
+    (record,) = of
+    found = record["output"]
+    rows = []
+    for path, page in found["pages"].items():
+        seen = (
+            f"first paint {seconds(page['first_paint_ms'])}, an update {seconds(page['update_ms'])}, "
+            f"longest task {page['longest_task_ms']} ms, {page['heap_kib'] / 1024:.1f} MiB of JavaScript"
+        )
+        rows.append([f"`{path}`, {page['bytes'] / 1024:.0f} KiB", f"{page['cpu_us'] / 1000:.1f} ms", seen])
+    taken, crowd = found["taken_in"], found["crowd"]
+    memory = f"{taken['rss_mib']} MiB, {found['peak_mib']} at most"
+    rows += [
+        [f"all {found['objects']:,} objects taken in", seconds(taken["cpu_ms"]), memory],
+        ["a change of one object, until a page hears of it", f"{found['change_cpu_ms']} ms", ""],
+        [
+            f"the same with {crowd} viewers that load `/` at each",
+            f"{found['change_cpu_ms_with_crowd']} ms",
+            f"{(found['change_cpu_ms_with_crowd'] - found['change_cpu_ms']) / crowd:.1f} ms a viewer",
+        ],
+    ]
+    return table(["what", "CPU", "beside it"], rows)
+
+
 OPENB = {"random": "Random", "bestfit": "BestFit", "fgd": "FGD"}
 TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "openb-policies": openb_policies,
     "compile": thousands,
     "engine-runs": engine,
+    "dashboard": dashboard,
 }
 """How a record is shown that has the output of a command; by the first name of the block."""
 
