@@ -50,6 +50,7 @@ def test_namespaces_quotas_and_jobs_of_kubernetes(run: Run, folder: Path) -> Non
     train = declared(folder, "projects/vision/jobs/train.yaml")
     assert train["env"] == {"EPOCHS": "90", "TOKEN": {"secret": "hub", "key": "token"}}
     assert (train["maxDuration"], train["nodePools"], train["largeShm"]) == ("24h", ["dgx"], True)
+    assert train["ttlAfterFinished"] == "1h"
     assert train["volumes"] == [{"claim": "data", "mountPath": "/data"}]
     assert declared(folder, "projects/speech/jobs/half.yaml")["gpus"] == 0.5
     for said in (

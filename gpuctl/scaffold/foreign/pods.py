@@ -57,6 +57,7 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
         **_requests(container, annotations, unsaid),
         "workers": gang if gang > 1 else None,
         "maxDuration": amounts.seconds(spec.take("activeDeadlineSeconds")),
+        "ttlAfterFinished": _ttl(spec),
         "nodePools": _pools(pod, place, unsaid),
         **_volumes(container, pod, unsaid),
         "imagePullSecrets": _pull_secrets(pod),
@@ -69,6 +70,12 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
     unsaid += [f"spec.template.spec.containers[0].{each}" for each in container.rest()]
     unsaid += [each for each in whole.rest() if each.startswith("spec.") and not _is_made(each)]
     return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid))
+
+
+def _ttl(spec: Record) -> str | None:
+    """How long it is kept after its end: a minute at least, in a declaration."""
+    kept_s = amounts.whole(spec.take("ttlSecondsAfterFinished"))
+    return None if kept_s is None else amounts.seconds(max(60, kept_s))
 
 
 def given(fields: dict[str, Value]) -> dict[str, Value]:
@@ -108,7 +115,7 @@ def _no_job(metadata: Record, status: Record, spec: Record) -> str:
         kind = Record(condition)
         if kind.text("status") == "True" and kind.text("type") in {"Complete", "Failed", "SuccessCriteriaMet"}:
             return "it has ended"
-    spec.take("suspend", "ttlSecondsAfterFinished")
+    spec.take("suspend")
     return ""
 
 
