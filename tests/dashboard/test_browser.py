@@ -138,7 +138,7 @@ def test_the_past_is_drawn_and_narrowed_down_to_a_project_and_a_time(
         visit = Visit(page, site)
         visit.go("/analytics?span=1h")
         charts = page.locator(".chart")
-        expect(charts.locator("canvas")).to_have_count(4)
+        expect(charts.locator("canvas")).to_have_count(5)
         expect(charts.first.locator(".u-series")).to_have_count(5)
         page.locator("#project").select_option("team-d")
         page.get_by_role("button", name="Show").press("Enter")
