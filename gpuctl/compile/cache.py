@@ -20,11 +20,12 @@ class CompileCache:
     makes new ones. The values of policies are `Any`: only a tree with policies imports their types.
     """
 
-    __slots__ = ("breaches", "fitted", "jobs", "reading", "rules")
+    __slots__ = ("breaches", "defaulted", "fitted", "jobs", "reading", "rules")
 
     def __init__(self) -> None:
         self.reading = ReadCache()
         self.fitted: Memo[Declaration[Any], Fitted] = Memo()
         self.jobs: Memo[ResolvedJob, Job] = Memo()
+        self.defaulted: Memo[ResolvedJob, Declaration[Any]] = Memo()
         self.rules: Memo[Declaration[Any], Any] = Memo()
         self.breaches: Memo[tuple[Declaration[Any], Declaration[Any]], Any] = Memo()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from gpuctl.compile.after import check_after
 from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.capacity import NODE_POOL, check_capacity
 from gpuctl.compile.declarations import Declarations, collect
+from gpuctl.compile.defaults import defaulted
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
@@ -41,8 +43,8 @@ class Compiled:
     """`declared` is None exactly when a diagnostic is an error.
 
     `written` are all declarations but jobs and templates; of a tree with errors none. `audits` are where declarations
-    break policies of severity audit: never among the diagnostics. `declarations`: all documents of the right shape;
-    `jobs`: the jobs that fit, with their defaults.
+    break policies of severity audit: never among the diagnostics. `declarations`: all documents of the right shape, as
+    policies see them; `jobs`: the jobs that fit, with their defaults.
 
     `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
     its documents belong to, else None: the cluster's own.
@@ -79,6 +81,7 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     diagnostics.extend(check_after(declarations))
+    declarations = _with_defaults(declarations, resolved.jobs, cache)
     if declarations.policies:
         from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while
 
@@ -97,6 +100,17 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
         cluster=resolved.cluster.model.metadata.name if resolved.cluster is not None else "",
         written=written if declared is not None else (),
     )
+
+
+def _with_defaults(declarations: Declarations, jobs: Iterable[ResolvedJob], cache: CompileCache) -> Declarations:
+    """The declarations as policies see them: what a job has by default counts as what it says."""
+    cache.defaulted.turn()
+    made = {
+        job.declaration: cache.defaulted.get(job, (), partial(defaulted, job.declaration, job.filled))
+        for job in jobs
+        if job.filled.origins
+    }
+    return replace(declarations, jobs=[made.get(job, job) for job in declarations.jobs]) if made else declarations
 
 
 def _touched(written: Iterable[Written], before: Collection[Written] | None) -> frozenset[tuple[str, str]]:

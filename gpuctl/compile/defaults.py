@@ -8,7 +8,7 @@ are filled in one by one, volumes by the path they are mounted at; any other fie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from gpuctl.compile.declarations import Declaration
@@ -17,6 +17,8 @@ from gpuctl.compile.document import Document, Origin, Path
 from gpuctl.compile.fields_v1 import written
 from gpuctl.compile.pod_v1 import PodSecurity, Volume
 from gpuctl.compile.spec_v1 import ClusterV1, JobSpec, JobV1, ProjectV1
+from gpuctl.compile.text import NO_PARAMS, Params
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.units import WHOLE_GPU
@@ -119,11 +121,51 @@ class Expanded:
     origins: Mapping[Path, SourceSpan]
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DefaultedDocument(Document):
+    """A job's document with its defaults. `job`: without them; `defaults`: where they are written, by path.
+
+    A default's mistake is the job's, so that it holds up no other project; the place of the default stands beside it.
+    """
+
+    job: Document
+    defaults: Mapping[Path, Origin]
+
+    @property
+    def as_written(self) -> Document:
+        """The document of the file."""
+        return self.job.as_written
+
+    def mistake(
+        self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
+    ) -> Diagnostic:
+        """An error of the value at a path, or of its key."""
+        for length in range(2, len(path) + 1):
+            origin = self.defaults.get(path[:length])
+            if origin is not None:
+                found = self.job.diagnostic(code, self.job.name, params, fix)
+                return replace(found, related=(("the default is here", origin.span(path[length:])),))
+        return self.job.mistake(code, path, params, fix, at_key=at_key)
+
+
+def defaulted(job: Declaration[JobV1], filled: Filled) -> Declaration[JobV1]:
+    """The declaration as policies see it: as if the job said its defaults itself. Without any it is the same object."""
+    if not filled.origins:
+        return job
+    own = job.document
+    document = DefaultedDocument(
+        source=own.source, start=own.start, end=own.end, data=expanded(job, filled).data, name=own.name,
+        sound=own.sound, job=own, defaults=filled.origins,
+    )  # fmt: skip
+    return Declaration(document, job.model.model_copy(update={"spec": filled.spec}))
+
+
 def expanded(job: Declaration[JobV1], filled: Filled) -> Expanded:
     """The declaration with what its template and `filled` add, as if it said that itself."""
     data = _copied(job.document.data)
     data["spec"].pop("template", None)
-    amounts = {"cpu": format_cpu(filled.spec.resources.cpu), "memory": format_bytes(filled.spec.resources.memory)}
+    cpu = format_cpu(filled.spec.resources.cpu)
+    amounts = {"cpu": int(cpu) if cpu.isdigit() else cpu, "memory": format_bytes(filled.spec.resources.memory)}
     for path, origin in filled.origins.items():
         value: Any = origin.document.data
         for step in origin.path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
-from gpuctl.compile.defaults import Filled, filled
+from gpuctl.compile.defaults import Filled, defaulted, filled
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.shape import most_similar, nearest
@@ -53,18 +53,8 @@ class ResolvedJob:
     def mistake(
         self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
     ) -> Diagnostic:
-        """An error of what it says at a path.
-
-        Where a default says it, the error is the job's all the same, so that it holds up no other project; the place
-        of the default stands beside it.
-        """
-        document = self.declaration.document
-        for length in range(2, len(path) + 1):
-            origin = self.filled.origins.get(path[:length])
-            if origin is not None:
-                found = document.diagnostic(code, document.name, params, fix)
-                return replace(found, related=(("the default is here", origin.span(path[length:])),))
-        return document.mistake(code, path, params, fix, at_key=at_key)
+        """An error of what it says at a path, or of what its defaults say."""
+        return defaulted(self.declaration, self.filled).document.mistake(code, path, params, fix, at_key=at_key)
 
 
 @dataclass(slots=True)

@@ -166,3 +166,53 @@ def test_each_default_is_shown_with_its_file_and_line() -> None:
         "    B:  # projects/team-a/project.yaml:4\n      key: k\n      secret: s\n"
         "    C: j\n  image: x\n"
     )
+
+
+NO_ROOT = """\
+apiVersion: gpuctl.dev/v1
+kind: Policy
+metadata: {{name: no-root}}
+spec: {{match: {{kind: Job}}, {rule}, message: no root}}
+"""
+RULES = {
+    "schema": "schema: {properties: {spec: {properties: {security: {properties: {runAsUser: {minimum: 1}}}}}}}",
+    "cel": 'cel: "object.spec.security.runAsUser != 0"',
+}
+
+
+def judged(rule: str, own: str, spec: str) -> Compiled:
+    files: dict[str, str | bytes] = {
+        "cluster.yaml": CLUSTER,
+        "policies/no-root.yaml": NO_ROOT.format(rule=RULES[rule]),
+        "projects/team-a/project.yaml": project("team-a", f"{{quota: 4, defaults: {own}}}"),
+        "projects/team-a/train.yaml": job("train", spec),
+    }
+    return compile_tree(tree_of(files))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_policy_judges_what_a_default_says_as_if_the_job_said_it(rule: str) -> None:
+    (told,) = judged(rule, "{all: {security: {runAsUser: 0}}}", "{image: x}").diagnostics
+    assert (told.code, told.span.file, told.source_line) == (
+        "GPU4001", "projects/team-a/train.yaml", "metadata: {name: train, project: team-a}",
+    )  # fmt: skip
+    assert [(words, place.file) for words, place in told.related] == [
+        ("the default is here", "projects/team-a/project.yaml"), ("the policy is here", "policies/no-root.yaml"),
+    ]  # fmt: skip
+    assert judged(rule, "{all: {security: {runAsUser: 0}}}", "{image: x, security: {runAsUser: 7}}").diagnostics == ()
+    assert judged(rule, "{all: {security: {runAsUser: 7}}}", "{image: x}").diagnostics == ()
+    (own,) = judged(rule, "{all: {security: {runAsUser: 7}}}", "{image: x, security: {runAsUser: 0}}").diagnostics
+    assert "runAsUser" in own.source_line
+
+
+def test_a_policy_that_asks_for_a_field_is_content_with_a_default() -> None:
+    rule = "schema: {properties: {spec: {properties: {resources: {required: [cpu]}}, required: [resources]}}}"
+    files: dict[str, str | bytes] = {
+        "cluster.yaml": CLUSTER + "  defaults: {all: {cpuPerGpu: 2}}\n",
+        "policies/cpu.yaml": NO_ROOT.format(rule=rule),
+        "projects/team-a/project.yaml": project("team-a", "{quota: 4}"),
+        "projects/team-a/train.yaml": job("train", "{image: x, gpus: 1}"),
+    }
+    assert compile_tree(tree_of(files)).diagnostics == ()
+    del files["cluster.yaml"]
+    assert codes(compile_tree(tree_of({**files, "cluster.yaml": CLUSTER}))) == ["GPU4001"]
