@@ -21,9 +21,9 @@ from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import Declared, DomainName, MinRuntime, NodePool
+from gpuctl.model.declared import Declared, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
-from gpuctl.model.ids import NO_REVISION, ProjectName
+from gpuctl.model.ids import NO_REVISION, DomainName, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.observe import observe

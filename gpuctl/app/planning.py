@@ -21,9 +21,9 @@ from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
 from gpuctl.model.decision import Pending, RunRecord, Schedule
-from gpuctl.model.declared import Allowance, Declared, DomainName, Project
+from gpuctl.model.declared import Allowance, Declared, Project
 from gpuctl.model.effect import Refusals
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.ids import DomainName, JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.render import RenderCache, render

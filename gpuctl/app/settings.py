@@ -13,7 +13,8 @@ from typing import Any
 from gpuctl.compile import Written
 from gpuctl.diag.escapes import json_text
 from gpuctl.diag.wording import duration
-from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, Department, DomainName, NodePool
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, Department, NodePool
+from gpuctl.model.ids import DomainName
 from gpuctl.model.units import format_gpus
 from gpuctl.views.plan_report import SettingChange
 

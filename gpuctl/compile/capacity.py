@@ -19,7 +19,8 @@ from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, ProjectV1
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import thousandths
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
+from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.ids import DomainName
 
 _SHOWN_MEMBERS = 5
 

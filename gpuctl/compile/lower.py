@@ -13,7 +13,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
 from gpuctl.model.freeze import Forbidden, FreezeWindow
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
+from gpuctl.model.ids import DomainName, JobId, NodeName, PoolName, ProjectName, Revision, RunDigest
 from gpuctl.model.memo import Memo
 from gpuctl.model.mig import profiles_of
 from gpuctl.model.taints import Toleration
@@ -155,8 +155,8 @@ def declared_nodes(pool: pool_v1.NodePool) -> list[model.DeclaredNode]:
 
 def _allowances(
     spec: spec_v1.DepartmentSpec | spec_v1.ProjectSpec,
-    quotas: dict[model.DomainName, GpuMilli],
-) -> dict[model.DomainName, model.Allowance]:
+    quotas: dict[DomainName, GpuMilli],
+) -> dict[DomainName, model.Allowance]:
     weight = spec.over_quota_weight
     return {
         domain: model.Allowance(

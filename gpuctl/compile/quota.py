@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Resolved
 from gpuctl.compile.spec_v1 import ProjectSpec
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName, QuotaDomain
-from gpuctl.model.ids import PoolName
+from gpuctl.model.declared import WHOLE_CLUSTER, QuotaDomain
+from gpuctl.model.ids import DomainName, PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 Amount = int | Mapping[str, int]

@@ -34,8 +34,8 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
 from gpuctl.engine.victims.settled import settled
 from gpuctl.model.decision import Decision, Keep, Pending, Placement, Resize, Schedule, TraceStep
-from gpuctl.model.declared import Declared, DomainName, QuotaShrink
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.declared import Declared, QuotaShrink
+from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.state import ClusterState, named
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use

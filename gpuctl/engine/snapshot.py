@@ -30,8 +30,8 @@ from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import DomainName, MinRuntime
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.declared import MinRuntime
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import DurationMs, Instant
 

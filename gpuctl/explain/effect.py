@@ -13,7 +13,7 @@ from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.forecast import forecasts
 from gpuctl.explain.rest import Pause, Rest
 from gpuctl.model.decision import Decision, Displace, Pending, Placement, Suspended
-from gpuctl.model.declared import Declared, DomainName
+from gpuctl.model.declared import Declared
 from gpuctl.model.effect import (
     Dequeued,
     Effect,
@@ -28,7 +28,7 @@ from gpuctl.model.effect import (
     Waits,
 )
 from gpuctl.model.explanation import QueuePlace
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.state import Node, Run
 from gpuctl.model.units import GpuMilli
 

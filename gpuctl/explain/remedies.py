@@ -14,9 +14,9 @@ from gpuctl.engine import EngineCache
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Pending, Preempt, Reclaim, Schedule
-from gpuctl.model.declared import Allowance, Declared, Department, DomainName, Project, QuotaDomain
+from gpuctl.model.declared import Allowance, Declared, Department, Project, QuotaDomain
 from gpuctl.model.explanation import Raise, Remedy, RemedyKind
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Node, Run, RunPhase
 from gpuctl.model.units import GpuMilli

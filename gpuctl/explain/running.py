@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpuctl.engine.shares.entitlement import reason_now
 from gpuctl.explain.effect import domains_of
 from gpuctl.model.decision import Reason, Schedule
-from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import DomainName, JobId, NodeName
 from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import GpuMilli
 

@@ -16,8 +16,8 @@ from gpuctl.k8s import names
 from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_WORKERS, is_amount, is_short, whole_number
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.decision import NOT_YET, Placement, Reason, RunRecord, WorkerPlacement
-from gpuctl.model.declared import Allowance, DomainName
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.declared import Allowance
+from gpuctl.model.ids import DomainName, JobId, NodeName
 from gpuctl.model.state import Charge
 from gpuctl.model.units import MOST_NODE_GPUS, Instant
 

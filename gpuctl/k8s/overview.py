@@ -12,8 +12,8 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import compact_json, decode_instant
 from gpuctl.k8s.published import DAMAGE, amount, published_object, published_text, short_text
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.model.declared import Allowance, DomainName
-from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
+from gpuctl.model.declared import Allowance
+from gpuctl.model.ids import DomainName, NodeName, ObjectRef, ProjectName
 from gpuctl.model.overview import DepartmentOverview, NodeOverview, Overview, ProjectOverview
 from gpuctl.model.state import Body
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.decision import Reason
 from gpuctl.model.freeze import FreezeWindow
-from gpuctl.model.ids import DomainName as DomainName  # noqa: PLC0414 - most modules import it from here
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, Revision
+from gpuctl.model.ids import DomainName, JobId, NodeName, PoolName, ProjectName, Revision
 from gpuctl.model.job import Job
 from gpuctl.model.mig import MigProfile, profile_named
 from gpuctl.model.taints import Toleration

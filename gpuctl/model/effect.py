@@ -9,9 +9,8 @@ from enum import StrEnum
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.declared import DomainName
 from gpuctl.model.explanation import Forecast, QueuePlace
-from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, Revision
+from gpuctl.model.ids import NO_REVISION, DomainName, JobId, ProjectName, Revision
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 

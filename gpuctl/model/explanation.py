@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpuctl.model.decision import FairShare, Placement, Reason, TraceStep
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.ids import DomainName, JobId, PoolName
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 

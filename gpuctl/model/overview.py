@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from gpuctl.model.declared import Allowance, DomainName
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.declared import Allowance
+from gpuctl.model.ids import DomainName, NodeName, ProjectName
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 

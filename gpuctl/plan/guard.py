@@ -20,8 +20,8 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
 from gpuctl.k8s.workloads import WORKLOADS
-from gpuctl.model.declared import WHOLE_CLUSTER, Declared, DomainName, Project
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.declared import WHOLE_CLUSTER, Declared, Project
+from gpuctl.model.ids import DomainName, JobId, ObjectRef, ProjectName
 from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpuctl.model.declared import Allowance, DomainName
+from gpuctl.model.declared import Allowance
+from gpuctl.model.ids import DomainName
 from gpuctl.model.overview import DepartmentOverview
 from gpuctl.model.units import GpuMilli
 from gpuctl.views.projects import ProjectView

@@ -9,7 +9,7 @@ from gpuctl.diag.wording import all_of, duration, reason_text
 from gpuctl.engine.reasons import DEPENDENT, FOR_OTHERS, START_FAILED
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, Placement, WorkerPlacement
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
+from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.explanation import (
     DecisionKind,
     Explanation,
@@ -20,7 +20,7 @@ from gpuctl.model.explanation import (
     Spent,
     Vacancy,
 )
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import DomainName, JobId
 from gpuctl.model.units import WHOLE_GPU, Instant, count_gpus, format_gpus
 from gpuctl.views.pod_problems import problem_form, problem_text, remedy_of
 from gpuctl.views.trace import step_text

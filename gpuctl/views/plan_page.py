@@ -16,9 +16,9 @@ from pydantic.alias_generators import to_camel
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.escapes import printable
 from gpuctl.model.change import Action
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
+from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.views import plan_breaches, plan_comparison, plan_effect, plan_report
 from gpuctl.views.plan_labels import Labelled, labels_of

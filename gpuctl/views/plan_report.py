@@ -10,9 +10,9 @@ from typing import Any
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName
+from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect, Ground, Refusals
-from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.ids import DomainName, ObjectRef, ProjectName
 from gpuctl.model.units import GpuMilli, count_gpus, format_gpus
 from gpuctl.views import plan_breaches, plan_comparison, plan_effect
 from gpuctl.views.plan_breaches import BreachChange

@@ -9,8 +9,8 @@ from typing import Any
 from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.annotations import decode_allowances
 from gpuctl.model.decision import JobState
-from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.model.utilisation import ProjectUse

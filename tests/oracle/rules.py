@@ -27,8 +27,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuctl.model.declared import DomainName, MinRuntime
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.declared import MinRuntime
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import RunPhase
 

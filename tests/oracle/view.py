@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuctl.model.declared import Allowance, Declared, DomainName, Sharing
-from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.declared import Allowance, Declared, Sharing
+from gpuctl.model.ids import DomainName, JobId, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 from gpuctl.model.units import Instant

@@ -17,7 +17,6 @@ from gpuctl.model.declared import (
     Declared,
     DeclaredNode,
     Department,
-    DomainName,
     MinRuntime,
     NodePool,
     PlacementStrategy,
@@ -26,7 +25,7 @@ from gpuctl.model.declared import (
     SchedulingPolicy,
     Sharing,
 )
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
+from gpuctl.model.ids import DomainName, JobId, NodeName, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import Container, Job, JobType
 
 SPAN = SourceSpan(file="oracle.yaml")

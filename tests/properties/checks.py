@@ -23,8 +23,8 @@ from gpuctl.model.decision import (
     TimeOut,
     WorkerPlacement,
 )
-from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.declared import Declared, NodePool, Sharing
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 

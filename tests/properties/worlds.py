@@ -30,7 +30,6 @@ from gpuctl.model.declared import (
     Declared,
     DeclaredNode,
     Department,
-    DomainName,
     NodePool,
     PlacementStrategy,
     Project,
@@ -38,7 +37,7 @@ from gpuctl.model.declared import (
     SchedulingPolicy,
     Sharing,
 )
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName, RunDigest
+from gpuctl.model.ids import DomainName, JobId, NodeName, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import Container, Job, JobType
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Node, Run, RunPhase
 from gpuctl.model.units import Instant

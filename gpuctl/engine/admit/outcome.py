@@ -11,8 +11,7 @@ from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.rules import VictimRule
 from gpuctl.model.decision import Reason, TraceStep, WorkerPlacement
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import DomainName, JobId
 from gpuctl.model.units import GpuMilli
 
 

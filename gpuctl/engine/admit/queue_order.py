@@ -12,8 +12,7 @@ from typing import TypeAlias
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import ProjectQueue
 from gpuctl.engine.shares.accounts import Accounts, project_owner
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.units import GpuMilli, Instant
 
 Place: TypeAlias = tuple[bool, bool, int, Instant, ProjectName, DomainName]

@@ -31,8 +31,7 @@ from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
 from gpuctl.engine.victims.rules import rules_of
 from gpuctl.engine.victims.search import is_unschedulable
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import DomainName, JobId
 from gpuctl.model.job import Job
 
 K = TypeVar("K")

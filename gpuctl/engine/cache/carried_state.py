@@ -42,8 +42,8 @@ from gpuctl.engine.shares.accounts import Accounts, OwnerTree
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import parted
 from gpuctl.model.decision import Decision, FairShare, Finished, Keep, Pending, Reason, Suspended, TimeOut
-from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName, RunKey
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant

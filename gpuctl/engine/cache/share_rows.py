@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.model.decision import FairShare
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.units import GpuMilli
 
 

@@ -17,8 +17,8 @@ from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.placement import has_room, place_worker
 from gpuctl.engine.capacity.topology import Site, closest
 from gpuctl.model.decision import Placement, WorkerPlacement
-from gpuctl.model.declared import WHOLE_CLUSTER, DomainName, NodePool, PlacementStrategy
-from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.declared import WHOLE_CLUSTER, NodePool, PlacementStrategy
+from gpuctl.model.ids import DomainName, NodeName, PoolName
 from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 

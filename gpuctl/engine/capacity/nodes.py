@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from types import MappingProxyType
 
-from gpuctl.model.declared import Declared, DomainName, NodePool, Sharing
-from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.declared import Declared, NodePool, Sharing
+from gpuctl.model.ids import DomainName, NodeName, PoolName
 from gpuctl.model.state import Node
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 

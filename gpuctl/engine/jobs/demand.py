@@ -17,8 +17,8 @@ from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree, project_owner
 from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.declared import Declared, DomainName
-from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import DomainName, JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 

@@ -9,8 +9,8 @@ from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.shares.fairshare import ShareClaim, divide, in_whole_gpus
-from gpuctl.model.declared import Declared, DomainName, Project
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.declared import Declared, Project
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.units import GpuMilli
 
 

@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.model.decision import RunRecord
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import DomainName, JobId
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant

@@ -22,8 +22,7 @@ from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
 from gpuctl.engine.jobs.runs import record_of
 from gpuctl.engine.jobs.starts import is_retry, reason_to_wait
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 from gpuctl.model.units import Instant

@@ -10,8 +10,7 @@ from typing import TypeAlias
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.jobs.job_class import Kind, Likeness, PendingJob, Rank, rank_of
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import DomainName, JobId, ProjectName
 
 SortKey: TypeAlias = tuple[bool, Likeness]
 """Whether the objects of the jobs are made, and all of the jobs and their options but CPU and memory."""

@@ -33,8 +33,8 @@ from gpuctl.model.decision import (
     TimeOut,
     WorkerPlacement,
 )
-from gpuctl.model.declared import Declared, DomainName, MinRuntime
-from gpuctl.model.ids import JobId, NodeName, ProjectName, RunDigest, RunKey
+from gpuctl.model.declared import Declared, MinRuntime
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.shares.fairshare import NOTHING, Portion
-from gpuctl.model.declared import Allowance, Declared, DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.declared import Allowance, Declared
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.units import GpuMilli
 
 NO_ALLOWANCE = Allowance(quota_milli=0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpuctl.engine import reasons
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.reasons import IN_QUOTA
 from gpuctl.engine.shares.accounts import OwnerTree
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import DomainName, JobId
 from gpuctl.model.units import GpuMilli
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gpuctl.engine.jobs.job_class import is_first_class
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.declared import DomainName
+from gpuctl.model.ids import DomainName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 

@@ -21,8 +21,7 @@ from typing import NamedTuple, TypeAlias
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.shares.accounts import Accounts, is_project, project_owner
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.units import GpuMilli
 
 VictimTotals: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]

@@ -30,8 +30,8 @@ from gpuctl.engine.victims.reclaim import (
     totals_with,
 )
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import DomainName, Way
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.declared import Way
+from gpuctl.model.ids import DomainName, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 

@@ -24,8 +24,7 @@ from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort, ToldStatus
 from gpuctl.install.monitoring import ALERTS, PANELS, grafana_dashboard, operator_objects, rule_groups
 from gpuctl.model.decision import FairShare
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import PoolName, ProjectName
+from gpuctl.model.ids import DomainName, PoolName, ProjectName
 from gpuctl.model.utilisation import ProjectUse
 
 TEAM, POOL = ProjectName("team-a"), PoolName("v100")

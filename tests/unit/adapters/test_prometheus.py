@@ -16,8 +16,7 @@ from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort
 from gpuctl.app.ports import WorldFault
 from gpuctl.model.decision import FairShare
-from gpuctl.model.declared import DomainName
-from gpuctl.model.ids import PoolName, ProjectName, Revision
+from gpuctl.model.ids import DomainName, PoolName, ProjectName, Revision
 
 TEAM, POOL = ProjectName("team-a"), PoolName("v100")
 SHARE = FairShare(

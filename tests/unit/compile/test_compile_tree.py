@@ -10,8 +10,8 @@ from gpuctl.compile import Compiled, compile_tree, fields_of_a_new_run
 from gpuctl.compile.spec_v1 import JobSpec
 from gpuctl.diag.diagnostic import Severity, has_errors
 from gpuctl.model import job as model
-from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, DomainName
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared
+from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.source import SourceFault, SourceFile, SourceTree
 
 ROOT = Path(__file__).parents[3]

@@ -5,8 +5,8 @@ from records import run_records
 
 from gpuctl.k8s import annotations as codec
 from gpuctl.model.decision import Placement, Reason, RunRecord, WorkerPlacement
-from gpuctl.model.declared import Allowance, DomainName
-from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.declared import Allowance
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.state import Charge
 
 DAMAGED = [

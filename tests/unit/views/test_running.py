@@ -10,8 +10,8 @@ from gpuctl.engine import reasons
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_allowances
 from gpuctl.model.decision import Placement, Reason, WorkerPlacement
-from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, DomainName
-from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.declared import WHOLE_CLUSTER, Allowance
+from gpuctl.model.ids import DomainName, JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, OwnObject, Run, RunPhase
 from gpuctl.views.running import views_now
 
