@@ -18,7 +18,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.simulate.report import Checkpoint
-from gpuctl.simulate.wakeups import faded, wakeups
+from gpuctl.simulate.wakeups import faded, retries, wakeups
 
 INSTANTS = 100_000
 """A cluster that is not at rest after that many instants is reported as unstable."""
@@ -130,11 +130,15 @@ class Play:
     def _next_due(self, report: CycleReport, until_ms: Instant | None) -> Instant | None:
         """The next instant to play; None if nothing is due.
 
-        Fading past use counts only before another due instant: alone, jobs that share GPUs by turns would never end it.
+        Fading past use, and starts that have failed often, count only before another due instant: jobs that share GPUs
+        by turns, or that never start, would never end a play by themselves.
         """
         now_ms = self.venue.time.now_ms()
         due = [self.venue.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
         upcoming = min((at_ms for at_ms in due if at_ms is not None and at_ms > now_ms), default=None)
+        if upcoming is not None or until_ms is not None:
+            again = retries(self.declared, report.state, now_ms)
+            upcoming = min((at_ms for at_ms in (upcoming, *again) if at_ms is not None), default=None)
         end_ms = min((at_ms for at_ms in (upcoming, until_ms) if at_ms is not None), default=now_ms)
         by_use = faded(self.declared, report.state, report.schedule, end_ms)
         return upcoming if by_use is None else by_use

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from gpuctl.engine import schedule
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
-from gpuctl.engine.jobs.starts import next_right_ms, slow_at_ms, start_over_ms
+from gpuctl.engine.jobs.starts import has_failed_often, next_right_ms, slow_at_ms, start_over_ms
 from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
@@ -27,9 +27,20 @@ _HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
 def wakeups(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Instant]:
-    """The instants after now at which a run's limit or delay ends. Cost: linear in jobs and runs."""
+    """The instants after now at which a run's limit or delay ends, without `retries`. Cost: linear in jobs and runs."""
+    return _instants(declared, state, now_ms, lambda run: not has_failed_often(run))
+
+
+def retries(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Instant]:
+    """The same of waiting runs whose start has failed often: they are tried again for ever. Cost: as above."""
+    return _instants(declared, state, now_ms, has_failed_often)
+
+
+def _instants(
+    declared: Declared, state: ClusterState, now_ms: Instant, concerns: Callable[[Run], bool]
+) -> Iterator[Instant]:
     jobs = {job.id: job for job in declared.jobs}
-    for run in state.runs:
+    for run in filter(concerns, state.runs):
         job = jobs.get(run.job)
         if job is None or job.digest != run.digest:
             continue

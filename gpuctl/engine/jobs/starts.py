@@ -75,6 +75,11 @@ def is_retry(run: Run | None, now_ms: Instant) -> bool:
     return rights_ms is not None and now_ms < rights_ms
 
 
+def has_failed_often(run: Run) -> bool:
+    """Whether a waiting run has failed to start so often that it is tried again in the longest steps, without end."""
+    return _has_failed(run) and run.failed_starts >= len(RETRIES_MS)
+
+
 def given_up(run: Run, now_ms: Instant) -> tuple[Reason, RunRecord]:
     """Why a run waits whose start is given up now, and its record: it did not start."""
     record = RunRecord(now_ms, max(0, run.starts - 1), run.ran_ms, failed_starts=run.failed_starts + 1)
