@@ -56,7 +56,7 @@ Deal = Mapping[PoolName, int]
 
 def for_kueue(declared: Declared, waiting: Manifests) -> TargetObjects:
     """All objects, of jobs and projects too. `declared` by count, its jobs ask for whole GPUs; `waiting`: what gpuctl
-    renders for it with no job started. Cost: linear in jobs, and in projects times pools."""
+    renders for it with no job started. Cost: linear in jobs, and in projects times departments."""
     cluster = declared.cluster
     items = suited(waiting, declared.jobs, cluster, _job)
     items += [

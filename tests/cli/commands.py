@@ -12,6 +12,7 @@ from gpuctl.adapters.git import WorkingCopy
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "clusters" / "tr4858"
+A_1_G = "clusters/tr4858/projects/team-a/jobs/a-1-g.yaml"
 AT_MS = 1_596_000_000_000
 
 Run: TypeAlias = Callable[..., Result]
@@ -25,3 +26,8 @@ def repository_in(folder: Path) -> WorkingCopy:
         copy.write(f"clusters/tr4858/{file.relative_to(EXAMPLE)}", file.read_bytes())
     copy.commit("the report's cluster", AT_MS)
     return copy
+
+
+def folder_in(repository: WorkingCopy) -> Path:
+    """The folder of the report's cluster in such a repository."""
+    return repository.folder / "clusters" / "tr4858"
