@@ -16,6 +16,7 @@ from gpuctl.diag.wording import thousandths
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import MEBIBYTE
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, Project
+from gpuctl.model.ids import DomainName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
@@ -29,6 +30,7 @@ from gpuctl.targets.workloads import (
     priorities,
     priority_class,
     suited,
+    together,
 )
 
 QUEUE: kinds.Kind = ("scheduling.run.ai/v2", "Queue")
@@ -95,14 +97,13 @@ def _queue(cluster: Cluster, one: Project | Department, above: str | None) -> di
     }
 
 
-def _gpus(allowances: Mapping[Any, Allowance]) -> Body:
+def _gpus(allowances: Mapping[DomainName, Allowance]) -> Body:
     """Of all domains together: KAI divides all nodes that one scheduler has in one."""
-    limits = [each.limit_milli for each in allowances.values()]
-    bounded = bool(limits) and all(limit is not None for limit in limits)
+    whole = together(allowances)
     return {
-        "quota": _number(sum(each.quota_milli for each in allowances.values())),
-        "limit": _number(sum(limit or 0 for limit in limits)) if bounded else -1,
-        "overQuotaWeight": _number(sum(each.weight for each in allowances.values())),
+        "quota": _number(whole.quota_milli),
+        "limit": -1 if whole.limit_milli is None else _number(whole.limit_milli),
+        "overQuotaWeight": _number(whole.weight),
     }
 
 

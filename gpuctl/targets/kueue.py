@@ -11,15 +11,16 @@ Source: Kueue's documentation, "Cluster Queue", "Cohort" and "Fair Sharing"; v0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.diag.wording import thousandths
 from gpuctl.k8s import kinds, names
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, NodePool, Project
-from gpuctl.model.ids import PoolName
+from gpuctl.model.ids import DomainName, PoolName
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
@@ -33,6 +34,7 @@ from gpuctl.targets.workloads import (
     priorities,
     priority_class,
     suited,
+    together,
 )
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -56,7 +58,7 @@ Deal = Mapping[PoolName, int]
 
 def for_kueue(declared: Declared, waiting: Manifests) -> TargetObjects:
     """All objects, of jobs and projects too. `declared` by count, its jobs ask for whole GPUs; `waiting`: what gpuctl
-    renders for it with no job started. Cost: linear in jobs, and in projects times departments."""
+    renders for it with no job started. Cost: linear in jobs, and in projects times pools."""
     cluster = declared.cluster
     items = suited(waiting, declared.jobs, cluster, _job)
     items += [
@@ -80,10 +82,10 @@ class _Tree:
     def objects(self) -> Iterator[Manifest]:
         """Cohorts from the cluster's downwards, ClusterQueues and LocalQueues."""
         cluster = self.declared.cluster
-        spare = _less({pool.name: pool.gpu_milli // WHOLE_GPU for pool in cluster.pools}, self._below(None))
+        spare = _less({pool.name: pool.gpu_milli // WHOLE_GPU for pool in cluster.pools}, self._below.get(None, {}))
         yield self._own(None, COHORT, name_above(cluster, None), _quotas(cluster, spare))
         for department in self.declared.departments:
-            spare = _less(self._deal(department.allowances), self._below(department.name))
+            spare = _less(self._deal(department.allowances), self._below.get(department.name, {}))
             spec = {"parentName": name_above(cluster, department.parent), **self._weighed(department.allowances, spare)}
             name = name_above(cluster, department.name)
             yield self._own(department, COHORT, name, spec)
@@ -117,29 +119,24 @@ class _Tree:
         owner = TargetOwner(cluster=self.declared.cluster, of=of)
         return owner.manifest(kind, name, {"spec": spec}, namespace)
 
-    def _weighed(self, allowances: Mapping[Any, Allowance], spare: Deal) -> Body:
+    def _weighed(self, allowances: Mapping[DomainName, Allowance], spare: Deal) -> Body:
         """The part of a Cohort that is divided with its siblings: how much it may borrow, and by what weight."""
-        limits = [each.limit_milli for each in allowances.values()]
-        borrows = None
-        if limits and all(limit is not None for limit in limits):
-            most = sum(limit or 0 for limit in limits) - sum(each.quota_milli for each in allowances.values())
-            borrows = str(max(0, most) // WHOLE_GPU)
-        weight = thousandths(sum(each.weight for each in allowances.values()))
+        whole = together(allowances)
+        beyond = None if whole.limit_milli is None else max(0, whole.limit_milli - whole.quota_milli)
+        borrows, weight = None if beyond is None else str(beyond // WHOLE_GPU), thousandths(whole.weight)
         return {"fairSharing": {"weight": weight}, **_quotas(self.declared.cluster, spare, borrows)}
 
-    def _below(self, department: str | None) -> Deal:
-        """The quotas right below a department, or below the cluster, added up."""
-        found: dict[PoolName, int] = {}
-        for one in self._members(department):
-            for pool, gpus in self._deal(one.allowances).items():
-                found[pool] = found.get(pool, 0) + gpus
+    @cached_property
+    def _below(self) -> Mapping[str | None, Deal]:
+        """The quotas right below each department, and below the cluster (None), added up."""
+        found: dict[str | None, Counter[PoolName]] = defaultdict(Counter)
+        for department in self.declared.departments:
+            found[department.parent].update(self._deal(department.allowances))
+        for project in self.declared.projects:
+            found[project.department].update(self._deal(project.allowances))
         return found
 
-    def _members(self, department: str | None) -> Sequence[Project | Department]:
-        projects = [each for each in self.declared.projects if each.department == department]
-        return [*(each for each in self.declared.departments if each.parent == department), *projects]
-
-    def _deal(self, allowances: Mapping[Any, Allowance]) -> Deal:
+    def _deal(self, allowances: Mapping[DomainName, Allowance]) -> Deal:
         """A quota in whole GPUs of each pool; one of all pools together in the ratio of their GPUs.
 
         Source: Hamilton's method of apportionment: what is left over goes to the largest remainders.
@@ -163,7 +160,10 @@ class _Tree:
         for part in parts:
             yield from self._amounts(part)
         for department in self.declared.departments:
-            own, below = sum(self._deal(department.allowances).values()), sum(self._below(department.name).values())
+            own, below = (
+                sum(self._deal(department.allowances).values()),
+                sum(self._below.get(department.name, {}).values()),
+            )
             if below > own:
                 name, given = f"the quota of department {department.name}", f"{below} GPUs, the sum of what is below it"
                 yield unsaid("GPU6152", department.span, Engine.KUEUE, name=name, given=given, declared=f"{own}")
@@ -174,7 +174,7 @@ class _Tree:
 
     def _amounts(self, one: Project | Department) -> Iterator[Diagnostic]:
         deal = self._deal(one.allowances)
-        declared_milli = sum(each.quota_milli for each in one.allowances.values())
+        declared_milli = together(one.allowances).quota_milli
         among_several = any(
             domain.name in one.allowances and one.allowances[domain.name].quota_milli and len(domain.pools) > 1
             for domain in self.declared.domains

@@ -53,18 +53,12 @@ def of_settings(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
 def _cluster_settings(cluster: Cluster) -> Sequence[tuple[str, str]]:
     policy, usual = cluster.scheduling, SchedulingPolicy()
     own = "it is a setting of the engine itself"
-    differs = {
-        "starvationGuard": policy.starvation_guard_ms != usual.starvation_guard_ms,
-        "startTimeout": policy.start_timeout_ms != usual.start_timeout_ms,
-        "fairness.halfLife": policy.fairness_half_life_ms is not None,
-        "overcommitQuota": policy.overcommit_quota,
-        "freeze": bool(cluster.freeze),
-    }
-    instead = {
-        "starvationGuard": "no place is kept for a job that has waited long",
-        "startTimeout": own,
-        "fairness.halfLife": own,
-        "overcommitQuota": "quotas are given as declared, and not scaled",
-        "freeze": "it starts and stops jobs at any time",
-    }
-    return [(setting, instead[setting]) for setting, does in differs.items() if does]
+    slow = "no place is kept for a job that has waited long"
+    found = (
+        (policy.starvation_guard_ms != usual.starvation_guard_ms, "starvationGuard", slow),
+        (policy.start_timeout_ms != usual.start_timeout_ms, "startTimeout", own),
+        (policy.fairness_half_life_ms is not None, "fairness.halfLife", own),
+        (policy.overcommit_quota, "overcommitQuota", "quotas are given as declared, and not scaled"),
+        (bool(cluster.freeze), "freeze", "it starts and stops jobs at any time"),
+    )
+    return [(setting, instead) for differs, setting, instead in found if differs]

@@ -8,8 +8,8 @@ from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import kinds, names
-from gpuctl.model.declared import Cluster, Declared, Department, NodePool, Project, Sharing
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.declared import Allowance, Cluster, Declared, Department, NodePool, Project, Sharing
+from gpuctl.model.ids import DomainName, ObjectRef
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.manifest import Manifest, Manifests
 
@@ -128,6 +128,17 @@ class TargetOwner:
             project=project,
             span=(self.of or self.cluster).span,
         )
+
+
+def together(allowances: Mapping[DomainName, Allowance]) -> Allowance:
+    """What is allowed of all domains in one. Without a limit of one of them there is none."""
+    each = allowances.values()
+    limits = [one.limit_milli for one in each if one.limit_milli is not None]
+    return Allowance(
+        quota_milli=sum(one.quota_milli for one in each),
+        limit_milli=sum(limits) if limits and len(limits) == len(allowances) else None,
+        weight=sum(one.weight for one in each),
+    )
 
 
 def name_above(cluster: Cluster, department: str | None) -> str:
