@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.defaults_v1 import Defaults, JobDefaults
-from gpuctl.compile.document import Document, Origin, Path
+from gpuctl.compile.document import Document, Origin, Path, origin_of
 from gpuctl.compile.fields_v1 import written
 from gpuctl.compile.pod_v1 import PodSecurity, Volume
 from gpuctl.compile.spec_v1 import ClusterV1, JobSpec, JobV1, ProjectV1
@@ -140,12 +140,18 @@ class DefaultedDocument(Document):
         self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
     ) -> Diagnostic:
         """An error of the value at a path, or of its key."""
-        for length in range(2, len(path) + 1):
-            origin = self.defaults.get(path[:length])
-            if origin is not None:
-                found = self.job.diagnostic(code, self.job.name, params, fix)
-                return replace(found, related=(("the default is here", origin.span(path[length:])),))
-        return self.job.mistake(code, path, params, fix, at_key=at_key)
+        of_default = mistake_of_default(self.job, self.defaults, code, path, params, fix)
+        return of_default or self.job.mistake(code, path, params, fix, at_key=at_key)
+
+
+def mistake_of_default(  # noqa: PLR0913, PLR0917 - a mistake's parts, and where it may be
+    job: Document, defaults: Mapping[Path, Origin], code: str, path: Path, params: Params, fix: str
+) -> Diagnostic | None:
+    """An error of the value at a path where a default says it; None where the job says it itself."""
+    origin, below = origin_of(defaults, path)
+    if origin is None:
+        return None
+    return replace(job.diagnostic(code, job.name, params, fix), related=(("the default is here", origin.span(below)),))
 
 
 def defaulted(job: Declaration[JobV1], filled: Filled) -> Declaration[JobV1]:

@@ -156,6 +156,16 @@ class Origin:
 _NO_ORIGINS: Mapping[Path, Origin] = MappingProxyType({})
 
 
+def origin_of(origins: Mapping[Path, Origin], path: Path) -> tuple[Origin | None, Path]:
+    """Where a value of a document's spec is written, by the longest path that has an origin, and the rest of the path
+    below that. None, and no path: in the document itself."""
+    for length in range(len(path), 1, -1):
+        origin = origins.get(path[:length])
+        if origin is not None:
+            return origin, path[length:]
+    return None, ()
+
+
 def values_in(value: Any, limit: int) -> int:
     """How many values a value consists of, itself included; counts not much further than the limit."""
     count, rest = 0, [value]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
-from gpuctl.compile.defaults import Filled, defaulted, filled
+from gpuctl.compile.defaults import Filled, filled, mistake_of_default
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.shape import most_similar, nearest
@@ -54,7 +54,9 @@ class ResolvedJob:
         self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
     ) -> Diagnostic:
         """An error of what it says at a path, or of what its defaults say."""
-        return defaulted(self.declaration, self.filled).document.mistake(code, path, params, fix, at_key=at_key)
+        document = self.declaration.document
+        of_default = mistake_of_default(document, self.filled.origins, code, path, params, fix)
+        return of_default or document.mistake(code, path, params, fix, at_key=at_key)
 
 
 @dataclass(slots=True)

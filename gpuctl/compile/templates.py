@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from gpuctl.compile.document import UNREAD, Document, Origin, Path, values_in
+from gpuctl.compile.document import UNREAD, Document, Origin, Path, origin_of, values_in
 from gpuctl.compile.fields_v1 import API_VERSION, written
 from gpuctl.compile.shape import Mistake, check_shape, nearest, not_allowed, out_of_bounds, wrong_type
 from gpuctl.compile.spec_v1 import JobSpec, JobV1
@@ -54,14 +54,14 @@ class TemplatedDocument(Document):
 
     def span(self, path: Path) -> SourceSpan:
         """The place of a value, as in `Document.span`."""
-        origin, below = self._origin(path)
+        origin, below = origin_of(self.origins, path)
         if origin is None:
             return self.written.span(path)
         return origin.span(below) if origin.document is self.written else self.written.span(_NAMED)
 
     def key_span(self, path: Path) -> SourceSpan:
         """The place of a key, as in `Document.key_span`."""
-        origin, below = self._origin(path)
+        origin, below = origin_of(self.origins, path)
         if origin is None:
             return self.written.key_span(path)
         own = origin.document is self.written
@@ -73,17 +73,10 @@ class TemplatedDocument(Document):
         """An error of the value at a path, or of its key; with the template's line where it says the value."""
         span = self.key_span(path) if at_key else self.span(path)
         found = self.diagnostic(code, span, params, fix)
-        origin, below = self._origin(path)
+        origin, below = origin_of(self.origins, path)
         if origin is None or origin.document is self.written:
             return found
         return replace(found, related=(("the template says it here", origin.span(below)),))
-
-    def _origin(self, path: Path) -> tuple[Origin | None, Path]:
-        for length in range(len(path), len(_SPEC), -1):
-            origin = self.origins.get(path[:length])
-            if origin is not None:
-                return origin, path[length:]
-        return None, ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
