@@ -1,14 +1,9 @@
-"""Measurements as Prometheus reads them, and the two probes, over HTTP from a thread of its own."""
+"""Measurements as Prometheus reads them, and what the two probes answer."""
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,11 +11,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from gpuctl import __version__
-from gpuctl.adapters.address import host_and_port
-from gpuctl.app.metrics import Measurements, ToldStatus
-from gpuctl.app.ports import WorldFault
+from gpuctl.app.metrics import PAUSES, Measurements, ToldStatus
 from gpuctl.app.predictions import Result
-from gpuctl.diag.wording import message
 from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.model.utilisation import ProjectUse
@@ -33,7 +25,6 @@ USELESS_AFTER_MS: DurationMs = 600_000
 
 _CYCLE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAIT_SECONDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
-_SLOWEST_CLIENT_S = 10
 _MS_NS = 1_000_000
 
 
@@ -130,6 +121,7 @@ class PrometheusMeters:
         """A cycle has ended."""
         self._now.measured = measured
         self._cycles.observe(measured.duration_ms / 1000)
+        self._begin_series(measured)
         for labels, count in measured.writes.items():
             self._writes.labels(*labels).inc(count)
         self._starts.inc(measured.starts)
@@ -142,6 +134,14 @@ class PrometheusMeters:
         for error_ms in measured.forecast_errors:
             self._forecasts.labels("early" if error_ms < 0 else "late").observe(abs(error_ms) / 1000)
         self._drift.inc(measured.drift)
+
+    def _begin_series(self, measured: Measurements) -> None:
+        """Have counters at 0 before they first count: of a series that begins at 1 Prometheus sees no increase."""
+        for sort in measured.queued:
+            self._waits.labels(sort.project, sort.type)
+        for row in measured.shares:
+            for code in PAUSES:
+                self._pauses.labels(row.project, code)
 
     def predicted(self, result: str, causes: Mapping[str, int]) -> None:
         """A prediction has ended."""
@@ -170,6 +170,11 @@ class PrometheusMeters:
         """A request to the API server was answered; code 0: it was not. From any thread."""
         self._requests.labels(verb, kind, str(code)).inc()
         self._latency.labels(verb, kind).observe(duration_ms / 1000)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """All metrics in the form that a client accepts, and the form's name."""
+        encode, kind = choose_encoder(accept)
+        return encode(self.registry), kind
 
     def alive(self) -> bool:
         """Whether the loop came round lately."""
@@ -277,6 +282,9 @@ def _of_projects(measured: Measurements) -> Iterator[Metric]:
     for name, text in amounts:
         values = [((row.project, row.domain), getattr(row, f"{name}_milli") / 1000) for row in measured.shares]
         yield _gauge(f"gpuctl_{name}_gpus", f"{text}, in GPUs", ("project", "domain"), values)
+    unmet = [(key, milli / 1000) for key, milli in measured.unmet.items()]
+    told = "GPUs of waiting jobs that the project's quota would hold; gpuctl explain JOB says what they wait for"
+    yield _gauge("gpuctl_unmet_guarantee_gpus", told, ("project", "domain"), unmet)
     if measured.used_at_ms is not None:
         yield from _of_uses(measured.uses, measured.used_at_ms)
 
@@ -300,93 +308,3 @@ def _gauge(name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple
     for key, value in values:
         family.add_metric(key, value)
     return family
-
-
-class MetricsServer:
-    """Serves /metrics, /status, /healthz and /readyz at HOST:PORT until it is closed."""
-
-    def __init__(self, meters: PrometheusMeters, address: str) -> None:
-        """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
-        place = host_and_port(address)
-        if place is None:
-            raise _unservable(address, "not HOST:PORT")
-        try:
-            self._server = _listen(*place, meters)
-        except OSError as error:
-            raise _unservable(address, error.strerror or str(error)) from error
-        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """The port it listens on, also where port 0 left the choice to the system."""
-        return int(self._server.server_address[1])
-
-    def __enter__(self) -> Self:
-        """Itself; it serves already."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def _listen(host: str, port: int, meters: PrometheusMeters) -> ThreadingHTTPServer:
-    class Server(ThreadingHTTPServer):
-        address_family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
-        daemon_threads = True
-
-    class Handler(_Handler):
-        measured = meters
-
-    return Server((host, port), Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One request. Answers are short and made from memory."""
-
-    measured: PrometheusMeters
-    timeout = _SLOWEST_CLIENT_S
-    server_version, sys_version = "gpuctl", ""
-
-    def do_GET(self) -> None:
-        """Answer one of the four paths."""
-        path = self.path.partition("?")[0]
-        if path == "/metrics":
-            encode, kind = choose_encoder(self.headers.get("accept") or "")
-            self._answer(HTTPStatus.OK, encode(self.measured.registry), kind)
-        elif path == "/healthz":
-            self._say(well=self.measured.alive(), fault="the loop hangs")
-        elif path == "/readyz":
-            unready = self.measured.unready()
-            self._say(well=not unready, fault=unready)
-        elif path == "/status":
-            document = self.measured.document
-            known = HTTPStatus.OK if document else HTTPStatus.SERVICE_UNAVAILABLE
-            self._answer(known, document or b"{}", "application/json")
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, b"/metrics, /status, /healthz and /readyz are here\n", "text/plain")
-
-    def _say(self, *, well: bool, fault: str) -> None:
-        status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
-        self._answer(status, b"ok\n" if well else f"{fault}\n".encode(), "text/plain")
-
-    def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Requests are no news."""
-
-
-def _unservable(address: str, why: str) -> WorldFault:
-    return WorldFault("GPU7031", message("GPU7031", {"address": address, "why": why}))

@@ -12,12 +12,14 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from gpuctl.app.cycle import CycleReport
+from gpuctl.app.guarantees import unmet_guarantees
+from gpuctl.diag.codes.pending import PAUSED
 from gpuctl.engine.reasons import DEPENDENT
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Action, Change, Outcome, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, FairShare, Pending, Resize
 from gpuctl.model.freeze import Frozen
-from gpuctl.model.ids import ObjectRef, PoolName, ProjectName, Revision
+from gpuctl.model.ids import DomainName, ObjectRef, PoolName, ProjectName, Revision
 from gpuctl.model.pod_problem import OWN_EXIT
 from gpuctl.model.state import Body, RunPhase
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
@@ -29,6 +31,8 @@ from gpuctl.views.pod_problems import known_reason
 WRITTEN = "ok"
 """The code of a write that took effect."""
 _CODE_WIDTH = len("GPU7001")
+PAUSES = tuple(entry.code for entry in PAUSED)
+"""The codes by which other jobs, and nodes, have a run paused."""
 
 
 class Sort(NamedTuple):
@@ -56,13 +60,15 @@ class Measurements:
     likewise, `pauses` those written by project and reason code; `waits` has the wait of each run that was let go.
     `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts objects
     that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of which a
-    start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `uses`: what the
-    GPUs of each project do, as last measured at `used_at_ms`.
+    start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `unmet`: GPUs that
+    waiting jobs could have within their project's quota. `uses`: what the GPUs of each project do, as last measured at
+    `used_at_ms`.
     """
 
     duration_ms: DurationMs
     decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     shares: tuple[FairShare, ...] = ()
+    unmet: Mapping[tuple[ProjectName, DomainName], GpuMilli] = field(default_factory=dict)
     queued: Mapping[Sort, Amount] = field(default_factory=dict)
     running: Mapping[Sort, Amount] = field(default_factory=dict)
     writes: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -175,6 +181,7 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
         duration_ms=duration_ms,
         decisions={(kind.lower(), code): count for (kind, code), count in Counter(told).items()},
         shares=report.schedule.shares,
+        unmet=unmet_guarantees(report.declared, report.schedule),
         queued=_queued(report),
         writes=Counter(filter(None, map(_request, report.result.outcomes))),
         problems=Counter(

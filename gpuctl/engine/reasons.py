@@ -29,6 +29,12 @@ WITHOUT_VICTIMS = frozenset({FOR_STOPPING, FOR_START})
 DEPENDENT = frozenset({FOR_OTHERS, "GPU5026"})
 """Reasons to wait for jobs that it comes after: it is in no queue, and demands nothing."""
 
+FOR_ROOM = frozenset({
+    "GPU5010", "GPU5011", "GPU5013", "GPU5014", "GPU5015", "GPU5016", "GPU5017", FOR_PAUSED, FOR_STOPPING, FOR_START,
+    "GPU5024", "GPU5060", "GPU5061", GUARDED, "GPU5081",
+})  # fmt: skip
+"""Reasons to wait that more GPUs, or others, would end, as far as quotas allow: no GPUs are free that can be had."""
+
 DISPLACED = frozenset({"GPU5034", "GPU5035", "GPU5036"})
 """Reasons to stop that are no other job's: the run goes on as soon as it can."""
 

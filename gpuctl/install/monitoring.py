@@ -20,9 +20,6 @@ _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _WIDTH, _HEIGHT = 12, 8
 _NEVER = "min(process_start_time_seconds and on (instance) gpuctl_leader == 1)"
 """What counts in place of the last good time while there was none yet: the leader's start."""
-_GUARANTEED = "(gpuctl_guarantee_gpus < gpuctl_demand_gpus or gpuctl_demand_gpus)"
-_WITHIN_QUOTA = "(gpuctl_quota_gpus < gpuctl_demand_gpus or gpuctl_demand_gpus)"
-"""Guarantees are quotas, made smaller while nodes are missing: then what a quota says is not met either."""
 _STATUS = "gpuctl status says what is wrong, and what to do."
 
 
@@ -98,12 +95,11 @@ ALERTS = (
     ),
     Alert(
         name="GpuctlGuaranteeUnmet",
-        expr=f"sum by (project, domain) ({_GUARANTEED} - gpuctl_allocated_gpus > 0.0005 "
-        f"or ({_WITHIN_QUOTA} - gpuctl_allocated_gpus >= 1 and {_WITHIN_QUOTA} - gpuctl_guarantee_gpus >= 1))",
+        expr="sum by (project, domain) (gpuctl_unmet_guarantee_gpus) > 0",
         lasts="5m",
         severity="warning",
-        what="{{ $labels.project }} wants GPUs that it is guaranteed, and has not got them for five minutes.",
-        do="gpuctl explain JOB of a waiting job: nodes may be lost, or too fragmented for it.",
+        what="A job of {{ $labels.project }} waits for five minutes though its project's quota would hold it.",
+        do="gpuctl list -p {{ $labels.project }}; gpuctl explain JOB: nodes may be lost, or too fragmented for it.",
     ),
     Alert(
         name="GpuctlPredictionFailed",
@@ -144,6 +140,10 @@ PANELS = (
         lines={"{{project}}": "sum by (project) (gpuctl_busy_gpus) / sum by (project) (gpuctl_measured_gpus)"},
     ),
     Panel(title="GPUs of idle jobs", lines={"{{project}}": "sum by (project) (gpuctl_idle_gpus)"}),
+    Panel(
+        title="GPUs that jobs wait for and quotas would hold",
+        lines={"{{project}} {{domain}}": "sum by (project, domain) (gpuctl_unmet_guarantee_gpus)"},
+    ),
     Panel(title="Jobs that wait", lines={"{{project}} {{type}}": "sum by (project, type) (gpuctl_queued_jobs)"}),
     Panel(title="Jobs that run", lines={"{{project}} {{type}}": "sum by (project, type) (gpuctl_running_jobs)"}),
     Panel(
@@ -166,7 +166,10 @@ PANELS = (
         lines={"{{project}} {{code}}": "sum by (project, code) (increase(gpuctl_pauses_total[1h]))"},
     ),
     Panel(title="Reasons that jobs wait for", lines={"{{code}}": 'sum by (code) (gpuctl_decisions{kind="pending"})'}),
-    Panel(title="What stands wrong", lines={"{{code}}": "sum by (code) (gpuctl_problems)"}),
+    Panel(
+        title="What stands wrong",
+        lines={"{{code}}": "sum by (code) (gpuctl_problems)", "all": "sum(gpuctl_problems) or vector(0)"},
+    ),
     Panel(
         title="Since Git was read, since a cycle",
         unit="s",

@@ -19,7 +19,8 @@ from gpuctl.adapters.git import GitSource, code_host_page
 from gpuctl.adapters.gitsignatures import Checked, Signers
 from gpuctl.adapters.history.keeper import HistoryFile
 from gpuctl.adapters.history.serving import HistoryServer
-from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.adapters.metrics_server import MetricsServer
+from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.adapters.pushes import PushReceiver
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.history import UNKEPT

@@ -220,11 +220,11 @@ class Process:
         self.credential = f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=' * (-len(claims) % 4)))['jti']}"
         self._plane = plane
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", self.token, url=url)
-        self._metrics = f"127.0.0.1:{_free_port()}"
+        self.metrics_address = f"127.0.0.1:{_free_port()}"
         self.log = folder / "journal"
         command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", repo or str(site.copy.folder), "--path", "c"]
         command += ["--branch", "main", "--kubeconfig", str(kubeconfig), "--workdir", str(folder / "work")]
-        command += ["--metrics-address", self._metrics, "--log-format", "json", *options]
+        command += ["--metrics-address", self.metrics_address, "--log-format", "json", *options]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.pid = self._process.pid
@@ -239,7 +239,7 @@ class Process:
 
     def metrics(self) -> dict[str, float]:
         """Its measurements, by name with labels."""
-        with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines if not x.startswith("#"))}
 

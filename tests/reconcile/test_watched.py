@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from prometheus_client import generate_latest
-from stage import BASE, Flaky, Stage, Turns, job, project
+from stage import BASE, CLUSTER, Flaky, Stage, Turns, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.loop import LoopSettings
@@ -158,6 +158,44 @@ def test_each_fault_in_the_loop_raises_its_own_alert_until_it_is_mended(tmp_path
             72: {"GpuctlNotApplied"}, 75: {"GpuctlNotApplied", "GpuctlBug"}, 78: set(), 81: {"GpuctlPredictionFailed"},
         },
     )  # fmt: skip
+
+
+TWO_NODES = CLUSTER.replace("nodes: [n1], gpusPerNode: 4", "nodes: [n1, n2], gpusPerNode: 2, placement: spread")
+
+
+def test_what_a_quota_leaves_over_after_whole_jobs_is_no_guarantee_unmet(tmp_path: Path) -> None:
+    """A quota of 3 holds one job of 2 GPUs; the second waits for good, though the project asks for more than it has."""
+    stage = Stage(tmp_path)
+    scraped = Scraped(stage, 10)
+    stage.commit({
+        "c/cluster.yaml": TWO_NODES,
+        "c/projects/a/project.yaml": project("a", 3),
+        **{f"c/projects/a/j{number}.yaml": job(f"j{number}", "a", 2) for number in (1, 2)},
+        "c/projects/b/project.yaml": project("b", 1),
+        "c/projects/b/k1.yaml": job("k1", "b"),
+    })
+    stage.play(600)
+    judged(tmp_path, scraped, {9: set()})
+    assert sorted(stage.phases().values()) == ["Queued", "Running", "Running"]
+    assert scraped.series['gpuctl_guarantee_gpus{domain="*",project="a"}'][-1] == "3"
+
+
+def test_a_job_within_its_quota_that_finds_no_node_is_a_guarantee_unmet(tmp_path: Path) -> None:
+    """All nodes are there and 2 GPUs are free, but not together: jobs that can't be moved are on both nodes."""
+    stage = Stage(tmp_path)
+    scraped = Scraped(stage, 20)
+    fixed = [f"c/projects/b/fixed{number}.yaml" for number in (1, 2)]
+    stage.commit({
+        "c/cluster.yaml": TWO_NODES,
+        "c/projects/a/project.yaml": project("a", 2),
+        "c/projects/b/project.yaml": project("b", 2),
+        **{path: job(Path(path).stem, "b", 1, ", preemptible: false") for path in fixed},
+    })
+    stage.at(120, lambda: stage.commit({"c/projects/a/j.yaml": job("j", "a", 2)}))
+    stage.at(720, lambda: stage.commit({fixed[0]: None}))
+    stage.play(1_200)
+    judged(tmp_path, scraped, {2: set(), 10: {"GpuctlGuaranteeUnmet"}, 16: set()})
+    assert stage.phases() == {"a/j": "Running", "b/fixed2": "Running"}
 
 
 def test_a_forecast_is_held_against_the_start(tmp_path: Path) -> None:

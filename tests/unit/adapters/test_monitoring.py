@@ -9,18 +9,18 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
 import yaml
 
-from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.adapters.metrics_server import MetricsServer
+from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort, ToldStatus
 from gpuctl.install.monitoring import ALERTS, PANELS, grafana_dashboard, operator_objects, rule_groups
 from gpuctl.model.decision import FairShare
@@ -38,6 +38,7 @@ MEASURED = Measurements(
     duration_ms=30,
     decisions={("pending", "GPU5010"): 1},
     shares=(SHARE,),
+    unmet={(TEAM, SHARE.domain): 2_000},
     queued={SORT: Amount(1, 2_000)},
     running={SORT: Amount(1, 2_000)},
     problems={(TEAM, "ErrImagePull"): 1},
@@ -59,18 +60,13 @@ FAULTS = {
         {"project": "a", "reason": "ErrImagePull"},
     ),
     "GpuctlGuaranteeUnmet": (
-        'gpuctl_allocated_gpus{project="a",domain="p"}', "2x40 4x40", "warning", {"project": "a", "domain": "p"},
+        'gpuctl_unmet_guarantee_gpus{project="a",domain="p"}', "2x40 0x40", "warning", {"project": "a", "domain": "p"},
     ),
     "GpuctlPredictionFailed": ('gpuctl_prediction_checks_total{result="bug"}', "0x20 1x100", "info", {}),
     "GpuctlBug": ('gpuctl_problems{code="GPU9001"}', "1x40 0x40", "warning", {}),
 }  # fmt: skip
 """Of each alert: a series that makes it fire, what its values are minute by minute, and the alert's labels."""
 LEADS = {"series": 'gpuctl_leader{instance="z"}', "values": "1x200"}
-BESIDES = [
-    {"series": 'gpuctl_guarantee_gpus{project="a",domain="p"}', "values": "4x200"},
-    {"series": 'gpuctl_quota_gpus{project="a",domain="p"}', "values": "4x200"},
-    {"series": 'gpuctl_demand_gpus{project="a",domain="p"}', "values": "8x200"},
-]
 
 
 def needs(program: str) -> str:
@@ -80,10 +76,18 @@ def needs(program: str) -> str:
     return found
 
 
+class Watched(PrometheusMeters):
+    """Measurements of a replica that leads until a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.leads = True
+        super().__init__(lambda: self.leads)
+
+
 @contextmanager
-def measured() -> Iterator[tuple[PrometheusMeters, int]]:
+def measured() -> Iterator[tuple[Watched, int]]:
     """The metrics of a replica that leads, with something in each, and their port."""
-    meters = PrometheusMeters()
+    meters = Watched()
     with MetricsServer(meters, "127.0.0.1:0") as server:
         meters.cycle(MEASURED)
         meters.request("patch", "Job", 200, 1)
@@ -153,7 +157,6 @@ def scenario(name: str) -> dict[str, Any]:
         "input_series": [
             {"series": series, "values": values},
             *([] if name == "GpuctlNoLeader" else [LEADS]),
-            *(BESIDES if name == "GpuctlGuaranteeUnmet" else []),
         ],
         "alert_rule_test": [
             {"eval_time": fires, "alertname": name, "exp_alerts": [firing]},
@@ -162,8 +165,12 @@ def scenario(name: str) -> dict[str, Any]:
     }
 
 
-def test_in_a_real_prometheus_every_panel_has_data_and_alerts_fire_and_clear(tmp_path: Path) -> None:
-    """The rules as they are, but that nothing has to last: times are told to the metrics instead."""
+def test_in_a_real_prometheus_all_alerts_fire_and_clear(tmp_path: Path) -> None:
+    """The rules as they are, but that nothing has to last: times are told to the metrics instead.
+
+    tests/cluster/test_seen_by_prometheus.py has a whole process in place of the metrics alone, for faults that need not
+    last ten minutes. A prediction that failed is told for an hour: the last clears by promtool only, above.
+    """
     program = needs("prometheus")
     with measured() as (meters, port):
         scrape = {"job_name": "gpuctl", "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
@@ -177,20 +184,19 @@ def test_in_a_real_prometheus_every_panel_has_data_and_alerts_fire_and_clear(tmp
         line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{own}"]
         with subprocess.Popen([*line, "--storage.tsdb.path=data", "--log.level=error"], cwd=tmp_path) as process:
             try:
-                asked = [expr for panel in PANELS for expr in panel.lines.values()]
-                until = time.monotonic() + 30
-                while empty := [expr for expr in asked if not has_data(own, expr)]:
-                    assert time.monotonic() < until, empty
-                    meters.cycle(MEASURED)
-                    meters.request("patch", "Job", 200, 1)
-                    time.sleep(0.5)
-                faults = {"NoCycle", "GitNotRead", "Refusal", "RunsNotStarting", "GuaranteeUnmet"}
-                await_firing(own, {f"Gpuctl{fault}" for fault in faults})
+                meters.standing({"GPU6001": 1, "GPU9001": 1})
+                meters.status(ToldStatus(ready=False, fetched_ms=NOW_MS, cycled_ms=NOW_MS))
+                late = {"GpuctlNoLeader", "GpuctlPredictionFailed"}
+                await_firing(own, set(FAULTS) - late)
+                meters.predicted("bug", {})
+                await_firing(own, set(FAULTS) - {"GpuctlNoLeader"})
                 now_ms = time.time_ns() // 1_000_000
                 meters.standing({})
                 meters.status(ToldStatus(ready=True, fetched_ms=now_ms, cycled_ms=now_ms))
-                meters.cycle(replace(MEASURED, problems={}, shares=(replace(SHARE, allocated_milli=4_000),)))
-                await_firing(own, set())
+                meters.cycle(replace(MEASURED, problems={}, unmet={(TEAM, SHARE.domain): 0}))
+                await_firing(own, {"GpuctlPredictionFailed"})
+                meters.leads = False
+                await_firing(own, late)
             finally:
                 process.kill()
 
@@ -203,14 +209,7 @@ def await_firing(port: int, names: set[str]) -> None:
 
 
 def firing(port: int) -> set[str]:
-    with urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
+    """None while it is not up."""
+    with suppress(URLError, ConnectionError), urlopen(f"http://127.0.0.1:{port}/api/v1/alerts", timeout=5) as answer:
         return {alert["labels"]["alertname"] for alert in json.load(answer)["data"]["alerts"]}
-
-
-def has_data(port: int, expr: str) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/api/v1/query?{urlencode({'query': expr})}", timeout=5) as answer:
-            found = json.load(answer)
-    except (URLError, ConnectionError):
-        return False
-    return bool(found["data"]["result"]) and "NaN" not in json.dumps(found["data"]["result"])
+    return set()

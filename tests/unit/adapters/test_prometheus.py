@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuctl.adapters.prometheus import MetricsServer, PrometheusMeters
+from gpuctl.adapters.metrics_server import MetricsServer
+from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort
 from gpuctl.app.ports import WorldFault
 from gpuctl.model.decision import FairShare

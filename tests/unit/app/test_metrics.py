@@ -9,7 +9,7 @@ import pytest
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.cycle import CycleContext, CycleReport, cycle
-from gpuctl.app.metrics import measure
+from gpuctl.app.metrics import Sort, measure
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import ClusterUnavailable, Forbidden
 from gpuctl.app.report import Journal, of_fault
@@ -17,6 +17,7 @@ from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of, resource_version, uid
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import NodeName, PoolName, ProjectName
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body
 
@@ -90,6 +91,28 @@ def test_a_job_that_comes_after_others_is_not_queued(lab: Lab) -> None:
     told = measure(*lab.last(), duration_ms=12)
     assert told.decisions["pending", "GPU5025"] == 1
     assert told.queued == {("a", "training", "p"): (1, 1000)}
+
+
+def test_a_waiting_job_that_its_quota_would_hold_is_unmet_and_no_other(lab: Lab) -> None:
+    """Three jobs of a GPU each under a quota of 2, on 2 GPUs: a stranger's pod takes one."""
+    lab.cluster.set_strangers(NodeName("n1"), 1)
+    lab.settle()
+    told = measure(*lab.last(), duration_ms=1)
+    assert told.decisions == {("keep", "GPU5001"): 1, ("pending", "GPU5011"): 2}
+    assert told.unmet == {("a", "*"): 1_000}
+
+
+def test_of_overcommitted_quotas_what_they_guarantee_can_be_unmet(lab: Lab) -> None:
+    """Two quotas of 2 on 2 GPUs guarantee 1 each, which both have."""
+    overcommitted = FILES["cluster.yaml"] + "  scheduling: {overcommitQuota: true}\n"
+    other = {path.replace("j", "k"): text.replace("project: a", "project: b") for path, text in FILES.items()}
+    project = FILES["a.yaml"].replace("name: a", "name: b")
+    lab.declared = declared({**other, **FILES, "cluster.yaml": overcommitted, "b.yaml": project})
+    lab.settle()
+    told = measure(*lab.last(), duration_ms=1)
+    assert [row.guarantee_milli for row in told.shares] == [1_000, 1_000]
+    assert told.queued[Sort(ProjectName("a"), "training", PoolName("p"))] == (2, 2_000)
+    assert told.unmet == {("a", "*"): 0, ("b", "*"): 0}
 
 
 def test_what_was_written_on_the_way_there(lab: Lab) -> None:
