@@ -94,6 +94,32 @@ def test_a_confirmed_commit_is_taken_up_in_the_window(tmp_path: Path) -> None:
     assert "resolved" in stage.events()
 
 
+def test_the_word_counts_for_one_commit_of_what_was_declared_before(tmp_path: Path) -> None:
+    stage = staged(tmp_path, "[pause]")
+    change = {"c/projects/b/m.yaml": job("m", "b")}
+    stage.commit(change)
+    stage.play(100)
+    line = held(stage)[0]["help"].split("`")[1]
+
+    def is_held(until_s: int) -> None:
+        stage.lines.clear()
+        stage.commit(change)
+        stage.play(until_s)
+        assert [each["help"].split("`")[1] for each in held(stage)] == [line]
+        assert phase(stage, "b/m") is None
+
+    stage.commit(dict.fromkeys(change))
+    stage.commit({"README.md": "any"}, f"before there is such a change\n\n{line}")
+    stage.play(130)
+    is_held(160)
+    stage.commit({}, f"urgent\n\n{line}")
+    stage.play(220)
+    assert phase(stage, "b/m") == "Running"
+    stage.commit(dict.fromkeys(change))
+    stage.play(280)
+    is_held(340)
+
+
 def test_a_commit_does_not_take_itself_out_of_the_window(tmp_path: Path) -> None:
     stage = staged(tmp_path, "[pause]")
     stage.commit({"c/projects/b/m.yaml": job("m", "b"), "c/cluster.yaml": CLUSTER})

@@ -177,6 +177,33 @@ def test_a_commit_that_removes_many_jobs_waits_for_a_word(stage: Stage) -> None:
     assert stage.phases() == RUNNING | {"b/j3": "Running"}
 
 
+def test_the_word_counts_for_one_removal_of_many_jobs(stage: Stage) -> None:
+    """Twice the same jobs are declared and removed: neither a line before the change nor that of last time counts."""
+    stage.commit({**WAITING, **FEW})
+    stage.play(60)
+    before = stage.phases()
+    stage.commit(dict.fromkeys(WAITING))
+    stage.play(90)
+    line = trailer_of(stage, "GPU6010")
+
+    def is_refused(until_s: int) -> None:
+        stage.lines.clear()
+        stage.commit(dict.fromkeys(WAITING))
+        stage.play(until_s)
+        assert (trailer_of(stage, "GPU6010"), stage.phases()) == (line, before)
+
+    stage.commit(WAITING)
+    stage.commit({"README.md": "any"}, f"Before there is such a change\n\n{line}\n")
+    stage.play(120)
+    is_refused(150)
+    stage.commit({"README.md": "it is meant"}, f"Remove them\n\n{line}\n")
+    stage.play(240)
+    assert stage.phases() == RUNNING
+    stage.commit(WAITING)
+    stage.play(300)
+    is_refused(330)
+
+
 def test_jobs_that_have_ended_and_a_few_others_are_removed_without_a_word(stage: Stage) -> None:
     stage.commit({**WAITING, **FEW})
     stage.play(60)
