@@ -6,22 +6,22 @@ readable; which of the others were not is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, Sessions, WorldFault
 from gpuctl.diag.wording import message, reason_text
-from gpuctl.k8s import kinds
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.objects import ref_of, uid
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.k8s.utilisation import UTILISATION_REF, PublishedUse, decode_utilisation, uses_by_ref
 from gpuctl.model.decision import JobState
-from gpuctl.model.ids import JobId, ProjectName, RunKey
-from gpuctl.model.overview import Overview
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
+from gpuctl.model.overview import Overview, removal_ticket
 from gpuctl.model.pod_problem import PodProblem
-from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects
+from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects, Removal
 from gpuctl.model.units import Instant
 from gpuctl.model.utilisation import MOST_GAP_MS, ProjectUse
 from gpuctl.observe import ObserveCache, Unexplained, observe, problem_of_events, unexplained_runs, with_problems
@@ -74,6 +74,35 @@ class Live:
         """The newest run of a job that has ended according to the ledgers; its object may be gone."""
         runs = [run for ledger in self.state.ledgers.values() for run in ledger.finished.values()]
         return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
+
+
+def removal_in(cluster: Cluster, current: Live, wanted: JobId | str) -> tuple[JobId, Removal] | None:
+    """Since when a job is declared no more, as ledgers tell, or else what is published; None where neither does.
+
+    Of several jobs of a name the one that was removed last. Cost: a request, where ledgers may not be read.
+    """
+    found = [
+        (JobId(project, name), removal)
+        for project, ledger in current.state.ledgers.items()
+        for name, removal in ledger.removed.items()
+        if wanted in {JobId(project, name), name}
+    ]
+    if not found and current.overview is not None and current.overview.removed:
+        found = list(_published_removals(cluster, current.overview, wanted))
+    return max(found, key=lambda each: each[1].at_ms, default=None)
+
+
+def _published_removals(cluster: Cluster, overview: Overview, wanted: JobId | str) -> Iterator[tuple[JobId, Removal]]:
+    try:
+        quotas = {ref_of(body): uid(body) for body in cluster.list(kinds.RESOURCE_QUOTA).items}
+    except WorldFault:
+        return
+    for project in overview.projects:
+        job = wanted if isinstance(wanted, JobId) else JobId(project.name, wanted)
+        quota = quotas.get(ObjectRef(*kinds.RESOURCE_QUOTA, project.namespace, names.QUOTA_NAME), "")
+        removal = overview.removed.get(removal_ticket(job, quota)) if quota and job.project == project.name else None
+        if removal is not None:
+            yield job, removal
 
 
 def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: bool = False) -> Live:

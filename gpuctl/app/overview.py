@@ -10,20 +10,22 @@ from functools import partial
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Background, Clock, Underway, WorldFault
 from gpuctl.explain import start_forecasts
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import uid
-from gpuctl.k8s.overview import digest_of, encode_overview
+from gpuctl.k8s.overview import digest_of, encode_overview, newest_removals
 from gpuctl.model.decision import Admit, Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.overview import (
     DepartmentOverview,
     NodeOverview,
     Overview,
     ProjectOverview,
     position_ticket,
+    removal_ticket,
     start_ticket,
 )
-from gpuctl.model.state import Body, ClusterState
+from gpuctl.model.state import Body, ClusterState, Removal
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.views.jobs import HOLDING, held_milli
 from gpuctl.views.nodes import NodeView, node_views
@@ -32,6 +34,8 @@ SOONEST_MS: DurationMs = 5_000
 """How soon one overview follows another."""
 SHARE = 20
 """At most one part in so many of the time is spent on making overviews: a large queue takes seconds to forecast."""
+MOST_REMOVED = 1_000
+"""Removed jobs of all projects that are published: the newest."""
 _MINUTE_MS = 60_000
 
 
@@ -127,6 +131,7 @@ def _basis(report: CycleReport) -> tuple[object, ...]:
         state.runs,
         schedule.queue,
         schedule.shares,
+        tuple(ledger.removed for ledger in state.ledgers.values()),
     )
 
 
@@ -148,7 +153,17 @@ def overview_of(
             position_ticket(uids[job]): position for position, job in enumerate(queue, start=1) if uids.get(job)
         },
         starts=dict(_starts(starts, uids)),
+        removed=dict(newest_removals(dict(_removed(declared, state)))[:MOST_REMOVED]),
     )
+
+
+def _removed(declared: Declared, state: ClusterState) -> Iterator[tuple[str, Removal]]:
+    """The removed jobs that are on record, by tickets that only those can make who may read the project's objects."""
+    for project in declared.projects:
+        ledger = state.ledgers.get(project.name)
+        quota = uid(state.live.get(ObjectRef(*kinds.RESOURCE_QUOTA, project.namespace, names.QUOTA_NAME), {}))
+        for job, removal in ledger.removed.items() if ledger is not None and quota else ():
+            yield removal_ticket(JobId(project.name, job), quota), removal
 
 
 def _starts(starts: Mapping[JobId, Instant], uids: Mapping[JobId, str]) -> Iterator[tuple[str, Instant]]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
     from gpuctl.app.ports import Cluster, Sessions
     from gpuctl.k8s.kinds import Kind
+    from gpuctl.model.state import Removal
     from gpuctl.views.jobs import JobView
 
 _SHOWN_REVISION = 10
@@ -165,26 +166,32 @@ def project_of(job: str, project: str | None) -> str | None:
     return job.partition("/")[0] if "/" in job else project
 
 
-def one_job(name: str, project: str | None, current: Live) -> JobView:
-    """The newest run of the named job; a bare name must be unique over all projects."""
+def one_job(name: str, project: str | None, cluster: Cluster, current: Live) -> JobView:
+    """The newest run of the named job; a bare name must be unique over all projects. `cluster` is asked about one
+    that is gone."""
     try:
         wanted: JobId | str = JobId.parse(f"{project}/{name}" if project and "/" not in name else name)
     except ValueError:
         wanted = name
     found = current.find(wanted)
     if not found:
-        raise _absent(wanted, current)
+        raise _absent(wanted, cluster, current)
     owners = sorted({str(view.id) for view in found})
     if len(owners) > 1:
         raise Failure("GPU9003", f"{name} could be {one_of(owners)}", hint="name the project: -p PROJECT")
     return found[0]
 
 
-def _absent(wanted: JobId | str, current: Live) -> Failure:
+def _absent(wanted: JobId | str, cluster: Cluster, current: Live) -> Failure:
+    from gpuctl.app.inspect import removal_in  # noqa: PLC0415 - only for jobs that are not there
+
     ended = current.ended(wanted)
     removed = _removed(ended.job if ended is not None else wanted)
     if removed is not None:
         return removed
+    recorded = removal_in(cluster, current, wanted)
+    if recorded is not None:
+        return _recorded(*recorded)
     if ended is not None:
         said = f"{ended.job} has ended ({ended.state}), and its object is gone"
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
@@ -195,6 +202,16 @@ def _absent(wanted: JobId | str, current: Live) -> Failure:
     hint = KINDS.get(kind) or near or elsewhere
     seen = " that you may see" if current.unread else ""
     return Failure("GPU9003", f"there is no job {wanted}{seen} in this cluster", hint=hint)
+
+
+def _recorded(job: JobId, removal: Removal) -> Failure:
+    """That the job was removed, as the cluster tells it: with the commit that was taken up then."""
+    from gpuctl.k8s.timestamps import format_timestamp  # noqa: PLC0415 - only for jobs that are not there
+
+    commit, at = removal.revision[:_SHOWN_REVISION], format_timestamp(removal.at_ms).partition(".")[0]
+    said = f"{job} is not in this cluster: it is no longer declared since commit {commit}, taken up at {at}Z"
+    hint = f"in the repository, `gpuctl get {job}` names the commit itself, if others were taken up with it"
+    return Failure("GPU9003", said, hint=hint)
 
 
 def _removed(wanted: JobId | str) -> Failure | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, told_live
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.defaults import project_meant
@@ -79,8 +79,9 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
     from gpuctl.views.explain import explain_job  # noqa: PLC0415
     from gpuctl.views.published import turn_text  # noqa: PLC0415
 
-    current = read_live(where, project=project_of(subject, project))
-    view, now_ms = one_job(subject, project, current), wiring.now_ms()
+    with where.looking(project_of(subject, project)) as (cluster, sessions):
+        current = told_live(cluster, sessions)
+        view, now_ms = one_job(subject, project, cluster, current), wiring.now_ms()
     for line in explain_job(view, now_ms):
         say(line)
     if view.state in _WAITS:

@@ -45,7 +45,7 @@ def get(job: str, project: str | None, output: str, where: Where, *, log_progres
     events: tuple[EventView, ...] = ()
     project = project_meant(job, project)
     with where.looking(project_of(job, project)) as (cluster, sessions):
-        view = one_job(job, project, told_live(cluster, sessions))
+        view = one_job(job, project, cluster, told_live(cluster, sessions))
         if output == "text" and sessions is not None:
             events = _events(view, sessions)
         if log_progress and sessions is not None:

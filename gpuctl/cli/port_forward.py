@@ -35,7 +35,7 @@ def port_forward(job: str, project: str | None, worker: int, ports: tuple[str, .
         raise Failure("GPU9002", f"{error} is no port: [LOCAL:]REMOTE, up to 65535", hint="8888, 9000:8888") from error
     with where.sessions(project_of(job, project)) as (cluster, sessions):
         current = told_live(cluster, None)
-        view = one_job(job, project, current)
+        view = one_job(job, project, cluster, current)
         pairs = pairs or [PortPair(port, port) for port in declared_ports(current.state.live[view.ref])]
         if not pairs:
             told = message("GPU7064", {"job": str(view.id)})

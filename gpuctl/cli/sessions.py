@@ -39,7 +39,7 @@ def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, r
     from gpuctl.app.inspect import pod_of  # noqa: PLC0415 - only now
     from gpuctl.k8s import kinds  # noqa: PLC0415
 
-    view = one_job(job, project, told_live(cluster, None))
+    view = one_job(job, project, cluster, told_live(cluster, None))
     return ObjectRef(*kinds.POD, view.ref.namespace, pod_of(view, worker, started=running).name)
 
 

@@ -17,12 +17,12 @@ from zlib import crc32
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import compact_json, decode_instant
-from gpuctl.k8s.bounds import is_amount, whole_number
+from gpuctl.k8s.bounds import is_amount, is_short, whole_number
 from gpuctl.k8s.objects import mapping, text
 from gpuctl.k8s.run_entries import entry_of, entry_value
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import NO_REVISION, JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
-from gpuctl.model.state import Body, FinishedRun, Ledger, RunEntry
+from gpuctl.model.state import Body, FinishedRun, Ledger, Removal, RunEntry
 from gpuctl.model.usage import Usage
 
 SHARD_BYTES = 768 * 1024
@@ -84,6 +84,8 @@ def encode_ledger(cluster: str, ledger: Ledger, shards: int = 1) -> LedgerObject
     facts = {"revision": ledger.revision, **({"content": ledger.content} if ledger.content else {})}
     if ledger.usage is not None:
         facts["usage"] = _usage_text(ledger.usage)
+    if ledger.removed:
+        facts["removed"] = _removed_text(ledger.removed)
     ref = ledger_ref(cluster, ledger.project)
     if len(parts) == 1:
         return LedgerObjects(head=_config_map(cluster, ledger, ref, {**facts, **parts[0]}))
@@ -108,6 +110,28 @@ def _usage(data: Mapping[str, Any]) -> Usage | None:
     except _DAMAGE:
         return None
     return Usage(at_ms=at_ms, milli_hours=milli_hours, rate_milli=rate_milli) if at_ms and all(amounts) else None
+
+
+def _removed_text(removed: Mapping[str, Removal]) -> str:
+    return compact_json({
+        name: {"at": format_timestamp(each.at_ms), "revision": each.revision} for name, each in sorted(removed.items())
+    })
+
+
+def _removed(data: Mapping[str, Any]) -> Mapping[str, Removal]:
+    """The jobs that were removed last; none where that can't be read: nothing depends on it."""
+    try:
+        return dict(_removals(_section(data, "removed"))) if "removed" in data else {}
+    except _DAMAGE:
+        return {}
+
+
+def _removals(section: dict[str, Any]) -> Iterator[tuple[str, Removal]]:
+    for name, value in section.items():
+        at_ms, revision = decode_instant(value["at"]), value["revision"]
+        if at_ms is None or not is_short(revision):
+            raise ValueError(name)
+        yield name, Removal(revision=Revision(revision), at_ms=at_ms)
 
 
 def _config_map(cluster: str, ledger: Ledger, ref: ObjectRef, data: Mapping[str, str]) -> Body:
@@ -224,6 +248,7 @@ def decode_ledger(head: Body, config_maps: Mapping[ObjectRef, Body] | None = Non
         runs={key: entry for part in parts for key, entry in part.ledger.runs.items()},
         keeps_runs=all(part.ledger.keeps_runs for part in parts),
         usage=_usage(data),
+        removed=_removed(data),
     )
     return LedgerReading(ledger=ledger, damaged=tuple(damaged))
 

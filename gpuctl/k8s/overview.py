@@ -13,12 +13,13 @@ from gpuctl.k8s.annotations import compact_json, decode_instant
 from gpuctl.k8s.published import DAMAGE, amount, published_object, published_text, short_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.declared import Allowance
-from gpuctl.model.ids import DomainName, NodeName, ObjectRef, ProjectName
+from gpuctl.model.ids import DomainName, NodeName, ObjectRef, ProjectName, Revision
 from gpuctl.model.overview import DepartmentOverview, NodeOverview, Overview, ProjectOverview
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, Removal
 
 OVERVIEW_REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.OVERVIEW_NAME)
 KEY = "overview.json"
+_SHORT_REVISION = 12
 MOST_CHARACTERS = 900_000
 """An object of the API server has room for a million bytes, and what is written here is ASCII."""
 
@@ -54,6 +55,7 @@ def decode_overview(body: Body) -> Overview | None:
             nodes=tuple(_node(row) for row in value["nodes"]),
             positions={short_text(ticket): amount(number) for ticket, number in value["positions"].items()},
             starts={short_text(ticket): amount(at_ms) for ticket, at_ms in value["starts"].items()},
+            removed={short_text(ticket): _removal(row) for ticket, row in value.get("removed", {}).items()},
             left_out=amount(value["leftOut"]),
         )
     except DAMAGE:
@@ -70,6 +72,9 @@ def _document(overview: Overview) -> Mapping[str, Any]:
         "nodes": [_node_row(node) for node in overview.nodes],
         "positions": dict(sorted(overview.positions.items())),
         "starts": dict(sorted(overview.starts.items())),
+        "removed": {
+            ticket: [each.revision[:_SHORT_REVISION], each.at_ms] for ticket, each in sorted(overview.removed.items())
+        },
     }
 
 
@@ -82,6 +87,7 @@ def _halved(overview: Overview) -> Overview:
         nodes=overview.nodes[: len(overview.nodes) // 2],
         positions=_first_half(overview.positions),
         starts=_first_half(overview.starts),
+        removed=dict(newest_removals(overview.removed)[: len(overview.removed) // 2]),
     )
     return replace(kept, left_out=overview.left_out + _rows(overview) - _rows(kept))
 
@@ -92,8 +98,25 @@ def _first_half(numbers: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def _rows(overview: Overview) -> int:
-    parts = (overview.projects, overview.departments, overview.nodes, overview.positions, overview.starts)
+    parts = (
+        overview.projects,
+        overview.departments,
+        overview.nodes,
+        overview.positions,
+        overview.starts,
+        overview.removed,
+    )
     return sum(map(len, parts))
+
+
+def newest_removals(removed: Mapping[str, Removal]) -> list[tuple[str, Removal]]:
+    """The newest first."""
+    return sorted(removed.items(), key=lambda entry: (-entry[1].at_ms, entry[0]))
+
+
+def _removal(row: Any) -> Removal:
+    revision, at_ms = row
+    return Removal(revision=Revision(short_text(revision)), at_ms=amount(at_ms))
 
 
 def _project_row(project: ProjectOverview) -> list[Any]:

@@ -4,6 +4,9 @@ A waiting job's position and its forecast start are filed under tickets, which a
 object. The API server makes uids at random, and shows one only to those who may read the object: so whoever may read a
 job finds both, and for others they are a position and a start of a job of which they learn neither name nor project,
 nor which belongs to which.
+
+A removed job has no object any more. The commit that removed it is filed under a ticket that is made from its name and
+the uid of its project's ResourceQuota, which people may read who may read the project's jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from gpuctl.model.declared import Allowance
-from gpuctl.model.ids import DomainName, NodeName, ProjectName
+from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
+from gpuctl.model.state import Removal
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 
@@ -61,8 +65,8 @@ class Overview:
     """`at_ms`: since when it is so. `waiting` counts jobs that could run and have no place: the queue.
 
     `positions` and `starts` by ticket, of jobs that wait: the position in the queue of all projects, from 1, and the
-    start by the forecast, rounded up to a minute; none for a job of which no start is forecast. `left_out`: rows that
-    found no room.
+    start by the forecast, rounded up to a minute; none for a job of which no start is forecast. `removed` by
+    ticket: the jobs that were removed last. `left_out`: rows that found no room.
     """
 
     at_ms: Instant
@@ -71,6 +75,7 @@ class Overview:
     nodes: tuple[NodeOverview, ...] = ()
     positions: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Instant] = field(default_factory=dict)
+    removed: Mapping[str, Removal] = field(default_factory=dict)
     left_out: int = 0
 
     @property
@@ -85,6 +90,11 @@ class Overview:
     def start_ms(self, uid: str) -> Instant | None:
         """The forecast start of the job with that object."""
         return self.starts.get(start_ticket(uid))
+
+
+def removal_ticket(job: JobId, quota_uid: str) -> str:
+    """What the removal of a job is filed under, by the uid of its project's ResourceQuota."""
+    return ticket(f"removal {job}", quota_uid)
 
 
 def position_ticket(uid: str) -> str:

@@ -201,6 +201,14 @@ class FinishedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Since when a job is declared no more: the commit that was taken up then. It tells people, and decides nothing."""
+
+    revision: Revision
+    at_ms: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """gpuctl's memory for one project, kept in the cluster and written before the effect it records.
 
@@ -210,7 +218,7 @@ class Ledger:
     commit that declares the same is not recorded. `usage` is kept where fairness has a half-life.
 
     `runs` are the runs whose object or pods are there. `keeps_runs` is False where a version of gpuctl wrote the ledger
-    that kept this on the objects themselves.
+    that kept this on the objects themselves. `removed`, by name: the jobs that were removed last.
     """
 
     project: ProjectName
@@ -222,6 +230,7 @@ class Ledger:
     finished: Mapping[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
     runs: Mapping[tuple[JobId, RunDigest], RunEntry] = field(default_factory=dict)
     keeps_runs: bool = True
+    removed: Mapping[str, Removal] = field(default_factory=dict)
 
 
 class OwnObject(NamedTuple):

@@ -17,22 +17,25 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
+from gpuctl.model.ids import ObjectRef, ProjectName, Revision, RunKey
 from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunEntry
+from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Removal, Run, RunEntry
+from gpuctl.model.units import Instant
 from gpuctl.model.usage import Usage
 from gpuctl.plan.cache import Entries, PlanCache
 
 OWN = ProjectName(names.CLUSTER_LEDGER)
 """The cluster's own part, where a project would stand."""
+MOST_REMOVED = 20
+"""Of how many jobs that a project declares no more the ledger tells since which commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
     """What ledgers are made of, gathered once a plan and grouped by project. `remade` runs are on record no more.
 
-    `entries` are of runs whose object is there, `loose` the runs of which only pods are left.
+    `entries` are of runs whose object is there, `loose` the runs of which only pods are left. `at_ms`: now.
     """
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
@@ -44,6 +47,7 @@ class Books:
     usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
     entries: Entries = field(default_factory=dict)
     loose: frozenset[RunKey] = frozenset()
+    at_ms: Instant = 0
 
 
 def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, Ledger]:
@@ -84,6 +88,7 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
         usage=schedule.usage,
         entries=cache.entries(state, refs, manifests.items, ended, schedule.at_ms),
         loose=_loose(state),
+        at_ms=schedule.at_ms,
     )
 
 
@@ -131,6 +136,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
             finished=_finished(old, ended, kept),
             runs=_runs(old, entries, books, kept),
             usage=usage,
+            removed=_removed(old, kept, revision, books.at_ms) if project in books.projects else old.removed,
         )
         return old if new == old else new
 
@@ -149,6 +155,18 @@ def _runs(
     for key in books.remade & runs.keys():
         runs[key] = replace(runs[key], uid="", reason=None)
     return runs
+
+
+def _removed(old: Ledger, kept: frozenset[RunKey], revision: Revision, at_ms: Instant) -> Mapping[str, Removal]:
+    """The jobs on record that are declared no more, those that are since now among them; the last MOST_REMOVED."""
+    declared = {job.name for job, _ in kept}
+    gone = {job.name for job, _ in old.seen} - declared
+    if not gone and declared.isdisjoint(old.removed):
+        return old.removed
+    known = {name: each for name, each in old.removed.items() if name not in declared}
+    removed = known | {name: Removal(revision=revision, at_ms=at_ms) for name in gone}
+    newest = sorted(removed.items(), key=lambda entry: (-entry[1].at_ms, entry[0]))
+    return dict(sorted(newest[:MOST_REMOVED]))
 
 
 def _finished(old: Ledger, ended: Iterable[FinishedRun], kept: frozenset[RunKey]) -> Mapping[RunKey, FinishedRun]:

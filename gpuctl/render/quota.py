@@ -43,7 +43,6 @@ from gpuctl.model.units import WHOLE_GPU
 from gpuctl.render.devices import DeviceTerms, device_class, resource_name
 from gpuctl.render.owner import ProjectOwner
 
-QUOTA_NAME = "gpuctl"
 _COUNTED = (Way.COUNT, Way.HAMI)
 ROOM = 500
 """Objects of each kind that people may have in a project's namespace besides gpuctl's."""
@@ -71,7 +70,7 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Ru
     hard = {f"requests.{name}": str(most) for name, most in counted.items()}
     hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
     hard |= {name: str((2 * own // ROOM + 2) * ROOM) for name, own in _objects(owner.project, runs).items()}
-    return owner.manifest(kinds.RESOURCE_QUOTA, QUOTA_NAME, {"spec": {"hard": hard}})
+    return owner.manifest(kinds.RESOURCE_QUOTA, names.QUOTA_NAME, {"spec": {"hard": hard}})
 
 
 def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:

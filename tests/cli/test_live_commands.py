@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import EXAMPLE, Run
+from commands import AT_MS, EXAMPLE, Run
 
 from gpuctl import wiring
 from gpuctl.adapters.clock import SystemClock, VirtualClock
@@ -256,6 +256,33 @@ def test_the_newest_start_comes_first(run: Run, an_hour_on: Path) -> None:
     running = [row for row in rows if " Running " in row]
     assert running[0].split()[0] == "d-2-gg"
     assert {row.split()[2] for row in running[1:]} <= {"119m", "120m"}
+
+
+def test_a_removed_job_is_told_with_its_commit_outside_of_the_repository(
+    run: Run, repository: WorkingCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "cluster.db"
+    follow = ("--repo", repository.folder, "--path", "clusters/tr4858", "--workdir", tmp_path / "clones")
+    sync = ("reconcile", *follow, "--embedded", file, "--once")
+    assert run(*sync).exit_code == 0
+    path = "clusters/tr4858/projects/team-a/jobs/a-1-g.yaml"
+    content = (repository.folder / path).read_bytes()
+    repository.remove(path)
+    commit = repository.commit("one less", AT_MS + 1000)
+    assert run(*sync).exit_code == 0
+    repository.write("README.md", b"another")
+    repository.commit("no matter", AT_MS + 2000)
+    assert run(*sync).exit_code == 0
+    for name in ("a-1-g", "team-a/a-1-g"):
+        said = run("get", name, "--embedded", file).stderr
+        assert (
+            f"team-a/a-1-g is not in this cluster: it is no longer declared since commit {commit[:10]}, taken" in said
+        )
+    repository.write(path, content)
+    repository.commit("it is back", AT_MS + 3000)
+    assert run(*sync).exit_code == 0
+    assert "no longer declared" not in run("get", "a-1-g", "--embedded", file).stderr
 
 
 def test_a_job_that_a_commit_removed_is_told_with_the_commit(

@@ -203,7 +203,17 @@ def test_what_is_published_has_no_word_of_a_job(scene: Scene) -> None:
     uids = [job["metadata"]["uid"] for project in "ab" for job in scene.site.jobs(project)]
     assert [uid for uid in uids if uid in said] == []
     document = json.loads(said)
-    assert set(document) == {"version", "at", "leftOut", "projects", "departments", "nodes", "positions", "starts"}
+    assert set(document) == {
+        "version",
+        "at",
+        "leftOut",
+        "projects",
+        "departments",
+        "nodes",
+        "positions",
+        "starts",
+        "removed",
+    }
     assert sorted(document["positions"].values()) == [1, 2, 3]
     assert not set(document["positions"]) & set(document["starts"]), "a position is not to be joined with a start"
 
@@ -321,6 +331,23 @@ def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: 
             process.terminate()
         assert process.wait(30) == 0
     assert "may not " in log.read_text()
+
+
+def test_a_removed_job_is_told_with_its_commit_to_its_team_alone(scene: Scene) -> None:
+    commit = scene.site.commit({"c/a-wider.yaml": None, "c/b-hush.yaml": None})
+    within(60, lambda: len(json.loads(scene.overview())["removed"]) == 2, scene.site.logs)
+    told = {name: scene.run("ann", "get", name).stderr for name in ("wider", "a/wider")}
+    assert len(set(told.values())) == 1
+    assert (
+        f"a/wider is not in this cluster: it is no longer declared since commit {commit[:10]}, taken up at 20"
+        in told["wider"]
+    )
+    assert "no longer declared since commit" in scene.run("admin", "get", "b/hush").stderr
+    assert scene.run("ann", "get", "b/hush").stderr == scene.run("ann", "get", "b/nosuch").stderr.replace(
+        "nosuch", "hush"
+    )
+    assert [word for word in (*SECRETS, "wide") if word in scene.overview()] == []
+    assert "since commit" not in scene.run("eve", "get", "a/wider").output
 
 
 def test_every_command_was_tried() -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.inspect import Live, Unreachable, pod_of
 from gpuctl.cli.clusters import one_job
 from gpuctl.cli.failures import Failure
@@ -98,4 +100,4 @@ def test_a_run_whose_object_is_gone_is_known_from_the_ledger() -> None:
         assert ended.state == "Succeeded"
     assert found.ended("other") is None
     with pytest.raises(Failure, match=r"team-a/train has ended \(Succeeded\), and its object is gone"):
-        one_job("train", "team-a", found)
+        one_job("train", "team-a", EmbeddedCluster(VirtualClock(0)), found)

@@ -8,7 +8,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import SHARD_BYTES, LedgerObjects, decode_ledger, encode_ledger, ledger_ref, shards_of
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest
-from gpuctl.model.state import Body, FinishedRun, Ledger
+from gpuctl.model.state import Body, FinishedRun, Ledger, Removal
 from gpuctl.model.usage import Usage
 
 TEAM = ProjectName("team-a")
@@ -45,6 +45,18 @@ def test_use_is_kept_and_what_can_not_be_read_of_it_begins_anew() -> None:
     assert reading.ledger == ledger
     for text in ("", "[]", '{"at":"2020-07-29T05:20:00.000Z","milliHours":-1,"rateMilli":0}'):
         spoilt = decode_ledger({**body, "data": {**body["data"], "usage": text}})
+        assert spoilt is not None
+        assert (spoilt.ledger, spoilt.damaged) == (LEDGER, ())
+
+
+def test_removed_jobs_are_kept_and_what_can_not_be_read_of_them_is_none() -> None:
+    ledger = replace(LEDGER, removed={"gone": Removal(revision=Revision("d" * 40), at_ms=1_596_000_000_000)})
+    body = encode_ledger("tr4858", ledger).head
+    reading = decode_ledger(body)
+    assert reading is not None
+    assert reading.ledger == ledger
+    for text in ("", "[]", "7", '{"gone": 1}', '{"gone": {"at": "2020-07-29T05:20:00.000Z", "revision": 7}}'):
+        spoilt = decode_ledger({**body, "data": {**body["data"], "removed": text}})
         assert spoilt is not None
         assert (spoilt.ledger, spoilt.damaged) == (LEDGER, ())
 

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from gpuctl.k8s.overview import KEY, MOST_CHARACTERS, OVERVIEW_REF, decode_overview, digest_of, encode_overview
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance
-from gpuctl.model.ids import NodeName, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ProjectName, Revision
 from gpuctl.model.overview import (
     DepartmentOverview,
     NodeOverview,
     Overview,
     ProjectOverview,
     position_ticket,
+    removal_ticket,
     start_ticket,
 )
+from gpuctl.model.state import Removal
 
 PROJECT = ProjectOverview(
     name=ProjectName("a"), namespace="gpu-a", department="research",
@@ -37,6 +39,7 @@ DEPARTMENT = DepartmentOverview(
 OVERVIEW = Overview(
     at_ms=1_596_000_000_000, projects=(PROJECT,), departments=(DEPARTMENT,), nodes=(NODE,),
     positions={position_ticket("u"): 1}, starts={start_ticket("u"): 1_596_000_060_000},
+    removed={removal_ticket(JobId(ProjectName("a"), "gone"), "q"): Removal(revision=Revision("c" * 12), at_ms=7)},
 )  # fmt: skip
 
 
@@ -46,10 +49,10 @@ def test_it_comes_back_as_it_was() -> None:
 
 def test_one_of_an_older_release_has_no_departments() -> None:
     document = json.loads(encode_overview(OVERVIEW)["data"][KEY])
-    del document["departments"]
+    del document["departments"], document["removed"]
     back = decode_overview({**encode_overview(OVERVIEW), "data": {KEY: json.dumps(document)}})
     assert back is not None
-    assert (back.departments, back.projects) == ((), OVERVIEW.projects)
+    assert (back.departments, back.removed, back.projects) == ((), {}, OVERVIEW.projects)
 
 
 def test_a_job_is_found_by_the_uid_of_its_object_alone() -> None:
@@ -74,7 +77,7 @@ def test_a_queue_of_any_length_has_room_and_its_head_is_kept() -> None:
 
 
 @given(st.recursive(st.none() | st.integers() | st.text() | st.booleans(), lambda x: st.lists(x) | st.dictionaries(
-    st.sampled_from(["at", "projects", "departments", "nodes", "positions", "starts", "leftOut"]), x),
+    st.sampled_from(["at", "projects", "departments", "nodes", "positions", "starts", "removed", "leftOut"]), x),
     max_leaves=20))  # fmt: skip
 def test_what_is_no_overview_is_none(value: object) -> None:
     meta = {"name": OVERVIEW_REF.name, "namespace": OVERVIEW_REF.namespace}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from workbench import example
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -18,7 +19,9 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import observe
+from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.guard import damaged_projects
+from gpuctl.plan.inventory import MOST_REMOVED, Books, next_ledger
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.writes import book
 
@@ -164,3 +167,19 @@ def test_shards_that_stay_as_many_are_put_on_record_as_late() -> None:
     assert [(change.stage, names.shard_owner(change.ref.name)) for change in changes] == [
         (Stage.RECORD, (CLUSTER, TEAM))
     ]
+
+
+def test_of_removed_jobs_the_last_are_on_record_until_they_are_declared_again() -> None:
+    declared = example()
+    everything = Books(wanted={}, projects=frozenset({TEAM}), declared={}, standing={}, at_ms=7)
+    none = next_ledger(declared, ledger(MOST_REMOVED + 5), everything, frozenset(), PlanCache())
+    assert {each.at_ms for each in none.removed.values()} == {7}
+    assert (len(none.removed), none.seen) == (MOST_REMOVED, frozenset())
+    assert next_ledger(declared, none, replace(everything, at_ms=8), frozenset(), PlanCache()) is none
+    again = JobId(TEAM, next(iter(none.removed)))
+    later = JobId(TEAM, "later")
+    known = replace(none, seen=frozenset({(later, DIGEST)}))
+    back = replace(everything, declared={TEAM: frozenset({(again, DIGEST)})}, at_ms=9)
+    some = next_ledger(declared, known, back, frozenset(), PlanCache())
+    assert some.removed.keys() == none.removed.keys() - {again.name} | {"later"}
+    assert some.removed["later"].at_ms == 9
