@@ -25,7 +25,7 @@ class CompileCache:
     def __init__(self) -> None:
         self.reading = ReadCache()
         self.fitted: Memo[Declaration[Any], Fitted] = Memo()
-        self.jobs: Memo[ResolvedJob, Job] = Memo()
+        self.jobs: Memo[ResolvedJob, tuple[Job, ...]] = Memo()
         self.defaulted: Memo[ResolvedJob, Declaration[Any]] = Memo()
         self.rules: Memo[Declaration[Any], Any] = Memo()
         self.breaches: Memo[tuple[Declaration[Any], Declaration[Any]], Any] = Memo()

@@ -18,6 +18,7 @@ from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
 from gpuctl.compile.resolve import ResolvedJob, resolve
+from gpuctl.compile.sweeps import check_names
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors, sorted_diagnostics
 from gpuctl.diag.wording import message
@@ -81,6 +82,7 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     diagnostics.extend(check_after(declarations))
+    diagnostics.extend(check_names(declarations))
     declarations = _with_defaults(declarations, resolved.jobs, cache)
     if declarations.policies:
         from gpuctl.compile.policy import check_policies  # noqa: PLC0415 - it imports jsonschema and re2, which takes a while

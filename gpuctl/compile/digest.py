@@ -32,12 +32,13 @@ from gpuctl.model.job import (
     RunAs,
     SecretKey,
     SecretVolume,
+    SweepIndex,
 )
 
 NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
     Job: frozenset({
         "priority", "preemptible", "max_duration_ms", "idle_timeout_ms", "pause_grace_ms", "pools", "pools_in_order",
-        "suspend", "after", "ttl_ms",
+        "suspend", "after", "ttl_ms", "position", "parallelism",
     }),
     Container: frozenset({"retries", "expose"}),
 }  # fmt: skip
@@ -72,6 +73,7 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     HostAlias: (None, ("ip", "hostnames")),
     Probe: (None, ("port", "path", "command", "delay_ms", "period_ms", "timeout_ms", "failures")),
     Probes: (None, ("startup", "readiness", "liveness")),
+    SweepIndex: (None, ("sweep", "key", "values")),
     RunAs: (None, ("user", "group", "further_groups", "fs_group", "read_only_root")),
 }
 """Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new
@@ -115,6 +117,8 @@ def fields_of_a_new_run(before: Job, after: Job) -> tuple[str, ...]:
     follow = {"gpus"} if after.gpu_mem_bytes is not None and "gpuMemory" in changed else set()
     if not (before.is_elastic or after.is_elastic):
         follow.add("minWorkers")
+    if "sweep" in changed:
+        follow.add("env")
     return tuple(sorted(changed - follow))
 
 

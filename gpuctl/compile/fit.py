@@ -21,6 +21,7 @@ from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, to
 from gpuctl.compile.security import check_security
 from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
 from gpuctl.compile.spec_v1 import JobSpec, JobV1
+from gpuctl.compile.sweeps import check_sweep, size_of
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import memory, thousandths
@@ -57,9 +58,10 @@ def fit_jobs(
     counts: Counter[str] = Counter()
     for job in declarations.jobs:
         name = job.model.metadata.project
-        counts[name] += 1
+        before = counts[name]
+        counts[name] += size_of(job.model.spec.sweep)
         if counts[name] > MOST_JOBS:
-            found.extend(_one_too_many(job) if counts[name] == MOST_JOBS + 1 else ())
+            found.extend(_one_too_many(job) if before <= MOST_JOBS else ())
             continue
         project = resolved.projects.get(name)
         if project is None:  # what is told then depends on all names that there are
@@ -131,6 +133,7 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     document, spec = job.declaration.document, job.spec
     yield from _too_large(job)
     yield from check_environment(job)
+    yield from check_sweep(job)
     if spec.git is not None and any(volume.mount_path == spec.git.path for volume in spec.volumes):
         fix = "give each a folder of its own"
         yield job.mistake("GPU2021", ("spec", "git", "path"), {"found": spec.git.path}, fix)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from gpuctl.compile import pod_v1, pool_v1, quota, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.compile.sweeps import index_name, indices_of
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
@@ -23,11 +25,11 @@ POOL_LABEL = "gpuctl.dev/pool"
 _NO_DIGEST = RunDigest("")
 
 
-def lower(resolved: Resolved, lowered: Memo[ResolvedJob, job_model.Job]) -> model.Declared:
+def lower(resolved: Resolved, lowered: Memo[ResolvedJob, tuple[job_model.Job, ...]]) -> model.Declared:
     """Everything declared, for a tree in which no error was found."""
     lowered.turn()
     domains = resolved.domains
-    jobs = (lowered.get(job, (), partial(_job, job)) for job in resolved.jobs)
+    jobs = chain.from_iterable(lowered.get(job, (), partial(_jobs, job)) for job in resolved.jobs)
     return model.Declared(
         cluster=_cluster(resolved),
         domains=domains,
@@ -204,12 +206,32 @@ def _project(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain, ..
     )
 
 
+def _jobs(resolved: ResolvedJob) -> tuple[job_model.Job, ...]:
+    """The job, or those of a sweep. Cost: linear in the indices, and in the variables of each."""
+    job, sweep = _job(resolved), resolved.spec.sweep
+    if sweep is None:
+        return (replace(job, digest=run_digest(job)),)
+    made: list[job_model.Job] = []
+    for position, index in enumerate(indices_of(job.id.name, sweep)):
+        env = dict(sorted({**job.container.env, **index.values}.items()))
+        one = replace(
+            job,
+            id=JobId(job.id.project, index_name(job.id.name, index.key)),
+            container=replace(job.container, env=env),
+            sweep=index,
+            position=position,
+            parallelism=sweep.parallelism,
+        )
+        made.append(replace(one, digest=run_digest(one)))
+    return tuple(made)
+
+
 def _job(resolved: ResolvedJob) -> job_model.Job:
     declaration, limits = resolved.declaration, resolved.project.model.spec
     metadata, spec = declaration.model.metadata, resolved.spec
     kind = job_model.JobType(spec.type)
     interactive = kind is job_model.JobType.INTERACTIVE
-    job = job_model.Job(
+    return job_model.Job(
         id=JobId(ProjectName(metadata.project), metadata.name),
         digest=_NO_DIGEST,
         type=kind,
@@ -233,7 +255,6 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         after=tuple(_dependency(metadata.project, entry) for entry in spec.after),
         span=declaration.document.name,
     )
-    return replace(job, digest=run_digest(job))
 
 
 def _dependency(project: str, entry: str | spec_v1.Dependency) -> job_model.Dependency:

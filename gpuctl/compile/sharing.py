@@ -14,6 +14,7 @@ from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.compile.shape import nearest
 from gpuctl.compile.spec_v1 import JobSpec
+from gpuctl.compile.sweeps import variable_paths
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of
@@ -167,9 +168,9 @@ def _too_many(document: Document, here: Path, pool: NodePool) -> Iterator[Diagno
 def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
     """Variables of a job by which it would take more of GPUs than it was given."""
     spec = job.spec
-    for name in spec.env:
+    for name, path in (*((name, ("spec", "env", name)) for name in spec.env), *variable_paths(spec.sweep)):
         if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
-            yield job.mistake("GPU3047", ("spec", "env", name), {"name": name}, at_key=True)
+            yield job.mistake("GPU3047", path, {"name": name}, at_key=True)
     for position, source in enumerate(spec.env_from):
         reserved = (*sorted(names.RESERVED_ENV_NAMES), *names.RESERVED_ENV_PREFIXES)
         could_be = next((name for name in reserved if _may_name(source.prefix, name)), None)

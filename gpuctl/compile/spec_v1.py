@@ -58,6 +58,7 @@ from gpuctl.compile.pod_v1 import (
 )
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.compile.pool_v1 import NodePool
+from gpuctl.compile.sweep_v1 import Sweep
 from gpuctl.compile.template_v1 import TemplateUse
 
 
@@ -206,6 +207,13 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     if data.get("success", "all") != "all" and data.get("type") == "inference":
         fix = "remove success: an inference job never ends"
         yield WrongValue("GPU2019", fix=fix, at=("success",), fields="success and type: inference", found="both")
+    sweep = data.get("sweep")
+    if sweep is not None and data.get("type", "training") != "training":
+        fix = "remove sweep, or write type: training"
+        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep and another type than training", found="both")
+    if isinstance(sweep, dict) and sweep.get("completions") is not None and workers != 1:
+        fix = "write a matrix: JOB_COMPLETION_INDEX is the number of the worker in a job of several"
+        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep.completions and workers", found="both")
     if framework == "jax" and fewest is not None and fewest != workers:
         fix = "remove minWorkers: JAX does not go on without a worker"
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
@@ -320,6 +328,9 @@ class JobSpec(Spec):
         max_length=20,
         description="Jobs of the same project that have to end before this one is queued: names, or {job, result}. "
         "A job that has started once waits for them no more.",
+    )
+    sweep: Sweep | None = Field(
+        None, description="Several training jobs of this one declaration, with other variables each. Default: one job."
     )
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 

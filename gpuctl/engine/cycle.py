@@ -49,6 +49,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     """
     cache = cache or EngineCache()
     declared, state = cache.dependencies.applied(declared, state, now_ms)
+    declared = cache.sweeps.applied(declared, state)
     cycle, rounds = Cycle(declared, now_ms, cache), Rounds(state, now_ms)
 
     # 1. to 3. The first round, and elastic runs that change in place.

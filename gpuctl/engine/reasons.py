@@ -17,6 +17,7 @@ FOR_STOPPING = "GPU5019"
 FOR_START = "GPU5023"
 START_FAILED = "GPU5092"
 FOR_OTHERS = "GPU5025"
+IN_SWEEP = "GPU5027"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
@@ -26,8 +27,12 @@ BY_AMOUNTS = frozenset({IN_QUOTA, "GPU5002", ON_IDLE, "GPU5005"})
 WITHOUT_VICTIMS = frozenset({FOR_STOPPING, FOR_START})
 """Reasons of a reservation for which no run was paused."""
 
-DEPENDENT = frozenset({FOR_OTHERS, "GPU5026"})
-"""Reasons to wait for jobs that it comes after: it is in no queue, and demands nothing."""
+FOR_ENDS = frozenset({FOR_OTHERS, IN_SWEEP})
+"""Reasons to wait for the end of certain jobs."""
+
+DEPENDENT = frozenset({*FOR_ENDS, "GPU5026"})
+"""Reasons to wait for certain jobs, those that it comes after or others of its sweep: it is in no queue, and demands
+nothing."""
 
 FOR_ROOM = frozenset({
     "GPU5010", "GPU5011", "GPU5013", "GPU5014", "GPU5015", "GPU5016", "GPU5017", FOR_PAUSED, FOR_STOPPING, FOR_START,
@@ -164,6 +169,11 @@ def waits_for(jobs: Iterable[JobId]) -> Reason:
 def dependency_failed(job: JobId, state: JobState) -> Reason:
     """It is in no queue, for a job that it comes after has ended without success."""
     return _reason("GPU5026", job=str(job), state=state.value)
+
+
+def sweep_is_full(sweep: JobId, parallelism: int) -> Reason:
+    """It is in no queue until fewer jobs of its sweep are queued or run."""
+    return _reason(IN_SWEEP, sweep=str(sweep), parallelism=parallelism)
 
 
 def unknown_project(project: ProjectName) -> Reason:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gpuctl.engine.jobs.interactive import running_ms
-from gpuctl.engine.reasons import DEPENDENT, FOR_OTHERS, GUARDED, START_FAILED
+from gpuctl.engine.reasons import DEPENDENT, FOR_ENDS, GUARDED, START_FAILED
 from gpuctl.explain.effect import domains_of, effect_of, queue_places
 from gpuctl.explain.forecast import forecast, start_forecasts
 from gpuctl.explain.prediction import (
@@ -103,7 +103,7 @@ def explain(
         return None
     waits = isinstance(decision, Pending) and (decision.reserved is None or decision.reason.code == GUARDED)
     queued = waits and job in schedule.queue
-    comes = queued or (waits and decision.reason.code in {START_FAILED, FOR_OTHERS})
+    comes = queued or (waits and decision.reason.code in {START_FAILED, *FOR_ENDS})
     depends = decision.reason.code in DEPENDENT
     run = next((each for each in state.runs if (each.job, each.digest) == (job, asked.digest)), None)
     return Explanation(

@@ -58,7 +58,8 @@ def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast
     """
     declared, state, now_ms = rest.declared, rest.state, rest.at_ms
     jobs = {job.id: job for job in declared.jobs}
-    needed = frozenset(each.job for job in declared.jobs for each in job.after)
+    awaited = {each.job for job in declared.jobs for each in job.after}
+    needed = frozenset(job.id for job in declared.jobs if job.declared_as in awaited or job.parallelism is not None)
     endless = sum(run.phase in ACTIVE and _end_ms(jobs, run, now_ms) is None for run in state.runs)
     at_once = Forecast(start_ms=now_ms, endless=endless, horizon_ms=0)
     found = {job: at_once for job in rest.starts if job in wanted}

@@ -250,10 +250,22 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """A job of the same project that has to end before another is queued; `needs_success`: it has to succeed."""
+    """A job of the same project that has to end before another is queued; `needs_success`: it has to succeed.
+
+    `job`: as in `Job.declared_as`, so that all indices of a sweep have to end.
+    """
 
     job: JobId
     needs_success: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepIndex:
+    """Which job of a sweep a job is: `sweep` and `key` make its name, `values` are the variables that it alone has."""
+
+    sweep: str
+    key: str
+    values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +279,8 @@ class Job:
     from the signal that stops it to its end.
     `ttl_ms`: how long the object of its run is kept after the run's end; None: for good.
     `min_workers` equals `workers` unless the job is elastic. `after`: what it depends on, until its run first starts.
+    `sweep`: None for a job that is no index of one; `position`: its place among the indices, from 0; `parallelism`: how
+    many of them may run at a time, None for all.
     """
 
     id: JobId
@@ -290,7 +304,15 @@ class Job:
     suspend: bool = False
     run_index: int = 1
     after: tuple[Dependency, ...] = ()
+    sweep: SweepIndex | None = None
+    position: int = 0
+    parallelism: int | None = None
     span: SourceSpan
+
+    @property
+    def declared_as(self) -> JobId:
+        """The job by the name of its declaration: that of the sweep, for an index of one."""
+        return self.id if self.sweep is None else JobId(self.id.project, self.sweep.sweep)
 
     def gpu_milli_on(self, device_mem_bytes: MemBytes) -> GpuMilli:
         """GPUs one worker is charged on devices of that memory: a request by memory is rounded up to whole milli."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Cluster, NodePool, PodSecurity, Project
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, Revision
@@ -110,10 +111,13 @@ class JobOwner:
 
     @property
     def type_overrides(self) -> Mapping[str, str]:
-        """Annotations for what differs from the default of the job's type: preemptible, may shrink, has ports."""
+        """Annotations for what differs from the default of the job's type: preemptible, may shrink, has values or
+        ports."""
         facts = {names.MIN_WORKERS_ANNOTATION: str(self.job.min_workers)} if self.job.is_elastic else {}
         if self.job.preemptible is not (self.job.type is JobType.TRAINING):
             facts[names.PREEMPTIBLE_ANNOTATION] = "true" if self.job.preemptible else "false"
+        if self.job.sweep is not None and names.INDEX_VARIABLE not in self.job.sweep.values:
+            facts[names.VALUES_ANNOTATION] = compact_json(dict(self.job.sweep.values))
         if self.job.container.expose:
             facts[names.PORTS_ANNOTATION] = ",".join(
                 map(str, sorted({each.port for each in self.job.container.expose}))
@@ -128,7 +132,10 @@ class JobOwner:
     @cached_property
     def labels(self) -> Mapping[str, str]:
         """On what lasts as long as the job: its claims, Service and Ingress."""
-        return {**self.project.labels, names.JOB_LABEL: self.job.id.name, names.TYPE_LABEL: self.job.type.value}
+        index = self.job.sweep
+        of_sweep = {} if index is None else {names.SWEEP_LABEL: index.sweep, names.INDEX_LABEL: index.key}
+        own = {names.JOB_LABEL: self.job.id.name, names.TYPE_LABEL: self.job.type.value}
+        return {**self.project.labels, **own, **of_sweep}
 
     @cached_property
     def run_labels(self) -> Mapping[str, str]:

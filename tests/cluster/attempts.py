@@ -123,6 +123,9 @@ REFUSED: Mapping[str, Attempt] = {
     "a key by a path": Attempt("spec.env.key", _env("T: {secret: hub, key: ../../team-b/token}")),
     "a field of another": Attempt("spec.env", _env("T: {fieldRef: {fieldPath: metadata.namespace}}")),
     "a name that is an expression": Attempt("spec.env", _env('"T=$(hub)": x')),
+    "every GPU by a value of a sweep": Attempt(
+        "spec.sweep.matrix", _job("job", ", sweep: {matrix: {nvidia_visible_devices: [all]}}")
+    ),
     "all keys as a pod has them": Attempt("spec.envFrom", _job("job", ", envFrom: [{secretRef: {name: hub}}]")),
     "all keys of team-b's Secret": Attempt(
         "spec.envFrom.secret", _job("job", f", envFrom: [{{secret: {THEIRS}/hub, prefix: A_}}]")
@@ -273,6 +276,7 @@ HARMLESS = frozenset({
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
+    "spec.sweep", "spec.sweep.completions", "spec.sweep.parallelism",
     "spec.framework", "spec.success", "spec.ttlAfterFinished", "spec.git.size",
     *(
         f"spec.probes{part}"

@@ -91,7 +91,7 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
     _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
 
 
-@pytest.mark.parametrize("section", ["Several workers", "One job after another", "Services"])
+@pytest.mark.parametrize("section", ["Several workers", "One job after another", "Sweeps", "Services"])
 def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     text = (DOCS / "declare.md").read_text()
     shown = re.search(rf"## {section}.*?```yaml\n(.*?)```", text, flags=re.DOTALL)
@@ -100,7 +100,11 @@ def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     files = {name: (here / name).read_bytes() for name in ("cluster.yaml", "projects/team-a/project.yaml")}
     files["jobs.yaml"] = shown.group(1).encode()
     tree = SourceTree(cluster_dir=".", files={name: SourceFile(content=content) for name, content in files.items()})
-    assert compile_tree(tree).diagnostics == ()
+    compiled = compile_tree(tree)
+    assert compiled.diagnostics == ()
+    assert compiled.declared is not None
+    named = set(re.findall(r"`(tune-[0-9a-f]{8})`", text))
+    assert section != "Sweeps" or named < {job.id.name for job in compiled.declared.jobs}
 
 
 def test_the_job_with_code_from_git_is_one(tmp_path: Path) -> None:

@@ -178,6 +178,14 @@ WAITS = (
         fix="Raise runIndex of that job to run it again; this one is queued when it has succeeded. Or take it out of "
         "after, or write {job: NAME, result: any}.",
     ),
+    CodeEntry(
+        code="GPU5027",
+        title="waits for its turn in a sweep",
+        message="not queued yet: sweep {sweep} has {parallelism} jobs queued or running, as many as its parallelism",
+        why="The sweep's declaration says in sweep.parallelism how many of its jobs may run at a time. The others "
+        "demand no GPUs.",
+        fix="Nothing to do: jobs are queued in the order of their indices, as others end. Or raise sweep.parallelism.",
+    ),
 )
 
 PAUSED = (

@@ -6,13 +6,15 @@ a new run of `train` succeeds.
 
 A job that has started once waits for others no more: it goes on after a pause whatever has become of them. How a job
 ended is read of the run that is declared now, so a job that is declared anew has not ended; its end stands in the
-ledger, and so is known after its object is gone.
+ledger, and so is known after its object is gone. A sweep has ended once all of its jobs have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 
 from gpuctl.engine import reasons
@@ -33,7 +35,7 @@ class Dependencies:
     def __init__(self) -> None:
         self._jobs: tuple[Job, ...] = ()
         self._dependent: tuple[Job, ...] = ()
-        self._needed: Mapping[JobId, Job] = {}
+        self._needed: Mapping[JobId, Sequence[Job]] = {}
 
     def applied(self, declared: Declared, state: ClusterState, now_ms: Instant) -> tuple[Declared, ClusterState]:
         """The declarations with the jobs that wait for others blocked, and the state with what was queued later.
@@ -67,22 +69,35 @@ class Dependencies:
     def _read(self, jobs: tuple[Job, ...]) -> None:
         self._jobs, self._dependent = jobs, tuple(filter(attrgetter("after"), jobs))
         needed = {each.job for job in self._dependent for each in job.after}
-        self._needed = {job.id: job for job in jobs if job.id in needed} if needed else {}
+        found: dict[JobId, list[Job]] = defaultdict(list)
+        for job in jobs if needed else ():
+            if job.declared_as in needed:
+                found[job.declared_as].append(job)
+        self._needed = found
 
     def _runs(self, runs: Iterable[Run]) -> dict[JobId, Run]:
         """The present runs of dependent jobs, and of those that they come after."""
-        digests = {job.id: job.digest for job in (*self._dependent, *self._needed.values())}
+        digests = {job.id: job.digest for job in chain(self._dependent, *self._needed.values())}
         return {run.job: run for run in runs if digests.get(run.job) == run.digest}
 
     def _ends(self, runs: Mapping[JobId, Run], state: ClusterState) -> Iterator[tuple[JobId, tuple[JobState, Instant]]]:
         """How and when each job ended that others come after; 0: it is not known when."""
-        for job in self._needed.values():
-            run, ledger = runs.get(job.id), state.ledgers.get(job.id.project)
-            final = final_state(job, run, state)
-            if final is not None:
-                past = ledger.finished.get((job.id, job.digest)) if ledger is not None else None
-                at_ms = past.at_ms if past is not None else run.finished_at_ms if run is not None else None
-                yield job.id, (final, at_ms or 0)
+        for name, jobs in self._needed.items():
+            ends = [_end(job, runs.get(job.id), state) for job in jobs]
+            known = [end for end in ends if end is not None]
+            if len(known) == len(ends):
+                failed = next((final for final, _ in known if final is not JobState.SUCCEEDED), JobState.SUCCEEDED)
+                yield name, (failed, max(at_ms for _, at_ms in known))
+
+
+def _end(job: Job, run: Run | None, state: ClusterState) -> tuple[JobState, Instant] | None:
+    """How and when a job ended."""
+    final, ledger = final_state(job, run, state), state.ledgers.get(job.id.project)
+    if final is None:
+        return None
+    past = ledger.finished.get((job.id, job.digest)) if ledger is not None else None
+    at_ms = past.at_ms if past is not None else run.finished_at_ms if run is not None else None
+    return final, at_ms or 0
 
 
 def _has_started(job: Job, run: Run | None, state: ClusterState) -> bool:

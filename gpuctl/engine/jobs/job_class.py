@@ -1,6 +1,7 @@
 """Pending jobs, their order inside a project, and which of them are alike.
 
-The order: interactive and inference before training, then priority, then the time of queueing.
+The order: interactive and inference before training, then priority, then the time of queueing, then the
+index in a sweep.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 
-Rank: TypeAlias = tuple[tuple[bool, int], Instant, JobId]
+Rank: TypeAlias = tuple[tuple[bool, int], Instant, int, JobId]
 """A job's place in its project's order; the least is first."""
 
 Likeness: TypeAlias = tuple[object, ...]
@@ -103,7 +104,7 @@ def kind_of(pending: PendingJob) -> Kind:
     return run is not None, run is not None and run.starts > 0, pending.job_options
 
 
-rank_of: Callable[[PendingJob], Rank] = attrgetter("job_options.precedence", "queued_at_ms", "job.id")
+rank_of: Callable[[PendingJob], Rank] = attrgetter("job_options.precedence", "queued_at_ms", "job.position", "job.id")
 """The rank of a pending job."""
 
 

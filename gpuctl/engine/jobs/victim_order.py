@@ -2,8 +2,9 @@
 
 First the runs that are not young: a run that was started a moment ago, or often, is left alone while another would do.
 Of these the runs of the project most above its fair share; in a project the lowest priority; of equals the one that
-started last, which loses the least work; then by name. `RunOrder` is the part that does not depend on the moment, so a
-project's runs are kept sorted by it. `Preference` puts the rest before it.
+started last, which loses the least work; of a sweep's jobs that started together the last index; then by name.
+`RunOrder` is the part that does not depend on the moment, so a project's runs are kept sorted by it. `Preference` puts
+the rest before it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ _NOT_STARTED: Instant = 1 << 62
 
 
 class RunOrder(NamedTuple):
-    """A run's place among those of its project; the smaller is paused first. `newest`: its start, negated."""
+    """A run's place among those of its project; the smaller is paused first. `newest`: its start, negated.
+
+    `from_end`: its index in its sweep, negated; 0 for a job of none.
+    """
 
     priority: int
     newest: Instant
+    from_end: int
     job: JobId
 
 
@@ -49,8 +54,9 @@ class Preference(NamedTuple):
 def run_order(allocation: Allocation) -> RunOrder:
     """A run's place in its project. A run that is no longer declared has priority 0."""
     started_at_ms = allocation.run.started_at_ms
-    priority = allocation.job.priority if allocation.job else 0
-    return RunOrder(priority, -(_NOT_STARTED if started_at_ms is None else started_at_ms), allocation.run.job)
+    newest = -(_NOT_STARTED if started_at_ms is None else started_at_ms)
+    job = allocation.job
+    return RunOrder(job.priority if job else 0, newest, -job.position if job else 0, allocation.run.job)
 
 
 def in_order(

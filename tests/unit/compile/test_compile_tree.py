@@ -122,7 +122,8 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}", "labels: {a: b}",
                 "annotations: {a: b}",
                 "git: {repository: 'https://x/y', path: /code}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
-                "framework: pytorch", "success: any", "probes: {liveness: {tcp: {port: 80}}}",
+                "framework: pytorch", "success: any", "sweep: {completions: 1}",
+                "probes: {liveness: {tcp: {port: 80}}}",
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
 
 

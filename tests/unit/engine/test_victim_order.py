@@ -13,9 +13,9 @@ from gpuctl.model.state import Node, Run, RunPhase
 NODE: Node = live_nodes([pool(nodes=(8,))])[0]
 
 
-def allocation(name: str, started_at_ms: int | None, priority: int = 0) -> Allocation:
+def allocation(name: str, started_at_ms: int | None, priority: int = 0, position: int = 0) -> Allocation:
     """A one-GPU run of the job with that name."""
-    declared = job(name, priority=priority)
+    declared = job(name, priority=priority, position=position)
     place = Placement(workers=(WorkerPlacement(node=NODE.name, gpus=(0,)),))
     run = Run(job=declared.id, digest=declared.digest, phase=RunPhase.RUNNING, started_at_ms=started_at_ms)
     return Allocation(run, declared, None, 1000, place, WorkerRequest(1000, 0, 0), leaving=False, preemptible=True)
@@ -37,6 +37,12 @@ def test_share_comes_before_priority_and_priority_before_the_start() -> None:
 def test_of_equals_the_name_decides() -> None:
     one, two = allocation("a/one", 1_000), allocation("a/two", 1_000)
     assert sorted([two, one], key=run_order) == [one, two]
+
+
+def test_of_a_sweep_that_started_together_the_last_index_comes_first() -> None:
+    late = allocation("a/train-1", 2_000, position=1)
+    sweep = [allocation(f"a/train-{number}", 1_000, position=number) for number in (0, 2, 10)]
+    assert sorted([*sweep, late], key=run_order) == [late, sweep[2], sweep[1], sweep[0]]
 
 
 def test_young_runs_come_last_whatever_their_project_and_priority() -> None:
