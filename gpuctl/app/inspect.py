@@ -70,6 +70,12 @@ class Live:
         """Runs of a job by its id, or of all jobs of a name; the newest first."""
         return tuple(view for view in self.jobs if job in {view.id, view.id.name})
 
+    def sweep(self, name: JobId | str) -> tuple[JobView, ...]:
+        """The jobs of a sweep by its id, or of the sweeps of a name."""
+        return tuple(
+            view for view in self.jobs if view.sweep and name in {JobId(view.id.project, view.sweep), view.sweep}
+        )
+
     def ended(self, job: JobId | str) -> FinishedRun | None:
         """The newest run of a job that has ended according to the ledgers; its object may be gone."""
         runs = [run for ledger in self.state.ledgers.values() for run in ledger.finished.values()]

@@ -166,15 +166,35 @@ def project_of(job: str, project: str | None) -> str | None:
     return job.partition("/")[0] if "/" in job else project
 
 
+def one_sweep(name: str, project: str | None, current: Live) -> tuple[JobView, ...]:
+    """The jobs of the named sweep in order; a bare name must be unique over all projects. None where a job has it."""
+    from gpuctl.views.sweeps import sweep_of  # noqa: PLC0415 - only for names that are no job's
+
+    wanted = _wanted(name, project)
+    found = () if current.find(wanted) else current.sweep(wanted)
+    owners = sorted({f"{view.id.project}/{view.sweep}" for view in found})
+    if len(owners) > 1:
+        raise Failure("GPU9003", f"{name} could be {one_of(owners)}", hint="name the project: -p PROJECT")
+    return sweep_of(found).jobs if found else ()
+
+
+def _wanted(name: str, project: str | None) -> JobId | str:
+    try:
+        return JobId.parse(f"{project}/{name}" if project and "/" not in name else name)
+    except ValueError:
+        return name
+
+
 def one_job(name: str, project: str | None, cluster: Cluster, current: Live) -> JobView:
     """The newest run of the named job; a bare name must be unique over all projects. `cluster` is asked about one
     that is gone."""
-    try:
-        wanted: JobId | str = JobId.parse(f"{project}/{name}" if project and "/" not in name else name)
-    except ValueError:
-        wanted = name
+    wanted = _wanted(name, project)
     found = current.find(wanted)
     if not found:
+        indices = one_sweep(name, project, current)
+        if indices:
+            said = f"{indices[0].id.project}/{indices[0].sweep} is a sweep of {len(indices)} jobs"
+            raise Failure("GPU9003", said, hint=f"name one of them: {indices[0].id}; gpuctl get shows all")
         raise _absent(wanted, cluster, current)
     owners = sorted({str(view.id) for view in found})
     if len(owners) > 1:

@@ -111,6 +111,10 @@ def _declared_job(declared: Declared, folder: str, subject: str, project: str | 
     found = [str(job.id) for job in declared.jobs if name in {str(job.id), job.id.name}]
     if len(found) > 1:
         raise Failure("GPU9003", f"{name} could be {one_of(found)}", hint="name the project: -p PROJECT")
+    indices = [str(job.id) for job in declared.jobs if job.sweep and name in {str(job.declared_as), job.sweep.sweep}]
+    if not found and indices:
+        said = f"{name} is a sweep of {len(indices)} jobs"
+        raise Failure("GPU9003", said, hint=f"name one of them: {indices[0]}; gpuctl get {name} shows all")
     if not found:
         near = nearest_job(name, (job.id for job in declared.jobs))
         raise Failure(

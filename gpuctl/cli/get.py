@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, told_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, one_sweep, project_of, told_live
 from gpuctl.cli.command import command
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.terminal import say, show
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpuctl.app.ports import Sessions
     from gpuctl.views.events import EventView
     from gpuctl.views.jobs import JobView
@@ -31,7 +33,7 @@ MOST_PODS = 8
 @namespace_option
 @cluster_options
 def get(job: str, project: str | None, output: str, where: Where, *, log_progress: bool) -> None:
-    """Show one job in full.
+    """Show one job in full, or a sweep with all its jobs.
 
     Its state and the reason, its placement, its progress, its pods and its events. JOB is a name or PROJECT/NAME.
 
@@ -45,7 +47,12 @@ def get(job: str, project: str | None, output: str, where: Where, *, log_progres
     events: tuple[EventView, ...] = ()
     project = project_meant(job, project)
     with where.looking(project_of(job, project)) as (cluster, sessions):
-        view = one_job(job, project, cluster, told_live(cluster, sessions))
+        current = told_live(cluster, sessions)
+        jobs = one_sweep(job, project, current)
+        if jobs:
+            _show_sweep(jobs, output)
+            return
+        view = one_job(job, project, cluster, current)
         if output == "text" and sessions is not None:
             events = _events(view, sessions)
         if log_progress and sessions is not None:
@@ -60,6 +67,22 @@ def get(job: str, project: str | None, output: str, where: Where, *, log_progres
         show(job_text(view, wiring.now_ms()))
         if events:
             show(f"\nEvents:\n{event_table(events, wiring.now_ms())}")
+
+
+def _show_sweep(jobs: Iterable[JobView], output: str) -> None:
+    from gpuctl import wiring  # noqa: PLC0415 - only for sweeps
+    from gpuctl.views.listing import job_form, job_table, name_lines  # noqa: PLC0415
+    from gpuctl.views.sweeps import sweep_form, sweep_of, sweep_text  # noqa: PLC0415
+
+    sweep = sweep_of(jobs)
+    if output in {"json", "yaml"}:
+        (print_json if output == "json" else print_yaml)(sweep_form(sweep, list(map(job_form, sweep.jobs))))
+    elif output == "name":
+        show(name_lines(sweep.jobs))
+    elif output == "wide":
+        show(job_table(sweep.jobs, wiring.now_ms(), wide=True))
+    else:
+        show(sweep_text(sweep, wiring.now_ms()))
 
 
 def _with_logged_progress(view: JobView, sessions: Sessions) -> JobView:

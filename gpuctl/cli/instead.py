@@ -153,7 +153,6 @@ _OF_A_JOB = frozenset([
 ])
 """Commands whose first argument is a job. `freeze`, `history`, `project` and `top` do take a kind."""
 
-_TWO_JOBS = "workers of a job start together (--workers N); independent ones are jobs of their own"
 _NOT_PODS = "what pods may do is the cluster's choice, not the job's: spec.security in cluster.yaml"
 _NFS = "--nfs SERVER:FOLDER:PATH, of what the Cluster lists in security.nfs"
 _VOLUMES = (
@@ -163,8 +162,6 @@ _CPU_LIMITS = "a job asks for CPU and memory, and gets that much: --cpu, --memor
 _PATIENCE = "submit writes a file and does not wait: gpuctl get JOB, gpuctl explain JOB"
 
 SUBMIT_FLAGS: Mapping[str, str] = {
-    "--parallelism": _TWO_JOBS,
-    "--completions": _TWO_JOBS,
     "--elastic": "--min-workers N: the job runs with as many workers as have a place",
     "--max-replicas": "--workers N is the most, --min-workers the least",
     "--name": "the name is the first argument: gpuctl submit NAME",

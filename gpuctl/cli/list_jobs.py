@@ -33,7 +33,7 @@ from gpuctl.model.ids import JobId, ProjectName
 @namespace_option
 @cluster_options
 def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool, watches: bool) -> None:
-    """List jobs, the newest start first.
+    """List jobs, the newest start first; a sweep is one row, with how many of its jobs are in which state.
 
     The columns are Run:ai's, all of them with -o wide. Without it a line has at most 120 characters, and longer names
     lose their middles. AGE is that of the job's object, SINCE when it last started or began to wait. USER is always
@@ -42,6 +42,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415
+    from gpuctl.views.sweeps import folded  # noqa: PLC0415
 
     if project and all_projects:
         raise Failure("GPU9002", "-p and -A exclude each other", hint="gpuctl list --help")
@@ -67,7 +68,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
         if current.unread and current.overview is not None and chosen is None:
             say("note: jobs that you may not see are left out; gpuctl project list shows what projects hold", err=True)
         say(heading(chosen))
-        show(job_table(views, wiring.now_ms(), wide=output == "wide"))
+        show(job_table(folded(views), wiring.now_ms(), wide=output == "wide"))
 
 
 def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wide: bool) -> None:
@@ -75,12 +76,13 @@ def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wid
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.cli.readings import readings  # noqa: PLC0415
     from gpuctl.views.listing import heading, job_rows, told_apart  # noqa: PLC0415
+    from gpuctl.views.sweeps import folded  # noqa: PLC0415
 
     clock = wiring.passing_clock()
     before: dict[JobId, tuple[object, ...]] | None = None
     try:
         for current, wait_ms in readings(where, project):
-            now_ms, views = wiring.now_ms(), current.of_project(chosen)
+            now_ms, views = wiring.now_ms(), folded(current.of_project(chosen))
             marks = {view.id: told_apart(view) for view in reversed(views)}
             changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]
             header, *rows = job_rows(changed, now_ms, wide=wide)

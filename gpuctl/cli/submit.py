@@ -61,6 +61,10 @@ class _Submit(ExampleCommand):
 @click.option("--workers", type=int, metavar="N", help="A gang of N workers, started all or none.")
 @click.option("--min-workers", "--min-replicas", type=int, metavar="N", help="Elastic: may run with so few workers.")
 @click.option("--framework", type=click.Choice(["pytorch", "jax"]), help="What tells the workers of each other.")
+@click.option("--completions", type=int, metavar="N", help="A sweep: N jobs, each with its JOB_COMPLETION_INDEX.")
+@click.option("--matrix", metavar="KEY=VALUE,...", multiple=True,
+              help="A sweep: a job for each combination of values, in the variable KEY.")  # fmt: skip
+@click.option("--parallelism", type=int, metavar="N", help="How many jobs of a sweep may run at a time.")
 @click.option("--after", metavar="JOB", multiple=True,
               help="Queue it once JOB of the project has succeeded; JOB:any: once it has ended.")  # fmt: skip
 @click.option("--pvc", metavar="CLAIM:PATH", multiple=True,

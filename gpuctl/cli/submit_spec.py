@@ -46,6 +46,7 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "pauseGrace": options["pause_grace"],
         "retries": options["retries"],
         "after": list(map(_dependency, options["after"])),
+        "sweep": _sweep(options),
     }
     return _given(fields)
 
@@ -112,6 +113,15 @@ def _dependency(text: str) -> Any:
     """`JOB` or `JOB:RESULT`."""
     job, colon, result = text.partition(":")
     return {"job": job, "result": result} if colon else job
+
+
+def _sweep(options: Mapping[str, Any]) -> dict[str, Any]:
+    """`sweep`, where one of its flags is given. A value of a matrix is a number where it reads as one."""
+    matrix = {}
+    for text in options["matrix"]:
+        key, values = _pair("--matrix", text)
+        matrix[key] = [_amount(value) for value in values.split(",")]
+    return _given({"completions": options["completions"], "matrix": matrix, "parallelism": options["parallelism"]})
 
 
 def _security(options: Mapping[str, Any]) -> dict[str, Any]:

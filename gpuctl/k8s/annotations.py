@@ -35,6 +35,19 @@ def compact_json(value: object) -> str:
     return _SORTED.encode(value)
 
 
+def encode_values(values: Mapping[str, str]) -> str:
+    """`{"DEPTH":"4","LR":"0.1"}`."""
+    return compact_json(dict(values))
+
+
+def decode_values(text: object) -> Mapping[str, str]:
+    """The variables of an annotation's text; none where it is damaged."""
+    found = _json(text)
+    if not isinstance(found, dict) or len(found) > _MOST_PARAMETERS:
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
 def encode_placement(placement: Placement) -> str:
     """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order; with `"uuids"` where they are known."""
     return _IN_ORDER.encode(placement_value(placement))

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.annotations import compact_json
+from gpuctl.k8s.annotations import encode_values
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Cluster, NodePool, PodSecurity, Project
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, Revision
@@ -117,7 +117,7 @@ class JobOwner:
         if self.job.preemptible is not (self.job.type is JobType.TRAINING):
             facts[names.PREEMPTIBLE_ANNOTATION] = "true" if self.job.preemptible else "false"
         if self.job.sweep is not None and names.INDEX_VARIABLE not in self.job.sweep.values:
-            facts[names.VALUES_ANNOTATION] = compact_json(dict(self.job.sweep.values))
+            facts[names.VALUES_ANNOTATION] = encode_values(self.job.sweep.values)
         if self.job.container.expose:
             facts[names.PORTS_ANNOTATION] = ",".join(
                 map(str, sorted({each.port for each in self.job.container.expose}))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuctl.engine import reasons
 from gpuctl.k8s import kinds, names, objects
-from gpuctl.k8s.annotations import decode_charge
+from gpuctl.k8s.annotations import decode_charge, decode_values
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.progress import decode_progress
 from gpuctl.model.decision import Decision, Finished, JobState, Placement, Reason, Suspended
@@ -56,6 +56,7 @@ class JobView:
 
     `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
     FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do, where that is measured.
+    `sweep` and `index`: what makes its name, where it is one of a sweep; `values`: the variables that it alone has.
     `progress_ppm`: how far it says that it is, in millionths; None where it says nothing.
     """
 
@@ -75,6 +76,9 @@ class JobView:
     source: str = ""
     use: RunUse | None = None
     progress_ppm: int | None = None
+    sweep: str = ""
+    index: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def created_ms(self) -> Instant:
@@ -182,6 +186,9 @@ def _view(state: ClusterState, run: Run, ref: ObjectRef, body: Body) -> JobView:
         preemptible=_preemptible(body),
         created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
         source=str(objects.annotations_of(body).get(names.SOURCE_ANNOTATION, "")),
+        sweep=str(objects.labels_of(body).get(names.SWEEP_LABEL, "")),
+        index=str(objects.labels_of(body).get(names.INDEX_LABEL, "")),
+        values=decode_values(objects.annotations_of(body).get(names.VALUES_ANNOTATION)),
     )
 
 

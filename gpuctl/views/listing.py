@@ -8,11 +8,12 @@ from typing import Any
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import duration, reason_text
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.model.ids import ProjectName
+from gpuctl.model.ids import NodeName, ProjectName
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.views.jobs import JobView
 from gpuctl.views.pod_problems import problem_form, problem_text
 from gpuctl.views.progress import percent_text, progress_text
+from gpuctl.views.sweeps import Row, SweepView, values_text
 from gpuctl.views.tables import NARROW, age, table
 
 COLUMNS = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs")
@@ -28,38 +29,44 @@ def heading(project: ProjectName | None) -> str:
     return f"Showing jobs for project {project}" if project else "Showing jobs for all projects"
 
 
-def job_table(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> str:
+def job_table(views: Sequence[Row], now_ms: Instant, *, wide: bool) -> str:
     """The list as a table: short, or with all of Run:ai's columns and gpuctl's own."""
     if not wide:
         return table(COLUMNS, [_cells(view, now_ms) for view in views], most=NARROW)
     return table(WIDE_COLUMNS, [_wide_cells(view, now_ms) for view in views])
 
 
-def job_rows(views: Sequence[JobView], now_ms: Instant, *, wide: bool) -> list[str]:
+def job_rows(views: Sequence[Row], now_ms: Instant, *, wide: bool) -> list[str]:
     """The lines of the list, each with its end: the header, then a line for each job."""
     return job_table(views, now_ms, wide=wide).splitlines(keepends=True)
 
 
-def told_apart(view: JobView) -> tuple[object, ...]:
+def told_apart(view: Row) -> tuple[object, ...]:
     """What of a job is a change in the list: all but times that pass."""
+    if isinstance(view, SweepView):
+        return tuple(map(told_apart, view.jobs))
     return (view.ref, view.status, view.nodes, view.gpu_milli, view.image, view.urls, view.run.starts, view.reason)
 
 
-def _cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
+def _cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
+    one = view.jobs[0] if isinstance(view, SweepView) else view
     return (
         view.id.name,
         view.status,
-        age(now_ms - view.created_ms),
-        _nodes(view),
-        view.image,
-        view.type_name,
+        age(now_ms - one.created_ms),
+        _nodes(view.nodes),
+        one.image,
+        one.type_name,
         view.id.project,
         "-",
-        format_gpus(view.gpu_milli),
+        format_gpus(view.held_milli if isinstance(view, SweepView) else view.gpu_milli),
     )
 
 
-def _wide_cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
+def _wide_cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
+    if isinstance(view, SweepView):
+        starts, since = str(sum(job.run.starts for job in view.jobs)), age(now_ms - view.newest.since_ms)
+        return (*_cells(view, now_ms), "false", "", since, "-", starts, "-", view.counted)
     workers = view.placement.workers if view.placement else ()
     devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
     paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
@@ -69,10 +76,10 @@ def _wide_cells(view: JobView, now_ms: Instant) -> tuple[str, ...]:
     return (*_cells(view, now_ms), "false", ",".join(view.urls), since, *more)
 
 
-def _nodes(view: JobView) -> str:
-    if not view.nodes:
+def _nodes(nodes: Sequence[NodeName]) -> str:
+    if not nodes:
         return "-"
-    return view.nodes[0] if len(view.nodes) == 1 else MULTIPLE
+    return nodes[0] if len(nodes) == 1 else MULTIPLE
 
 
 def job_form(view: JobView) -> dict[str, Any]:
@@ -100,6 +107,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "problem": problem_form(run.problem),
         "progressPpm": view.progress_ppm,
         "pausedFor": str(run.paused_for) if run.paused_for else None,
+        "sweep": {"name": view.sweep, "index": view.index, "values": dict(view.values)} if view.sweep else None,
         "urls": list(view.urls),
         "object": {"kind": view.ref.kind, "namespace": view.ref.namespace, "name": view.ref.name},
         "pods": [
@@ -114,6 +122,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
     facts = [
         ("NAME", view.id.name),
         ("PROJECT", view.id.project),
+        *([("SWEEP", view.sweep), ("VALUES", values_text(view))] if view.sweep else []),
         ("TYPE", view.type_name),
         ("STATUS", view.status),
         *([("PROBLEM", problem_text(run.problem))] if run.problem else []),

@@ -42,6 +42,8 @@ SUBMIT = "submit lab -p team-a -i x:1"
         ("--command sh --args -c --args true", 'image: x:1|command: [sh]|args: ["-c", "true"]'),
         ("-g 1 --workers 4 --min-replicas 2", "image: x:1|gpus: 1|workers: 4|minWorkers: 2"),
         ("--workers 2 --framework jax", "image: x:1|workers: 2|framework: jax"),
+        ("--completions 4 --parallelism 2", "image: x:1|sweep:|  completions: 4|  parallelism: 2"),
+        ("--matrix lr=0.1,big --matrix d=2", "image: x:1|sweep:|  matrix:|    lr: [0.1, big]|    d: [2]"),
         ("--after a-1-g --after a-1-1-jupyter:any", "image: x:1|after:|- a-1-g|- job: a-1-1-jupyter|  result: any"),
         ("--node-type dgx1", "image: x:1|nodePools: [dgx1]"),
         ("--pvc data:/d:ro", "image: x:1|volumes:|- claim: data|  mountPath: /d|  readOnly: true"),
@@ -193,7 +195,7 @@ def test_a_folder_of_an_nfs_server_is_declared_by_a_flag(run: Run, here: Path) -
     assert (refused.exit_code, "GPU3076" in refused.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("flag", ["--elastic", "--parallelism", "--nfs-server", "--host-network", "--job-name-prefix"])
+@pytest.mark.parametrize("flag", ["--elastic", "--nfs-server", "--host-network", "--job-name-prefix"])
 def test_a_flag_of_runai_that_no_field_has_is_answered(run: Run, here: Path, flag: str) -> None:
     del here
     result = run(*SUBMIT.split(), flag, "1")

@@ -110,6 +110,24 @@ def test_a_job_is_let_go_once_the_one_it_comes_after_succeeded_and_goes_on_after
     assert town.until(lambda: town.cycle().settled)
 
 
+def test_jobs_of_a_sweep_fail_are_retried_and_follow_each_other_one_by_one(town: Town) -> None:
+    town.jobs["s"] = ", gpus: 1, retries: 1, sweep: {completions: 3, parallelism: 2}"
+    town.comes_to(**{"s-0": "Running", "s-1": "Running", "s-2": "Queued"})
+    assert "GPU5027" in annotations_of(town.one("Job", "s-2"))[names.REASON_ANNOTATION]
+    other = town.one("Pod", "s-1")
+    assert {"name": "JOB_COMPLETION_INDEX", "value": "1"} in other["spec"]["containers"][0]["env"]
+    town.mark("s-0", fail_after="0s")
+    town.until(lambda: number(town.one("Job", "s-0"), "status", "failed") == 1 and town.phases()["s-0"] == "Running")
+    assert uid(town.one("Pod", "s-1")) == uid(other)
+    assert town.phases()["s-2"] == "Queued"
+    town.mark("s-1", run_for="0s")
+    town.until(lambda: town.ended() == {"s-1": "Succeeded"} and town.phases()["s-2"] == "Running")
+    town.jobs["s"] = ", gpus: 1, retries: 1, sweep: {completions: 5}"  # all that are left have a place
+    town.until(lambda: town.phases().get("s-4") == "Running")
+    assert number(town.one("Job", "s-0"), "status", "failed") == 1
+    assert town.ended() == {"s-1": "Succeeded"}
+
+
 def test_a_job_fails_when_its_retries_are_used_up(town: Town) -> None:
     town.jobs["j"] = ", gpus: 1, retries: 1"
     town.comes_to(j="Running")
