@@ -17,6 +17,7 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.engine import reasons
 from gpuctl.k8s import names
 from gpuctl.k8s.kinds import RESOURCE_QUOTA
+from gpuctl.k8s.objects import labels_of
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
@@ -208,17 +209,30 @@ def _object_changes(
         if before is None and after is not None:
             fields = _changed_of(after, stay)
             reason = f"a new run: {fields} changed" if fields else "declared"
-            yield ObjectChange(action=Action.CREATE, ref=ref, project=after.project, reason=reason)
+            yield ObjectChange(
+                action=Action.CREATE, ref=ref, project=after.project, reason=reason, sweep=_sweep_of(after)
+            )
         elif before is not None and after is None:
             fields = _changed_of(before, stay)
             reason = f"{fields} changed" if fields else "no longer declared"
             yield ObjectChange(
-                action=Action.DELETE, ref=ref, project=before.project, reason=reason, replaced=bool(fields)
+                action=Action.DELETE,
+                ref=ref,
+                project=before.project,
+                reason=reason,
+                replaced=bool(fields),
+                sweep=_sweep_of(before),
             )
         elif before is not None and after is not None and before is not after:
             reason = _changed_words(ref, _lasting(before.body), _lasting(after.body))
             if reason:
-                yield ObjectChange(action=Action.UPDATE, ref=ref, project=after.project, reason=reason)
+                yield ObjectChange(
+                    action=Action.UPDATE, ref=ref, project=after.project, reason=reason, sweep=_sweep_of(after)
+                )
+
+
+def _sweep_of(manifest: Manifest) -> str:
+    return str(labels_of(manifest.body).get(names.SWEEP_LABEL, ""))
 
 
 def _changed_words(ref: ObjectRef, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

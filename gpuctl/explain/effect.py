@@ -54,6 +54,7 @@ def effect_of(before: Rest | None, after: Rest) -> Effect:
         steady=tuple(each for each in holdings if not each.changes),
         unaffected=sum(_is_same(old.get(job), run) for job, run in new.items()),
         endless=sum(job.max_duration_ms is None and job.id in new for job in after.declared.jobs),
+        sweeps={job.id: job.declared_as for job in after.declared.jobs if job.sweep is not None},
     )
 
 

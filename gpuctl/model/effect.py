@@ -154,7 +154,7 @@ class Effect:
     """The cluster at rest with the change, against the cluster at rest without it; each list sorted by job.
 
     `holdings` are of projects for which they change, `steady` of the others. `unaffected`: how many runs go on as they
-    were. `endless`: how many of all that run then have no limit.
+    were. `endless`: how many of all that run then have no limit. `sweeps`: of each declared job that is one of a sweep.
     """
 
     at_ms: Instant
@@ -169,6 +169,7 @@ class Effect:
     steady: tuple[Holding, ...] = ()
     unaffected: int = 0
     endless: int = 0
+    sweeps: Mapping[JobId, JobId] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,26 +99,47 @@ def _owner(name: ProjectName) -> str:
 
 
 def rows(effect: Effect) -> Iterator[Row]:
-    """A row for each affected job: starts first, then pauses, moves, resizes, ends, what leaves the queue, waits."""
+    """A row for each affected job: starts first, then pauses, moves, resizes, ends, what leaves the queue, waits.
+
+    Of a sweep, the jobs that start are one row, and those that wait for one reason: the first says what becomes of it.
+    What loses GPUs has a row of its own.
+    """
+    alike: dict[tuple[object, ...], list[Row]] = {}
+    for place, (kind, row) in enumerate(_each_row(effect)):
+        sweep = effect.sweeps.get(row.job) if kind else None
+        alike.setdefault((sweep, kind) if sweep is not None else (place,), []).append(row)
+    for first, *others in alike.values():
+        if not others:
+            yield first
+            continue
+        sweep = effect.sweeps[first.job]
+        total = sum(row.gpu_milli or 0 for row in (first, *others))
+        text = f"{len(others) + 1} of its jobs; the first, {first.job.name}: {first.text}"
+        yield Row(mark=first.mark, job=sweep, gpu_milli=total, text=text)
+
+
+def _each_row(effect: Effect) -> Iterator[tuple[str, Row]]:
+    """A row for each affected job; with what makes it like those of other jobs of its sweep, if anything."""
     waits = {each.job: each for each in effect.waits}
     told = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     for start in effect.started:
-        yield Row(mark="+", job=start.job, gpu_milli=start.gpu_milli, text=_start(start))
+        kind = "" if start.anew or start.pauses else "starts"
+        yield kind, Row(mark="+", job=start.job, gpu_milli=start.gpu_milli, text=_start(start))
     for pause in effect.paused:
         text = f"{_pause(pause)}; {_next(waits[pause.job], effect)}"
-        yield Row(mark="-", job=pause.job, gpu_milli=pause.gpu_milli, text=text)
+        yield "", Row(mark="-", job=pause.job, gpu_milli=pause.gpu_milli, text=text)
     for move in effect.moved:
-        yield Row(mark="~", job=move.job, gpu_milli=move.gpu_milli, text=_move(move))
+        yield "", Row(mark="~", job=move.job, gpu_milli=move.gpu_milli, text=_move(move))
     for size in effect.resized:
-        yield Row(mark="~", job=size.job, gpu_milli=None, text=_size(size))
+        yield "", Row(mark="~", job=size.job, gpu_milli=None, text=_size(size))
     for stop in effect.stopped:
         then = f"; its new run: {_next(waits[stop.job], effect)}" if stop.job in waits else ""
-        yield Row(mark="-", job=stop.job, gpu_milli=stop.gpu_milli, text=f"ends: {_STOPS[stop.why]}{then}")
+        yield "", Row(mark="-", job=stop.job, gpu_milli=stop.gpu_milli, text=f"ends: {_STOPS[stop.why]}{then}")
     for gone in effect.dequeued:
-        yield Row(mark="-", job=gone.job, gpu_milli=gone.gpu_milli, text=_QUEUE_ENDS[gone.suspended])
+        yield "", Row(mark="-", job=gone.job, gpu_milli=gone.gpu_milli, text=_QUEUE_ENDS[gone.suspended])
     for wait in effect.waits:
         if wait.news and wait.job not in told:
-            yield Row(mark="", job=wait.job, gpu_milli=wait.gpu_milli, text=_wait(wait, effect))
+            yield wait.reason.code, Row(mark="", job=wait.job, gpu_milli=wait.gpu_milli, text=_wait(wait, effect))
 
 
 def remarks(effect: Effect) -> Iterator[str]:

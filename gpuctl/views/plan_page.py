@@ -190,7 +190,7 @@ def page(report: PlanReport) -> PlanPage:
         limits=_lines([*plan_report.limit_notes(report)]),
         settings=_lines([*plan_report.setting_lines(report)]),
         policies=_lines([line for _, line in plan_breaches.lines(report.breaches)]),
-        objects=_lines([_object(each) for each in report.objects]),
+        objects=_lines([_object(each, name) for each, name in plan_report.told_objects(report.objects)]),
         identity=tuple(map(_text, plan_report.identity(report))),
         labels=tuple(sorted(labels_of(report))),
     )
@@ -259,9 +259,9 @@ def _notices(refusals: Sequence[Diagnostic]) -> Notices:
     return Notices(total=len(refusals), shown=tuple(shown))
 
 
-def _object(change: plan_report.ObjectChange) -> str:
+def _object(change: plan_report.ObjectChange, name: str) -> str:
     sign = {"~": "!"}.get(MARKS[change.action], MARKS[change.action])
-    return f"{sign} {change.ref}  {change.reason}".rstrip()
+    return f"{sign} {name}  {change.reason}".rstrip()
 
 
 def _project_rows(report: PlanReport) -> ProjectRows:

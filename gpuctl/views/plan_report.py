@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ SHOWN_JOBS = 40
 class ObjectChange:
     """One object that differs between base and head; `reason`: the declaration or the fields that differ.
 
-    `replaced`: it is deleted because its job has a new run.
+    `replaced`: it is deleted because its job has a new run. `sweep`: that of its job, if it is one of a sweep.
     """
 
     action: Action
@@ -34,6 +34,17 @@ class ObjectChange:
     project: ProjectName | None
     reason: str
     replaced: bool = False
+    sweep: str = ""
+
+
+def told_objects(objects: Iterable[ObjectChange]) -> Iterator[tuple[ObjectChange, str]]:
+    """The objects, each with its name; of those of a sweep that change alike the first, with how many there are."""
+    alike: dict[tuple[object, ...], list[ObjectChange]] = {}
+    for each in objects:
+        kind = (each.project, each.action, each.ref.kind, each.sweep, each.reason) if each.sweep else (each.ref,)
+        alike.setdefault((each.action, *kind), []).append(each)
+    for first, *others in alike.values():
+        yield first, f"{first.ref} and {len(others)} more of sweep {first.sweep}" if others else str(first.ref)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,9 +63,9 @@ def _change_lines(report: PlanReport) -> Iterator[Line]:
     for project, changes in groupby(report.objects, key=lambda change: change.project):
         yield ()
         yield (Segment(f"{project or 'cluster'}", "strong"),)
-        for change in changes:
+        for change, name in plan_report.told_objects(changes):
             mark = Segment(f"  {MARKS[change.action]} ", STYLES[change.action])
-            yield (mark, Segment(str(change.ref)), Segment(f"  {change.reason}", "dim"))
+            yield (mark, Segment(name), Segment(f"  {change.reason}", "dim"))
 
 
 def _verdict_lines(report: PlanReport) -> Iterator[Line]:

@@ -85,3 +85,31 @@ def test_what_is_about_one_job_asks_for_its_name(run: Run, lab: tuple[Path, Path
         assert "a/tune is a sweep of 3 jobs\nhelp: name one of them: a/tune-" in said.stderr
     names = run("get", "tune", "-o", "name", "--embedded", lab[1]).stdout.split()
     assert names[0] in run("explain", names[0], lab[0], "--embedded", lab[1]).stdout
+
+
+def test_a_plan_has_a_row_for_what_starts_and_waits_alike_and_one_for_each_loss(
+    run: Run, lab: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = lab[0] / "all.yaml"
+    monkeypatch.chdir(lab[0].parents[1])
+    seeds = "---\n" + CLUSTER.split("---\n")[2].replace("tune", "seeds").replace(
+        "matrix: {lr: [0.1], depth: [16, 2, 4]}", "completions: 9"
+    )
+    try:
+        file.write_text(CLUSTER.replace("parallelism: 2", "parallelism: 1") + seeds)
+        said = run("plan", "clusters/lab", "--base", "HEAD").stdout
+        page = run("plan", "clusters/lab", "--base", "HEAD", "-o", "markdown").stdout
+        file.write_text(CLUSTER.replace("image: x", "image: y"))
+        lost = run("plan", "clusters/lab", "--base", "HEAD").stdout
+    finally:
+        file.write_text(CLUSTER)
+    effect = said.partition("Of the other jobs")[0]
+    assert re.findall(r"^  [+.-] (a/seeds\S*) +(1|7) GPU", effect, flags=re.MULTILINE) == [
+        ("a/seeds-0", "1"),
+        ("a/seeds-1", "1"),
+        ("a/seeds", "7"),
+    ]
+    assert "7 of its jobs; the first, seeds-2: not queued yet" in effect
+    assert re.search(r"\+ Job gpu-a/seeds-0-[0-9a-f]{8} and 8 more of sweep seeds  declared", said)
+    assert "of its jobs; the first, seeds-" in page
+    assert len(re.findall(r"  \+ a/tune-[0-9a-f]{8} +1 GPU +is restarted", lost)) == 2
