@@ -7,7 +7,7 @@ readable; which of the others were not is reported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, Sessions, WorldFault
@@ -19,6 +19,7 @@ from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.k8s.utilisation import UTILISATION_REF, PublishedUse, decode_utilisation, uses_by_ref
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
+from gpuctl.model.memo import Sweep
 from gpuctl.model.overview import Overview, removal_ticket
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects, Removal
@@ -174,15 +175,24 @@ def live_of(bodies: Iterable[Body]) -> Live:
     return observed(RawObjects(objects={ref_of(body): body for body in bodies}))
 
 
-def observed(raw: RawObjects, cache: ObserveCache | None = None) -> Live:
+@dataclass(frozen=True, slots=True)
+class LiveCache:
+    """What was observed and made of objects, for where a cluster is read again and again. It changes no result."""
+
+    observe: ObserveCache = field(default_factory=ObserveCache)
+    views: Sweep[RunKey, JobView] = field(default_factory=Sweep)
+
+
+def observed(raw: RawObjects, cache: LiveCache | None = None) -> Live:
     """What the objects of a cluster say of it. `cache`: of earlier calls."""
-    state, published = observe(raw, cache=cache), raw.objects.get(OVERVIEW_REF)
+    cache = cache or LiveCache()
+    state, published = observe(raw, cache=cache.observe), raw.objects.get(OVERVIEW_REF)
     overview = None if published is None else decode_overview(published)
     if overview is not None:
         state = _with_tolerated(state, overview)
     told = raw.objects.get(UTILISATION_REF)
     utilisation = None if told is None else decode_utilisation(told)
-    return Live(state=state, jobs=views_now(state), overview=overview, utilisation=utilisation)
+    return Live(state=state, jobs=views_now(state, cache.views), overview=overview, utilisation=utilisation)
 
 
 def measured(current: Live, now_ms: Instant) -> Live:
@@ -219,7 +229,7 @@ class Mirror:
         self._cluster = cluster
         self._unread: tuple[Forbidden, ...] = ()
         self._cache: ObjectCache | None = None
-        self._observed = ObserveCache()
+        self._observed = LiveCache()
         self._last: tuple[RawObjects, Live] | None = None
 
     def live(self) -> Live:

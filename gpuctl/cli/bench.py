@@ -6,12 +6,12 @@ import dataclasses
 
 import click
 
+from gpuctl.adapters.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.bench_cluster import cluster
 from gpuctl.cli.bench_engine import engine
 from gpuctl.cli.bench_openb import openb
 from gpuctl.cli.bench_philly import philly
 from gpuctl.cli.bench_review import review
-from gpuctl.cli.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import ExampleGroup, command
 from gpuctl.cli.output import print_json
 from gpuctl.cli.terminal import say

@@ -8,8 +8,8 @@ import platform
 
 import click
 
+from gpuctl.adapters.collector import collect_seldom
 from gpuctl.app.bench.engine import WORKLOADS, Figure, bench_engine
-from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.output import print_json
 from gpuctl.cli.terminal import say, show

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from gpuctl.adapters.collector import collect_seldom
 from gpuctl.app.bench.philly import DAYS, FIRST_DAY, WHOLE_TRACE, Span, bench_philly, days_from, philly_order
 from gpuctl.app.replay import FROM_HISTORY
 from gpuctl.cli.amounts import DurationType
-from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED

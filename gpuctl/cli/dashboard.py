@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from gpuctl.adapters.collector import collect_seldom
 from gpuctl.cli.clusters import Where, cluster_options
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
@@ -107,6 +108,7 @@ def dashboard(address: str, state: IO[str] | None, where: Where, **options: Any)
     if user_header is None and (proxies or proxy_secret):
         raise Failure("GPU9002", "--proxy-from and --proxy-secret are for --user-header", hint="--user-header NAME")
     allowed = wiring.Allowed(hosts=options["hosts"], user_header=user_header, proxies=proxies, secret_file=proxy_secret)
+    collect_seldom()
     shown = replace(_shown(where, state), history=options["history"], folder=options["folder"])
     with wiring.dashboard(shown, address, allowed) as served:
         say(f"Serving http://{address.rpartition(':')[0] or 'localhost'}:{served.port}/ (Ctrl-C ends it)")

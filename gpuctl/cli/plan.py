@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gpuctl import __version__
+from gpuctl.adapters.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.clusters import Where
-from gpuctl.cli.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure

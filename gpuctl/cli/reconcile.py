@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from gpuctl.adapters.collector import collect_seldom
 from gpuctl.cli.amounts import DurationType, write_options
-from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.dashboard import IP, is_loopback
 from gpuctl.cli.failures import Failure

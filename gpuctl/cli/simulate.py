@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from gpuctl.adapters.collector import collect_seldom
 from gpuctl.app.narrative import moment, news
 from gpuctl.cli.amounts import DurationType
-from gpuctl.cli.collector import collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED

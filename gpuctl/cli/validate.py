@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl import __version__
-from gpuctl.cli.collector import OBJECTS_OF_A_COMMAND, collect_seldom
+from gpuctl.adapters.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted, tally

@@ -58,8 +58,10 @@ def _views(state: ClusterState, jobs: Sequence[JobView]) -> Iterator[ProjectView
     for job in jobs:
         by_namespace.setdefault(job.ref.namespace, []).append(job)
     for ref, body in state.live.items():
+        if (ref.api_version, ref.kind) != kinds.NAMESPACE:
+            continue
         name = objects.labels_of(body).get(names.PROJECT_LABEL)
-        if (ref.api_version, ref.kind) != kinds.NAMESPACE or not name:
+        if not name:
             continue
         notes = objects.annotations_of(body)
         mine = by_namespace.get(ref.name, ())

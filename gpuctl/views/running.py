@@ -14,14 +14,16 @@ from gpuctl.engine.shares.entitlement import reason_now
 from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.annotations import decode_allowances
 from gpuctl.model.declared import WHOLE_CLUSTER
+from gpuctl.model.ids import RunKey
+from gpuctl.model.memo import Sweep
 from gpuctl.model.state import ACTIVE, ClusterState
 from gpuctl.model.units import GpuMilli
 from gpuctl.views.jobs import JobView, held_milli, job_views
 
 
-def views_now(state: ClusterState) -> tuple[JobView, ...]:
+def views_now(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) -> tuple[JobView, ...]:
     """Every live run as `job_views` has it, those that run with the reason to run now. Cost: linear."""
-    return tuple(with_reasons_now(state, job_views(state)))
+    return tuple(with_reasons_now(state, job_views(state, known)))
 
 
 def with_reasons_now(state: ClusterState, views: Iterable[JobView]) -> Iterable[JobView]:

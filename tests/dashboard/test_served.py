@@ -23,9 +23,11 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.dashboard.fed import FedView
 from gpuctl.adapters.dashboard.process import DashboardProcess, Site, lines_of
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.app.inspect import LiveCache, observed
 from gpuctl.app.viewing import Sight
 from gpuctl.cli.main import gpuctl
 from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import RawObjects
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60
@@ -149,3 +151,23 @@ def test_what_is_handed_over_is_what_the_cluster_says(scenes: Mapping[str, Scene
 def test_pages_are_served_to_no_machine_that_could_name_any_user(options: str) -> None:
     refused = CliRunner().invoke(gpuctl, options.split())
     assert (refused.exit_code, "GPU9002" in refused.stderr) == (2, True)
+
+
+def stuck(scene: Scene, reason: str) -> RawObjects:
+    """The same, where the kubelet can't start one of the pods."""
+    ref, body = next((ref, body) for ref, body in scene.objects.objects.items() if ref.kind == "Pod")
+    waits = {"name": "main", "state": {"waiting": {"reason": reason}}}
+    pod = {**body, "status": {**body["status"], "phase": "Pending", "containerStatuses": [waits]}}
+    return RawObjects(objects={**scene.objects.objects, ref: pod})
+
+
+def test_what_is_known_of_earlier_views_changes_none(scenes: Mapping[str, Scene]) -> None:
+    """Forth and back through the story, and a pod that is stuck by one reason, by another, and is mended."""
+    story = [scene.objects for scene in scenes.values()]
+    last, known = scenes["4.10"], LiveCache()
+    reasons = ("ErrImagePull", "InvalidImageName")
+    for raw in (*story, *(stuck(last, reason) for reason in reasons), last.objects, *reversed(story)):
+        jobs, anew = observed(raw, known).jobs, observed(raw).jobs
+        assert jobs == anew
+        assert [job.run.problem for job in jobs] == [job.run.problem for job in anew]
+    assert any(job.run.problem for job in observed(stuck(last, reasons[0])).jobs)

@@ -17,6 +17,7 @@ from threading import Lock, Thread
 from typing import IO, Any
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.collector import collect_seldom
 from gpuctl.adapters.dashboard.asking import Asking, InClone
 from gpuctl.adapters.dashboard.feed import Feed
 from gpuctl.adapters.dashboard.guarding import ANY_HOST, LOOPBACK, Access
@@ -24,13 +25,12 @@ from gpuctl.adapters.dashboard.pages import Pages
 from gpuctl.adapters.dashboard.past import Past
 from gpuctl.adapters.dashboard.routes import Routes
 from gpuctl.adapters.dashboard.server import Dashboard
-from gpuctl.app.inspect import measured, observed
+from gpuctl.app.inspect import LiveCache, measured, observed
 from gpuctl.app.ports import Clock
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe import ObserveCache
 from gpuctl.views.clusters import ClusterView, cluster_view, with_use
 from gpuctl.views.tables import age
 
@@ -50,7 +50,7 @@ class FedView:
         self._has_changed = True
         self._came: tuple[RawObjects, Instant, str | None] | None = None
         self._revision = NO_REVISION
-        self._cache = ObserveCache()
+        self._cache = LiveCache()
         self._last: tuple[RawObjects, ClusterView] | None = None
 
     def take(self, line: bytes) -> None:
@@ -144,4 +144,5 @@ def _read(lines: IO[bytes], fed: FedView, dashboard: Dashboard) -> None:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     main(json.loads(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
