@@ -22,11 +22,12 @@ from gpuctl.views.clusters import ClusterView
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster as it is shown, and its objects as a controller keeps them."""
+    """A cluster as it is shown, its objects as a controller keeps them, and as it is shown with what one publishes."""
 
     view: ClusterView
     objects: RawObjects
     nodes: tuple[Node, ...]
+    published: ClusterView
 
 
 class Site:
@@ -39,6 +40,8 @@ class Site:
         past: Past | None = None,
         repository: str = "",
         asking: Asking | None = None,
+        *,
+        title: str = "test",
     ) -> None:
         self.view = view
         self.fault: Exception | None = None
@@ -46,7 +49,7 @@ class Site:
         self.feed = Feed(self._read, 20)
         self.feed.start()
         self.dashboard = Dashboard(
-            Routes(self.feed, Pages("test", repository), lambda: self.view.at_ms, past, asking),
+            Routes(self.feed, Pages(title, repository), lambda: self.view.at_ms, past, asking),
             listening("127.0.0.1:0"),
             access or Access(),
         )
@@ -74,9 +77,11 @@ def serving(
     past: Past | None = None,
     repository: str = "",
     asking: Asking | None = None,
+    *,
+    title: str = "test",
 ) -> Iterator[Site]:
     """Serve a view until the block ends."""
-    site = Site(view, access, past, repository, asking)
+    site = Site(view, access, past, repository, asking, title=title)
     with closing(site.feed), closing(site.dashboard):
         thread = Thread(target=site.dashboard.serve)
         thread.start()

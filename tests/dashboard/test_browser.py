@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
+from pictures import DRAWN, MOST_BYTES, PICTURES, draw, file_of, size_of
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 from serving import Scene, Site, serving
 
@@ -196,3 +198,16 @@ def test_a_question_is_asked_by_the_keyboard(browser: Browser, scenes: Mapping[s
             assert wider <= 0
             assert visit.wrong == []
             context.close()
+
+
+def test_the_pictures_of_the_docs_can_be_drawn_anew(
+    browser: Browser, scenes: Mapping[str, Scene], tmp_path: Path
+) -> None:
+    """As `python tests/dashboard/pictures.py` does: each is there, as large as it was."""
+    draw(browser, scenes, tmp_path)
+    page = (PICTURES.parent / "dashboard.md").read_text()
+    for name in DRAWN:
+        assert f"(pictures/{name}.png)" in page
+        kept = file_of(name)
+        assert size_of(file_of(name, tmp_path)) == size_of(kept)
+        assert kept.stat().st_size < MOST_BYTES

@@ -36,7 +36,7 @@
       if (plot && plot.series.length === data.length) return plot.setData(data, plot.scales.x.min === undefined);
       if (plot) plot.destroy();
       const ink = colour("--ink");
-      const grid = { stroke: colour("--line") };
+      const grid = { stroke: colour("--line"), width: 1 };
       const axis = { stroke: ink, grid, ticks: grid };
       const series = found.lines.map((line, index) => ({
         label: line.name,
