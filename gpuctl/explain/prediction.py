@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from gpuctl.engine import EngineCache
-from gpuctl.engine.reasons import GUARDED
+from gpuctl.engine.reasons import GUARDED, START_FAILED
 from gpuctl.explain.rest import at_rest
 from gpuctl.model.decision import Decision, Finished, JobState, Keep, Pending, Placement, Schedule, Suspended
 from gpuctl.model.declared import Declared
@@ -41,9 +41,9 @@ run is replaced by a new one is STOPPED and STARTED."""
 class CauseKind(StrEnum):
     """Why something else happened than was predicted, the most telling first.
 
-    NODE_LOST: a node is gone or not usable. FAILED, ENDED: a run ended by itself or by its limit. REFUSED: a guard or
-    the API server refuses a write. OUTSIDE: other clients or people changed the cluster. TIME: the engine decides
-    otherwise now, from the same state. BUG: no cause was observed.
+    NODE_LOST: a node is gone or not usable. FAILED: a run failed, or did not start. ENDED: it succeeded, or reached its
+    limit. REFUSED: a guard or the API server refuses a write. OUTSIDE: other clients or people changed the cluster.
+    TIME: the engine decides otherwise now, from the same state. BUG: no cause was observed.
     """
 
     NODE_LOST = "node-lost"
@@ -172,12 +172,9 @@ def causes_since(prediction: Prediction, state: ClusterState, schedule: Schedule
     now = {node.name: node for node in state.nodes}
     for name in sorted(before.keys() | now.keys()):
         yield from _of_node(name, before.get(name), now.get(name))
-    known = {(run.job, run.digest): run.phase for run in prediction.began.runs}
+    known = {(run.job, run.digest): run for run in prediction.began.runs}
     for run in state.runs:
-        phase = run.ends_as or run.phase
-        if phase in _ENDS and known.get((run.job, run.digest)) != phase:
-            kind, text = _ENDS[phase]
-            yield Cause(kind=kind, text=text.format(run.job), job=run.job)
+        yield from _of_run(known.get((run.job, run.digest)), run)
     told = {key for ledger in prediction.began.ledgers.values() for key in ledger.finished}
     wanted = {job.id: job.digest for job in prediction.declared.jobs}
     for decision in schedule.decisions:
@@ -186,6 +183,18 @@ def causes_since(prediction: Prediction, state: ClusterState, schedule: Schedule
             yield Cause(kind=CauseKind.OUTSIDE, text=f"the object of {decision.job} was deleted", job=decision.job)
     if state.damaged != prediction.began.damaged:
         yield Cause(kind=CauseKind.OUTSIDE, text="a ledger was damaged or repaired")
+
+
+def _of_run(before: Run | None, now: Run) -> Iterator[Cause]:
+    phase = now.ends_as or now.phase
+    if phase in _ENDS and (before is None or before.phase is not phase):
+        kind, text = _ENDS[phase]
+        yield Cause(kind=kind, text=text.format(now.job), job=now.job)
+    if now.failed_starts > (0 if before is None else before.failed_starts):
+        params = dict(now.reason.params) if now.reason is not None and now.reason.code == START_FAILED else {}
+        problem = str(params.get("problem", "")).partition(": ")[0]
+        text = f"{now.job} did not start within startTimeout" + (f" ({problem})" if problem else "")
+        yield Cause(kind=CauseKind.FAILED, text=text, job=now.job)
 
 
 def _of_node(name: NodeName, before: Node | None, now: Node | None) -> Iterator[Cause]:

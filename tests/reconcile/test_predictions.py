@@ -139,6 +139,16 @@ def test_a_run_that_fails_is_the_cause(tmp_path: Path) -> None:
     assert "a/j1 was stopped, which was not predicted: a/j1 failed" in line["differences"]
 
 
+def test_a_start_that_is_given_up_is_the_cause(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.cluster.set_stuck(J1, "ErrImagePull")
+    stage.commit(BASE | {"c/cluster.yaml": CLUSTER + "  scheduling: {startTimeout: 1m}\n"})
+    stage.play(200)
+    (line,) = ends(stage)
+    assert (line["level"], line["result"]) == ("info", "explained")
+    assert line["differences"] == ["a/j1 was not started on n1: a/j1 did not start within startTimeout (ErrImagePull)"]
+
+
 def test_what_a_guard_refuses_is_the_cause(stage: Stage) -> None:
     full(stage)
     stage.commit({"c/projects/b/j2.yaml": None, "c/projects/b/project.yaml": None})
