@@ -67,6 +67,17 @@ def step(
     return execute(command, cwd=top, env=env, check=False, capture_output=True, text=True)
 
 
+def test_the_action_runs_no_python_of_the_pull_request(change: Path, tmp_path: Path) -> None:
+    """The working folder is the pull request's while gpuctl is installed."""
+    (change / "venv.py").write_text(f"open({str(tmp_path / 'mine')!r}, 'w')")
+    script: str = ACTION["runs"]["steps"][0]["run"]
+    (makes,) = (line for line in script.splitlines() if line.startswith("python3 "))
+    env = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path / "runner")}
+    execute(["bash", "-c", f"{makes} --without-pip"], cwd=change, env=env, check=True)
+    assert not (tmp_path / "mine").exists()
+    assert (tmp_path / "runner" / "gpuctl" / "bin" / "python3").exists()
+
+
 def test_the_action_marks_mistakes_of_the_change(change: Path, tmp_path: Path) -> None:
     done = step("validate", change, tmp_path, {})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
