@@ -31,6 +31,7 @@ _MOST_CONFLICTS = 1000
 _CONFIG = "[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{extensions}"
 _SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
 _SHA256_DIGITS = 64
+_SHOWN_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,8 @@ def compare(
     """
     repository, path = _found(folder)
     ours, theirs = _commit(repository, base), _commit(repository, head or "HEAD")
-    compared = Comparison(base=base, head=head or WORKING_TREE, folder=path, base_commit=ours)
+    named = WORKING_TREE if head is None else _shown(head, theirs)
+    compared = Comparison(base=_shown(base, ours), head=named, folder=path, base_commit=ours)
     compared = compared if head is None else replace(compared, head_commit=theirs)
     after = _read(repository, theirs, path) if head is not None else None
     if head is None and _is_folder(folder):
@@ -136,6 +138,11 @@ def _found(folder: Path) -> tuple[Repository, str]:
     standing = _existing(folder)
     repository, inside = Repository.containing(standing)
     return repository, (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
+
+
+def _shown(name: str, commit: Revision) -> str:
+    """A revision as people are told it: an id in full, as CI jobs have it, is cut."""
+    return commit[:_SHOWN_DIGITS] if name == commit else name
 
 
 def _commit(repository: Repository, name: str) -> Revision:

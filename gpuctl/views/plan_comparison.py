@@ -63,7 +63,7 @@ def remarks(compared: Comparison) -> Iterator[str]:
 def commits(compared: Comparison) -> str:
     """`main 0831e9295f, feature 4be3a1c2d0, merge base 0831e9295f`."""
     named = ((compared.base, compared.base_commit), (compared.head, compared.head_commit))
-    known = [f"{name} {commit[:_SHORT]}".rstrip() for name, commit in named]
+    known = [name if name == commit[:_SHORT] else f"{name} {commit[:_SHORT]}".rstrip() for name, commit in named]
     if compared.merge in {Merge.DIRECT, Merge.ROLLBACK}:
         return ", ".join(known)
     return ", ".join([*known, f"merge base {compared.merge_base[:_SHORT]}"])

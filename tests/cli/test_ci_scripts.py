@@ -51,13 +51,18 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     return {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(tmp_path), **more}
 
 
+def head_of(top: Path) -> str:
+    """The newest commit, by which a code host names a request's."""
+    return execute(["git", "rev-parse", "HEAD"], cwd=top, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def step(
     name: str, top: Path, tmp_path: Path, inputs: Mapping[str, str], ci: Mapping[str, str] | None = None
 ) -> CompletedProcess[str]:
     """A step of the action, with the variables that the service documents and `ci`, in the shell that it uses."""
     (found,) = (one for one in ACTION["runs"]["steps"] if one["name"] == name)
     given = {name: str(entry["default"]) for name, entry in ACTION["inputs"].items()}
-    given |= {"comment": "false", "token": TOKEN, **inputs}
+    given |= {"comment": "false", "token": TOKEN, "head": head_of(top), **inputs}
     variables = {key: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for key, text in found["env"].items()}
     github = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     script = tmp_path / "script.sh"
@@ -104,6 +109,7 @@ def test_the_action_comments_on_the_pull_request(change: Path, tmp_path: Path) -
         assert step("plan", change, tmp_path, {"comment": "true", "fail-on": "paused"}, ci).returncode == 3
     (comment,) = host.comments
     assert "d-2-gg" in comment["body"]
+    assert f"`origin/main` → `{head_of(change)[:10]}`: 1 to create" in comment["body"]
     assert host.labels == ["gpuctl/pauses", "gpuctl/refused"]
     assert "d-2-gg" in (tmp_path / "summary.md").read_text()
     assert TOKEN not in done.stdout + done.stderr
@@ -155,6 +161,7 @@ def test_the_template_comments_on_the_merge_request(change: Path, tmp_path: Path
         done = gitlab(change, tmp_path, GITLAB_TOKEN=TOKEN, NO_PROXY="127.0.0.1", **where)
         assert done.returncode == 0, done.stderr
     assert "d-2-gg" in host.comments[0]["body"]
+    assert f" → `{head_of(change)[:10]}`: 1 to create" in host.comments[0]["body"]
     assert TOKEN not in done.stdout + done.stderr
 
 
@@ -169,7 +176,8 @@ def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
 def gitlab(top: Path, tmp_path: Path, **variables: str) -> CompletedProcess[str]:
     """The job of the template: all parts of its script in one shell, which ends at the first that fails."""
     base = execute(["git", "rev-parse", "origin/main"], cwd=top, check=True, capture_output=True, text=True)
-    given = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base.stdout.strip(), **TEMPLATE["variables"], **variables}
+    shas = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base.stdout.strip(), "CI_COMMIT_SHA": head_of(top)}
+    given = {**shas, **TEMPLATE["variables"], **variables}
     script = "\n".join(["set -eo pipefail", *TEMPLATE["gpuctl"]["script"]])
     env = environment(tmp_path, **given)
     return execute(["bash", "-c", script], cwd=top, env=env, check=False, capture_output=True, text=True)
