@@ -79,6 +79,7 @@ def _label_names(_context: click.Context, _option: click.Parameter, given: tuple
     callback=_label_names,
     help="Another name for the label of an effect: pauses, deletes, refused. An empty name: no such label.",
 )
+@click.option("--add-labels", is_flag=True, help="Remove no label: the request has the plans of other clusters, too.")
 @click.option("--dry-run", is_flag=True, help="Print the comment and the labels instead of sending them.")
 def comment(  # noqa: PLR0913 - an argument for each option
     folder: Path | None,
@@ -90,14 +91,18 @@ def comment(  # noqa: PLR0913 - an argument for each option
     api_url: str | None,
     token_file: Path | None,
     names: Mapping[Labelled, str],
+    add_labels: bool,
     dry_run: bool,
     **given: Any,
 ) -> None:
     """Write a plan as the comment of a pull or merge request.
 
     The comment is edited when it is there already, so each cluster has one. Labels tell the effect: gpuctl/pauses,
-    gpuctl/deletes and gpuctl/refused; other labels are left alone. In a job of GitHub Actions the plan is written into
-    the job's summary too, first, so that it is there where the token may not comment, as for pull requests of forks.
+    gpuctl/deletes and gpuctl/refused; other labels are left alone. Where a request changes several clusters, give
+    --add-labels to all but the first: else each takes away the labels of the one before.
+
+    In a job of GitHub Actions the plan is written into the job's summary too, first, so that it is there where the
+    token may not comment, as for pull requests of forks.
 
     --plan writes a plan that another job has made, say one without a token for a pull request of a fork. Anybody may
     have written the file: it is read up to 16 MiB, held against its schema, and all of it is text. The comment says
@@ -131,7 +136,7 @@ def comment(  # noqa: PLR0913 - an argument for each option
             number=number,
             token_file=token_file,
         )
-        _send(options, plan, Message(text=text, ours=ours, wanted=wanted))
+        _send(options, plan, Message(text=text, ours=wanted if add_labels else ours, wanted=wanted))
     if Labelled.REFUSED in plan.page.labels:
         raise click.exceptions.Exit(EXIT_REFUSED)
 

@@ -8,6 +8,7 @@ list, and `plan_markdown` escapes every text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -101,7 +102,7 @@ class GateText(Form):
 class PlanPage(Form):
     """What the comment says."""
 
-    cluster: Text = Field(description="The cluster's name.")
+    cluster: Text = Field(description="The cluster's name, and its folder where that has another name.")
     base: Text = Field(description="The revision that the change is merged into.")
     head: Text = Field(description="The revision with the change.")
     empty: bool = Field(description="Whether nothing changes.")
@@ -168,7 +169,7 @@ def page(report: PlanReport) -> PlanPage:
     losses = _losses(report, [row for row in rows if _is_loss(row, restarted)])
     others = [row for row in rows if not _is_loss(row, restarted)]
     return PlanPage(
-        cluster=_text(report.cluster),
+        cluster=_text(_cluster(report)),
         base=_name(report.compared.base),
         head=_name(report.compared.head),
         empty=report.empty,
@@ -200,6 +201,15 @@ def _text(text: str) -> str:
     """A text with a bound, and without characters that no terminal and no JSON has."""
     shown = printable(text[: TEXT_CHARS + 1])
     return shown if len(shown) <= TEXT_CHARS else f"{shown[:TEXT_CHARS]}…"
+
+
+def _cluster(report: PlanReport) -> str:
+    """The cluster's name, and its folder where that has another name.
+
+    Two folders may name one cluster, and the comment of one must not take the place of the other's.
+    """
+    folder = report.compared.folder
+    return f"{report.cluster} ({folder})" if PurePosixPath(folder).name not in {"", report.cluster} else report.cluster
 
 
 def _name(revision: str) -> str:

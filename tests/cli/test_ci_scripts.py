@@ -165,6 +165,36 @@ def test_the_template_comments_on_the_merge_request(change: Path, tmp_path: Path
     assert TOKEN not in done.stdout + done.stderr
 
 
+TWIN = """\
+apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: tr4858}
+spec:
+  nodePools:
+  - {name: p, nodes: [n1], gpusPerNode: 8, gpuMemory: 32Gi, gpuProduct: Tesla, sharing: device-plugin}
+"""
+
+
+def test_a_folder_that_names_the_same_cluster_hides_no_comment_and_no_label(change: Path, tmp_path: Path) -> None:
+    """What a hostile request could add, to have the plan of the real cluster overwritten with one of no effect."""
+    copy = WorkingCopy(change)
+    copy.write("clusters/zz/cluster.yaml", TWIN.encode())
+    copy.commit("a twin", AT_MS)
+    with served(GitHubHost()) as host:
+        (tmp_path / "event.json").write_text(json.dumps({"pull_request": {"number": 7}}))
+        ci = {"GITHUB_API_URL": host.url, "GITHUB_REPOSITORY": REPOSITORY, "NO_PROXY": "127.0.0.1"}
+        ci |= {"GITHUB_EVENT_PATH": str(tmp_path / "event.json")}
+        assert step("plan", change, tmp_path, {"comment": "true"}, ci).returncode == 0
+    assert ["d-2-gg" in each["body"] for each in host.comments] == [True, False]
+    assert "**gpuctl plan of tr4858 (clusters/zz)**" in host.comments[1]["body"]
+    assert host.labels == ["gpuctl/pauses"]
+    with served(GitLabHost(labels=["gpuctl/deletes"])) as other:
+        where = {"CI_API_V4_URL": other.url, "CI_PROJECT_ID": REPOSITORY, "CI_MERGE_REQUEST_IID": "7"}
+        gate = {"GPUCTL_FAIL_ON": "paused"}
+        assert gitlab(change, tmp_path, GITLAB_TOKEN=TOKEN, NO_PROXY="127.0.0.1", **gate, **where).returncode == 3
+    assert (len(other.comments), sorted(other.labels)) == (2, ["gpuctl/pauses", "gpuctl/refused"])
+
+
 def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
     for given in ("$(touch ran)", "`touch ran`; touch ran", "--help"):
         for name in ("validate", "plan"):
