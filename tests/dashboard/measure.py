@@ -156,7 +156,9 @@ def change_cpu_ms(site: Measured, heard: Event) -> int:
     for _ in range(CHANGES):
         heard.clear()
         site.world.change()
-        assert heard.wait(60)
+        # Two changes that are taken in together are none: on a busy machine another one is made.
+        while not heard.wait(20):
+            site.world.change()
     time.sleep(3)  # the crowd asks, and is answered
     return (site.cpu_ms() - began) // CHANGES
 
