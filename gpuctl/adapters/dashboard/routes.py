@@ -37,6 +37,7 @@ from gpuctl.views.trends import uses_csv
 
 Now: TypeAlias = Callable[[], Instant]
 
+NO_HISTORY = "There is no history here: reconcile --history FILE keeps one, and dashboard --history FILE shows it."
 _LONGEST_NAME = 100
 _FRESH = {"cache-control": "no-store"}
 
@@ -111,7 +112,7 @@ class Routes:
 
     def changes(self, request: Request) -> Response:
         """A page of the commits that were taken up."""
-        seen, page, problem = self._feed.seen(), None, "There is no history here."
+        seen, page, problem = self._feed.seen(), None, NO_HISTORY
         with suppress(WorldFault):
             if self._past is not None:
                 page, problem = cut(self._past.changes(), Query.of(request.query_params)), ""
@@ -192,7 +193,7 @@ class Routes:
         span, project = _time_and_project(request)
         told = self._told(lambda past: Told(trends=past.trends(span, project)))
         if told.trends is None:
-            raise HTTPException(404, told.problem or "There is no history here.")
+            raise HTTPException(404, told.problem or NO_HISTORY)
         return PlainTextResponse(uses_csv(told.trends), media_type="text/csv", headers=_FRESH)
 
     def _told(self, ask: Callable[[Past], Told]) -> Told:

@@ -51,6 +51,49 @@ def test_an_exporters_output_is_read_by_pod_and_device() -> None:
     assert all(sample.pod for sample in found)
 
 
+NOWHERE = 'container="",namespace="",pod=""'
+THERE = 'container="main",namespace="gpu-a",pod="p"'
+AS_RECORDED = {
+    "NVIDIA/gpu-monitoring-tools#138, December 2020: no machine": (
+        'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",device="nvidia0",WHERE} 44', (Gauge.BUSY, "GPU-1/", 440),
+    ),
+    "NVIDIA/dcgm-exporter#58, March 2022: model and exporter's pod": (
+        'DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-1",device="nvidia1",modelName="NVIDIA TITAN V",Hostname="x",WHERE} 3',
+        (Gauge.USED, "GPU-1/", 3 * MIB),
+    ),
+    "NVIDIA/dcgm-exporter#68, May 2022: a MIG slice": (
+        'DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="0",UUID="GPU-1",GPU_I_PROFILE="2g.12gb",GPU_I_ID="1",WHERE} 0.381',
+        (Gauge.ACTIVE, "GPU-1/1", 381),
+    ),
+    "run-ai/fake-gpu-operator#93, September 2024: labels by name": (
+        'DCGM_FI_DEV_FB_FREE{Hostname="dcgm-exporter-x",UUID="GPU-1",device="nvidia1",gpu="1",WHERE} 11441',
+        (Gauge.FREE, "GPU-1/", 11_441 * MIB),
+    ),
+}  # fmt: skip
+"""The forms of lines that people have reported of their machines; names and values of ours. There `pod` was empty."""
+
+
+@pytest.mark.parametrize("source", AS_RECORDED)
+def test_lines_as_machines_have_been_seen_to_say_them_are_read(source: str) -> None:
+    line, (gauge, device, amount) = AS_RECORDED[source]
+    assert list(samples_of(line.replace("WHERE", NOWHERE).encode() + b"\n", NOW_MS)) == []
+    assert list(samples_of(line.replace("WHERE", THERE).encode() + b"\n", NOW_MS)) == [
+        Sample(gauge, "gpu-a", "p", device, NOW_MS, amount)
+    ]
+
+
+OLD_NAMES = (
+    'dcgm_gpu_utilization{gpu="0",UUID="GPU-1",device="nvidia0",Hostname="x",container="main",namespace="a",pod="p"} 7',
+    'dcgm_fi_prof_gr_engine_active{gpu="0",uuid="GPU-1",container_name="m",pod_name="p",pod_namespace="a"} 0.5',
+)
+"""Of NVIDIA/dcgm-exporter#188 and #272."""
+
+
+@pytest.mark.parametrize("line", OLD_NAMES)
+def test_metrics_by_the_names_of_before_are_not_read(line: str) -> None:
+    assert list(samples_of(line.encode() + b"\n", NOW_MS)) == []
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 100.6, 1e300, 9223372036854775792.0])
 def test_what_no_gpu_can_have_is_no_sample(value: float) -> None:
     assert sample_of("DCGM_FI_DEV_GPU_UTIL", LABELS, NOW_MS, value) is None
