@@ -40,13 +40,15 @@ def test_namespaces_quotas_and_jobs_of_kubernetes(run: Run, folder: Path) -> Non
     assert contents(folder).items() >= before.items()
     assert set(contents(folder)) - set(before) == {
         "projects/speech/project.yaml", "projects/speech/jobs/half.yaml", "projects/vision/project.yaml",
-        "projects/vision/jobs/train.yaml", "projects/vision/jobs/gang.yaml",
+        "projects/vision/jobs/train.yaml", "projects/vision/jobs/gang.yaml", "projects/vision/jobs/array.yaml",
     }  # fmt: skip
     assert declared(folder, "projects/vision/project.yaml") == {"quota": 8}
     assert declared(folder, "projects/vision/jobs/gang.yaml") == {
         "image": "registry.example.com/train:1", "imagePullPolicy": "IfNotPresent", "gpus": 2, "workers": 4,
         "resources": {"cpu": 4, "memory": "32Gi"}, "retries": 6, "suspend": True,
     }  # fmt: skip
+    array = declared(folder, "projects/vision/jobs/array.yaml")
+    assert (array["sweep"], array["retries"]) == ({"completions": 8, "parallelism": 2}, 6)
     train = declared(folder, "projects/vision/jobs/train.yaml")
     assert train["env"] == {"EPOCHS": "90", "TOKEN": {"secret": "hub", "key": "token"}}
     assert (train["maxDuration"], train["nodePools"], train["largeShm"]) == ("24h", ["dgx"], True)
@@ -57,7 +59,6 @@ def test_namespaces_quotas_and_jobs_of_kubernetes(run: Run, folder: Path) -> Non
         "not said: job vision/train: spec.template.spec.tolerations",
         "not said: job vision/train: volume h at /mnt",
         "not said: job vision/train: spec.template.spec.containers[0].env NODE",
-        "not declared: job vision/array: its pods do not start together: declare a job for each, or a gang by hand",
         "not declared: job vision/nightly-1: a CronJob makes it anew each time: a declared job runs once",
         "not declared: job vision/done: it has ended",
     ):
@@ -193,3 +194,29 @@ def test_what_pods_mount_and_pull_with_is_declared(run: Run, folder: Path, tmp_p
         "not said: job vision/a: volume some at /some",
         "not said: job vision/a: volume free at /free",
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "became"),
+    [
+        ({"parallelism": 3}, "how many pods it takes is not said: declare a gang or a sweep by hand"),
+        ({"completions": 2000}, "it has 2000 pods, and a sweep at most 1000, with names of at most 63 characters"),
+        ({"parallelism": 0, "completions": 3}, "how many pods it takes is not said: declare a gang or a sweep by hand"),
+        ({"completions": 3, "completionMode": "Indexed"}, {"completions": 3, "parallelism": 1}),
+        ({"completions": 3, "parallelism": 9}, {"completions": 3}),
+    ],
+)
+def test_a_job_of_several_pods_is_a_sweep_where_they_are_numbered(
+    run: Run, folder: Path, tmp_path: Path, spec: dict[str, Any], became: Any
+) -> None:
+    pod = {"containers": [{"name": "main", "image": "x"}]}
+    meta = {"name": "many", "namespace": "vision"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {**spec, "template": {"spec": pod}}}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}}
+    (tmp_path / "live.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [namespace, job]}))
+    result = run("import", "kubectl", tmp_path / "live.json", "--path", folder)
+    assert result.exit_code == 0, result.output
+    if isinstance(became, str):
+        assert f"not declared: job vision/many: {became}\n" in result.stderr
+    else:
+        assert declared(folder, "projects/vision/jobs/many.yaml")["sweep"] == became

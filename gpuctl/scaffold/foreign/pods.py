@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from gpuctl.compile.amounts import NAME_LENGTH
+from gpuctl.compile.sweep_v1 import MOST_INDICES
 from gpuctl.edit import Target, Value
 from gpuctl.scaffold.foreign import amounts
 from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing, strings
@@ -38,14 +40,9 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
     reason = _no_job(metadata, status, spec)
     if reason:
         return Left(what=str(target), why=reason)
-    workers = spec.take("parallelism")
-    indexed = spec.text("completionMode") == "Indexed"
-    completions = spec.take("completions")
-    gang = amounts.whole(workers) if workers is not None else 1
-    if gang is None or gang < 1 or (gang > 1 and not (indexed and completions == workers)) or (
-        gang == 1 and completions not in (None, 1)
-    ):  # fmt: skip
-        return Left(what=str(target), why="its pods do not start together: declare a job for each, or a gang by hand")
+    several = _several(spec, name)
+    if isinstance(several, str):
+        return Left(what=str(target), why=several)
     pod = spec.below("template").below("spec")
     containers = pod.list_of("containers")
     if len(containers) != 1:
@@ -55,13 +52,13 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
     fields: dict[str, Value] = {
         **_process(container, unsaid),
         **_requests(container, annotations, unsaid),
-        "workers": gang if gang > 1 else None,
+        **several,
         "maxDuration": amounts.seconds(spec.take("activeDeadlineSeconds")),
         "ttlAfterFinished": _ttl(spec),
         "nodePools": _pools(pod, place, unsaid),
         **_volumes(container, pod, unsaid),
         "imagePullSecrets": _pull_secrets(pod),
-        "retries": amounts.whole(spec.take("backoffLimit")),
+        "retries": amounts.whole(spec.take("backoffLimitPerIndex") or spec.take("backoffLimit")),
     }
     spec.take(*_OF_JOB)
     for field, usual in _OF_POD.items():
@@ -70,6 +67,26 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
     unsaid += [f"spec.template.spec.containers[0].{each}" for each in container.rest()]
     unsaid += [each for each in whole.rest() if each.startswith("spec.") and not _is_made(each)]
     return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid))
+
+
+def _several(spec: Record, name: str) -> dict[str, Value] | str:
+    """A gang, where all pods of an Indexed Job may run at once; a sweep, where it has more than may run at a time.
+
+    Why it is neither, where the number of its pods is not said, or too large.
+    """
+    told, wanted = spec.take("parallelism"), spec.take("completions")
+    indexed = spec.text("completionMode") == "Indexed"
+    at_once = 1 if told is None else amounts.whole(told)
+    pods = at_once if wanted is None else amounts.whole(wanted)
+    if not at_once or not pods or (wanted is None and at_once > 1):
+        return "how many pods it takes is not said: declare a gang or a sweep by hand"
+    if pods == 1:
+        return {}
+    if indexed and pods == at_once:
+        return {"workers": pods}
+    if pods > MOST_INDICES or len(f"{name}-{pods - 1}") > NAME_LENGTH:
+        return f"it has {pods} pods, and a sweep at most {MOST_INDICES}, with names of at most {NAME_LENGTH} characters"
+    return {"sweep": given({"completions": pods, "parallelism": at_once if at_once < pods else None})}
 
 
 def _ttl(spec: Record) -> str | None:
