@@ -14,7 +14,7 @@ from strategies import Story, stories
 from worlds import World
 
 from gpuctl.engine import schedule
-from gpuctl.explain.progress import carried_out, settled
+from gpuctl.explain.progress import Steps, settled
 from gpuctl.model.declared import Declared
 
 ENOUGH = 3
@@ -48,13 +48,12 @@ def test_three_schedules_are_enough_but_for_some_in_ten_thousand() -> None:
 
 def schedules_to_rest(world: World, tree: Declared) -> int:
     """How many had something to do; the world is as they leave it."""
-    jobs = {job.id: job for job in tree.jobs}
     wanted = {(job.id, job.digest) for job in tree.jobs}
     world.runs = {key: run for key, run in world.runs.items() if key in wanted}
     state, count = world.state(), 0
     while count <= MOST:
         made = schedule(tree, state, world.now_ms)
-        after = settled(tree, carried_out(tree, jobs, state, made), world.now_ms)
+        after = settled(tree, Steps(tree).carried_out(state, made), world.now_ms)
         if after == state:
             break
         state, count = after, count + 1
