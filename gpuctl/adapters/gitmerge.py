@@ -183,14 +183,16 @@ def _in_repository(tree: SourceTree, repository: Repository, path: str) -> Sourc
     Those behind a link that leaves the repository keep the path they have.
     """
     top = repository.folder.resolve()
-    folders: dict[Path, Path] = {}
+    folders: dict[str, str] = {}
     files = dict[str, SourceFile]()
     for name, file in tree.files.items():
-        at = Path(name)
-        if at.parent not in folders:
-            real = at.parent.resolve()
-            folders[at.parent] = real.relative_to(top) if real.is_relative_to(top) else at.parent
-        files[(folders[at.parent] / at.name).as_posix()] = file
+        folder, base = os.path.split(name)
+        if folder not in folders:
+            at = Path(folder)
+            real = at.resolve()
+            found = (real.relative_to(top) if real.is_relative_to(top) else at).as_posix()
+            folders[folder] = "" if found == "." else found
+        files[os.path.join(folders[folder], base)] = file  # noqa: PTH118 - a Path for each of 10,000 files takes 0.15 s
     return replace(tree, cluster_dir=path, files=files)
 
 
