@@ -11,7 +11,7 @@ import pytest
 from trees import CLUSTER, HEAD, job, project, tree_of
 
 from gpuctl.compile import CompileCache, compile_tree
-from gpuctl.compile.stored import restored, stored
+from gpuctl.compile.stored import _made, restored, stored
 from gpuctl.model.source import SourceTree
 
 TEMPLATE = (
@@ -79,6 +79,7 @@ class Runs:
 @pytest.mark.parametrize(
     "body",
     [
+        pickle.dumps(Runs(_made, str, 1)), pickle.dumps(Runs(_made, SourceTree, 1)),
         b"", b"\x80\x05", b"not a pickle", kept(TREE)[:-200], pickle.dumps([1, 2, 3, 4]), pickle.dumps({}),
         pickle.dumps(Runs(os.system, "exit 1")), pickle.dumps(Runs(eval, "1")), pickle.dumps(Runs(partial, print)),
         b"cgpuctl.compile.fit\npartial\n.", b"cgpuctl.compile.stored\npickle.loads\n.", b"cgpuctl.wiring\nhost\n.",
