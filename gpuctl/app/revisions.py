@@ -15,15 +15,13 @@ from hashlib import sha256
 from itertools import chain
 
 from gpuctl.app.ports import Source, SourceUnavailable
-from gpuctl.compile import CompileCache, Compiled, compile_tree
+from gpuctl.compile import CompileCache, Compiled, compile_tree, content_digest
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import CLUSTER_LEDGER
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, Revision
-from gpuctl.model.job import Job
-from gpuctl.model.memo import Memo
+from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Ledger
 from gpuctl.observe import Records
@@ -74,12 +72,12 @@ class Desired:
     folder: str = ""
 
 
-def contents_of(tree: SourceTree, compiled: Compiled) -> Mapping[ProjectName, str]:
+def contents_of(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> Mapping[ProjectName, str]:
     """The digests of what projects declare, as ledgers will have them once the tree is a commit and enforced.
 
-    Empty for a tree with errors.
+    Empty for a tree with errors. `cache`: the one it was compiled with.
     """
-    return {} if compiled.declared is None else _contents(compiled.declared, _parts(tree, compiled.owners), Memo())
+    return {} if compiled.declared is None else _contents(compiled.declared, _parts(tree, compiled.owners), cache)
 
 
 def content_of(declared: Declared, project: ProjectName) -> str:
@@ -89,7 +87,7 @@ def content_of(declared: Declared, project: ProjectName) -> str:
         projects=(declared.project(project),),
         jobs=tuple(job for job in declared.jobs if job.id.project == project),
     )
-    return _contents(only, {}, Memo())[project]
+    return _contents(only, {}, CompileCache())[project]
 
 
 def sound_parts(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> tuple[Compiled, list[ProjectName]] | None:
@@ -117,7 +115,6 @@ class Revisions:
         self._good: Parts = {}
         self._files: Mapping[str, SourceFile] = {}
         self._cache = CompileCache()
-        self._digests: Memo[JobId, bytes] = Memo()
         self._last: Declared | None = None
 
     def compose(self, newest: SourceTree | None, records: Records) -> Desired:
@@ -168,7 +165,7 @@ class Revisions:
 
     def _stamped(self, declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:
         """Add the commit of each part: the one on record, if that declares the same."""
-        contents = _contents(declared, parts, self._digests)
+        contents = _contents(declared, parts, self._cache)
         revisions = {
             owner: ledgers[owner].revision
             if owner in ledgers and ledgers[owner].content == content
@@ -378,20 +375,16 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
     return frozenset({OWN}) if lost & head.blamed else frozenset()
 
 
-def _contents(declared: Declared, parts: Parts, digests: Memo[JobId, bytes]) -> dict[ProjectName, str]:
+def _contents(declared: Declared, parts: Parts, cache: CompileCache) -> dict[ProjectName, str]:
     """A digest of what each part declares, in whichever files; of the cluster's own files, a digest of their bytes."""
-    digests.turn()
+    cache.contents.turn()
     found = {project.name: sha256(repr(replace(project, span=_NOWHERE)).encode()) for project in declared.projects}
     for job in declared.jobs:
-        found[job.id.project].update(digests.get(job.id, (job,), partial(_digest, job)))
+        found[job.id.project].update(cache.contents.get(job.id, (job,), partial(content_digest, job)))
     if OWN in parts:
         own = sorted((path, file.content) for path, file in parts[OWN].files.items())
         found[OWN] = sha256(repr(own).encode())
     return {owner: digest.hexdigest()[:16] for owner, digest in found.items()}
-
-
-def _digest(job: Job) -> bytes:
-    return sha256(repr(replace(job, span=_NOWHERE)).encode()).digest()
 
 
 def _notes(

@@ -80,8 +80,8 @@ def answer(trees: tuple[SourceTree, SourceTree], compared: Comparison, objects: 
     if base.declared is None or head.declared is None:
         wrong = base if base.declared is None else head
         return Answer(plan=None, mistakes=tuple(wrong.diagnostics))
-    old = replace(base.declared, project_contents=contents_of(before, base))
-    new = replace(head.declared, project_contents=contents_of(after, head))
+    old = replace(base.declared, project_contents=contents_of(before, base, cache))
+    new = replace(head.declared, project_contents=contents_of(after, head, cache))
     sides = (Side(declared=old, written=base.written), Side(declared=new, written=head.written))
     return Answer(plan=plan_report(*sides, compared, on_cluster(old, new, objects, now_ms)))
 

@@ -296,7 +296,7 @@ def _compiled(compared: Compared, cache: CompileCache, *, is_live: bool) -> Iter
             say(f"{name}: {tally(compiled.diagnostics)}; there is nothing to compare", err=True)
             raise click.exceptions.Exit(EXIT_FAILED)
         is_needed = is_known and not left_out and (is_live or tree is compared.after)
-        contents = contents_of(tree, compiled) if is_needed else {}
+        contents = contents_of(tree, compiled, cache) if is_needed else {}
         before = compiled
         breaches = tuple(found for found in (*compiled.diagnostics, *compiled.audits) if found.policy)
         declared = replace(compiled.declared, project_contents=contents, pinned=frozenset(left_out))

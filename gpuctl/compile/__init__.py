@@ -13,7 +13,7 @@ from __future__ import annotations
 from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.compiler import Compiled, Written, compile_tree
 from gpuctl.compile.defaults import Expanded, expanded
-from gpuctl.compile.digest import fields_of_a_new_run
+from gpuctl.compile.digest import content_digest, fields_of_a_new_run
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 
@@ -24,6 +24,7 @@ __all__ = [
     "Written",
     "check_shape",
     "compile_tree",
+    "content_digest",
     "expanded",
     "fields_of_a_new_run",
     "parse_documents",

@@ -11,21 +11,24 @@ from typing import Any
 from gpuctl.compile.declarations import Declaration, ReadCache
 from gpuctl.compile.fit import Fitted
 from gpuctl.compile.resolve import ResolvedJob
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.memo import Memo
 
 
 class CompileCache:
     """Cache of the last two compilations, no more. A declaration is known by its object: a file that is read again
-    makes new ones. The values of policies are `Any`: only a tree with policies imports their types.
+    makes new ones. The values of policies are `Any`: only a tree with policies imports their types. `contents`: the
+    content digests of jobs, for those that ask for them.
     """
 
-    __slots__ = ("breaches", "defaulted", "fitted", "jobs", "reading", "rules")
+    __slots__ = ("breaches", "contents", "defaulted", "fitted", "jobs", "reading", "rules")
 
     def __init__(self) -> None:
         self.reading = ReadCache()
         self.fitted: Memo[Declaration[Any], Fitted] = Memo()
         self.jobs: Memo[ResolvedJob, tuple[Job, ...]] = Memo()
+        self.contents: Memo[JobId, bytes] = Memo()
         self.defaulted: Memo[ResolvedJob, Declaration[Any]] = Memo()
         self.rules: Memo[Declaration[Any], Any] = Memo()
         self.breaches: Memo[tuple[Declaration[Any], Declaration[Any]], Any] = Memo()

@@ -1,7 +1,8 @@
-"""The run digest: eight hex digits over everything of a job whose change needs a new run.
+"""Digests of a job: of the run, and of all that is declared of it.
 
-Every field of a job is in it but for those named here, so a field that is added is in it by itself. At its default it
-changes no digest: a new version of gpuctl starts no run anew.
+The run digest: eight hex digits over everything of a job whose change needs a new run. Every field of a job is in it
+but for those named here, so a field that is added is in it by itself. At its default it changes no digest: a new
+version of gpuctl starts no run anew.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
+from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import RunDigest
 from gpuctl.model.job import (
     ClaimVolume,
@@ -163,3 +165,11 @@ def _plain(value: object) -> Any:
     tag, names = _IN_ORDER[type(value)]
     added = dict(_where_set(value, frozenset(names)))
     return [*([tag] if tag else []), *(_plain(getattr(value, name)) for name in names), *([added] if added else [])]
+
+
+def content_digest(job: Job) -> bytes:
+    """A digest of all that is declared of a job, in whichever file. Cost: 20 us, or a memo's of 1 us."""
+    return hashlib.sha256(repr(replace(job, span=_NOWHERE)).encode()).digest()
+
+
+_NOWHERE = SourceSpan(file="")

@@ -32,16 +32,17 @@ def stored(kept: CompileCache) -> bytes:
 def restored(body: bytes) -> CompileCache | None:
     """A cache of such bytes; None for any others."""
     try:
-        files, templated, fitted, jobs = _Unpickler(io.BytesIO(body)).load()
+        files, templated, fitted, jobs, contents = _Unpickler(io.BytesIO(body)).load()
     except Exception:  # noqa: BLE001 - a damaged pickle raises nearly anything, and all of it means the same
         return None
     kept = CompileCache()
     kept.reading.files, kept.reading.jobs, kept.fitted, kept.jobs = files, templated, fitted, jobs
+    kept.contents = contents
     return kept if all(isinstance(memo, Memo) for memo in _memos(kept)) else None
 
 
 def _memos(kept: CompileCache) -> list[Any]:
-    return [kept.reading.files, kept.reading.jobs, kept.fitted, kept.jobs]
+    return [kept.reading.files, kept.reading.jobs, kept.fitted, kept.jobs, kept.contents]
 
 
 class _Pickler(pickle.Pickler):

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from trees import CLUSTER, HEAD, job, project, tree_of
 
+from gpuctl.app.revisions import contents_of
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.stored import _made, restored, stored
 from gpuctl.model.source import SourceTree
@@ -44,6 +45,19 @@ def kept(tree: SourceTree) -> bytes:
     cache = CompileCache()
     compile_tree(tree, cache)
     return stored(cache)
+
+
+def test_what_projects_declare_has_the_same_digest() -> None:
+    cache = CompileCache()
+    known = contents_of(TREE, compile_tree(TREE, cache), cache)
+    for change, tree in CHANGES.items():
+        warm, cold = restored(stored(cache)) or CompileCache(), CompileCache()
+        found = contents_of(tree, compile_tree(tree, warm), warm)
+        assert found == contents_of(tree, compile_tree(tree, cold), cold), change
+        assert found == known or change != "nothing"
+        if change == "a job":
+            assert warm.contents.made == 1
+            assert {name for name in found if found[name] != known[name]} == {"team-b"}
 
 
 @pytest.mark.parametrize("change", CHANGES)
