@@ -134,7 +134,7 @@ class PlanPage(Form):
 class _Commits(BaseModel):
     """The commits that a plan compares, of its `merge`."""
 
-    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
 
     base_commit: CommitId | None
     head_commit: CommitId | None
@@ -143,7 +143,7 @@ class _Commits(BaseModel):
 class ReadPlan(BaseModel):
     """What is read of the JSON form of a plan: its page, and its commits. Other fields are passed over."""
 
-    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel, defer_build=True)
 
     api_version: Literal["gpuctl.dev/v1"]
     kind: Literal["PlanReport"]
