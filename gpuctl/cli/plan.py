@@ -144,12 +144,12 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     **cluster: Any,
 ) -> PlanReport:
     """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1."""
+    collect_seldom(OBJECTS_OF_A_COMMAND)  # first: importing makes many objects, too
     from gpuctl import wiring  # noqa: PLC0415 - here and below: only now
     from gpuctl.app.effects import in_time  # noqa: PLC0415
     from gpuctl.app.gates import failed  # noqa: PLC0415
     from gpuctl.app.planning import plan_report  # noqa: PLC0415
 
-    collect_seldom(OBJECTS_OF_A_COMMAND)
     compared = _read(folder, Revisions(base=base, head=head, direct=direct, rollback=rollback))
     revisions = compared.comparison
     files = 0 if no_cache or compared.after is None else len(compared.after.files)
