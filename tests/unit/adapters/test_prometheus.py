@@ -118,6 +118,14 @@ def test_counters_have_no_time_of_their_own(scene: Scene) -> None:
     assert not [name for name in scene.samples() if "_created" in name]
 
 
+def test_counters_stand_at_0_before_they_first_count(scene: Scene) -> None:
+    """Of a series that begins at 1 Prometheus sees no increase: the first pause of a project would never be shown."""
+    scene.meters.cycle(replace(MEASURED, pauses={}, waits=()))
+    told = scene.samples()
+    assert told['gpuctl_pauses_total{code="GPU5030",project="team-a"}'] == 0
+    assert told['gpuctl_wait_seconds_count{project="team-a",type="training"}'] == 0
+
+
 def test_the_number_of_series_is_that_of_projects_not_of_jobs(scene: Scene) -> None:
     """10,000 jobs of 10 projects, each of which waits, runs, was let go and paused."""
     projects = [ProjectName(f"p{number}") for number in range(10)]
