@@ -8,7 +8,6 @@ list, and `plan_markdown` escapes every text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -209,7 +208,8 @@ def _cluster(report: PlanReport) -> str:
     Two folders may name one cluster, and the comment of one must not take the place of the other's.
     """
     folder = report.compared.folder
-    return f"{report.cluster} ({folder})" if PurePosixPath(folder).name not in {"", report.cluster} else report.cluster
+    name = folder.rstrip("/").rpartition("/")[2]
+    return report.cluster if name in {"", ".", report.cluster} else f"{report.cluster} ({folder})"
 
 
 def _name(revision: str) -> str:
