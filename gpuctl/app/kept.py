@@ -18,10 +18,11 @@ from typing import Any, Final
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, is_own_apply, items, labels_of, mapping, ref_of, text
+from gpuctl.k8s.requests import requests_of
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
-from gpuctl.observe.pods import DISRUPTED, requests_of
+from gpuctl.observe.pods import DISRUPTED
 from gpuctl.observe.problems import REPLICA_FAILURE, kept_status, refusal_of
 from gpuctl.plan.ownership import FieldSet, owned_fields
 
@@ -62,6 +63,9 @@ KEPT: Mapping[Kind, Parts] = {
         }
     },
     kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
+    kinds.JOB_SET: {
+        "status": {**_whole("restarts"), "replicatedJobsStatus": _whole("active"), "conditions": _CONDITIONS}
+    },
     kinds.RESOURCE_CLAIM: {
         "status": {"allocation": {"devices": {"results": _RESULTS}}, "reservedFor": _whole("resource", "name")}
     },

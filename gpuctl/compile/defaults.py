@@ -23,6 +23,8 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.units import WHOLE_GPU
 
+BESIDE_A_MANIFEST = frozenset({"ttl_after_finished"})
+"""Defaults of jobs that are objects of another controller: what is in their pods is left as it is."""
 _PER_GPU = {"cpu_per_gpu": "cpu", "memory_per_gpu": "memory"}
 
 
@@ -64,7 +66,7 @@ def _with_layer(spec: JobSpec, layer: _Layer, origins: dict[Path, Origin]) -> Jo
     for name in sorted(layer.values.model_fields_set):
         value, key = getattr(layer.values, name), written(name)
         places: Mapping[Path, Path] = {}
-        if value is None:
+        if value is None or (spec.manifest is not None and name not in BESIDE_A_MANIFEST):
             continue
         if name in _PER_GPU:
             amount = _PER_GPU[name]

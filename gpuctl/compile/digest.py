@@ -29,6 +29,7 @@ from gpuctl.model.job import (
     Job,
     NewClaimVolume,
     NfsVolume,
+    OtherWorkload,
     Probe,
     Probes,
     RunAs,
@@ -46,7 +47,10 @@ NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
 }  # fmt: skip
 """Fields whose change is taken up by the run as it is: by the engine, or by a write that starts no pod anew."""
 
-_NO_FACT: Mapping[type, frozenset[str]] = {Job: frozenset({"id", "digest", "container", "span"})}
+_NO_FACT: Mapping[type, frozenset[str]] = {
+    Job: frozenset({"id", "digest", "container", "span"}),
+    OtherWorkload: frozenset({"pods", "jobs"}),
+}
 """What is not declared of a run as such, or is read in parts."""
 
 _ALWAYS: Mapping[type, Mapping[str, str]] = {
@@ -73,6 +77,7 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     EnvSource: (None, ("secret", "config_map", "prefix")),
     GitCheckout: (None, ("repository", "revision", "path", "secret", "size_bytes")),
     HostAlias: (None, ("ip", "hostnames")),
+    OtherWorkload: (None, ("api_version", "kind", "text")),
     Probe: (None, ("port", "path", "command", "delay_ms", "period_ms", "timeout_ms", "failures")),
     Probes: (None, ("startup", "readiness", "liveness")),
     SweepIndex: (None, ("sweep", "key", "values")),
@@ -86,6 +91,9 @@ _WRITTEN = {
     "pull_secrets": "imagePullSecrets", "run_as": "security",
 }  # fmt: skip
 """Fields that are called otherwise in a declaration."""
+
+_OF_A_MANIFEST = frozenset({"gpus", "workers", "minWorkers", "resources.cpu", "resources.memory", "image"})
+"""Fields that follow from a manifest."""
 
 _KNOWN = {
     of: frozenset(keys) | NEEDS_NO_NEW_RUN[of] | _NO_FACT.get(of, frozenset[str]()) for of, keys in _ALWAYS.items()
@@ -121,6 +129,8 @@ def fields_of_a_new_run(before: Job, after: Job) -> tuple[str, ...]:
         follow.add("minWorkers")
     if "sweep" in changed:
         follow.add("env")
+    if after.container.manifest is not None and "manifest" in changed:
+        follow |= _OF_A_MANIFEST
     return tuple(sorted(changed - follow))
 
 
@@ -163,7 +173,7 @@ def _plain(value: object) -> Any:
     if type(value) not in _IN_ORDER:
         raise TypeError(f"no run digest of a {type(value).__name__}: gpuctl/compile/digest.py has to say how")
     tag, names = _IN_ORDER[type(value)]
-    added = dict(_where_set(value, frozenset(names)))
+    added = dict(_where_set(value, frozenset(names) | _NO_FACT.get(type(value), frozenset[str]())))
     return [*([tag] if tag else []), *(_plain(getattr(value, name)) for name in names), *([added] if added else [])]
 
 

@@ -206,11 +206,20 @@ def exactly_one(data: Mapping[str, Any], *fields: str) -> Iterator[WrongValue]:
         yield WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
 
 
-def in_mapping(mistakes: Callable[[Mapping[str, Any]], Iterable[WrongValue]]) -> Any:
-    """Validate a model by its fields, and by what these must be together, which `mistakes` finds in what is written."""
+def in_mapping(
+    mistakes: Callable[[Mapping[str, Any]], Iterable[WrongValue]],
+    completed: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
+) -> Any:
+    """Validate a model by its fields, and by what these must be together, which `mistakes` finds in what is written.
+
+    `completed`: what is written with the fields that follow from it.
+    """
 
     def check(_model: Any, data: Any, made: Callable[[Any], Any]) -> Any:
-        return _with_mistakes(made, data, lambda _: mistakes(data) if isinstance(data, dict) else ())
+        def whole(value: Any) -> Any:
+            return made(completed(value) if isinstance(value, dict) else value)
+
+        return _with_mistakes(whole, data, lambda _: mistakes(data) if isinstance(data, dict) else ())
 
     validator: Any = model_validator(mode="wrap")
     return validator(classmethod(check))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from gpuctl.compile import pod_v1, pool_v1, quota, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
+from gpuctl.compile.manifest_v1 import as_json
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.compile.sweeps import index_name, indices_of
 from gpuctl.diag.span import SourceSpan
+from gpuctl.k8s.objects import mapping
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, jobs_of, sum_of
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
 from gpuctl.model.freeze import Forbidden, FreezeWindow
@@ -327,11 +332,23 @@ def _container(spec: spec_v1.JobSpec) -> job_model.Container:
         git=None if spec.git is None else _git(spec.git),
         framework=None if spec.framework is None else job_model.Framework(spec.framework),
         success=job_model.Success(spec.success),
+        manifest=None if spec.manifest is None else _manifest(spec.manifest),
         probes=job_model.Probes(
             startup=_probe(spec.probes.startup),
             readiness=_probe(spec.probes.readiness),
             liveness=_probe(spec.probes.liveness),
         ),
+    )
+
+
+def _manifest(manifest: Mapping[str, Any]) -> job_model.OtherWorkload:
+    row, spec = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]], mapping(manifest, "spec")
+    return job_model.OtherWorkload(
+        api_version=row.kind[0],
+        kind=row.kind[1],
+        text=as_json(manifest),
+        pods=sum_of(row, spec).pods,
+        jobs=jobs_of(row, spec),
     )
 
 

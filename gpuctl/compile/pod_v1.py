@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
@@ -69,6 +69,7 @@ Capability = Literal[
     "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 ]  # fmt: skip
 """What Pod Security level `baseline` lets containers add: with others they reach the node."""
+HARMLESS_CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
 CapabilityName = Annotated[
     str, matching(r"[A-Z][A-Z_]{0,62}", "the name of a capability, without CAP_: NET_RAW, or ALL")
 ]

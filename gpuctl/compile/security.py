@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.compile.choices_v1 import Level, NfsExport, Security
-from gpuctl.compile.pod_v1 import NfsVolume
+from gpuctl.compile.choices_v1 import Level, Security
+from gpuctl.compile.folders import is_exported, is_within
+from gpuctl.compile.manifest_security import check_manifest
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.diag.diagnostic import Diagnostic
 
@@ -34,6 +35,8 @@ def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]
     if spec.git is not None and resolved.cluster.model.spec.git_sync is None:
         yield job.mistake("GPU3078", ("spec", "git"), at_key=True)
     yield from _check_volumes(job, security, level)
+    if spec.manifest is not None:
+        yield from check_manifest(job, spec.manifest, security, level)
 
 
 def _check_volumes(job: ResolvedJob, security: Security, level: Level) -> Iterator[Diagnostic]:
@@ -41,31 +44,13 @@ def _check_volumes(job: ResolvedJob, security: Security, level: Level) -> Iterat
     for position, volume in enumerate(job.spec.volumes):
         if volume.host_path is not None:
             here = ("spec", "volumes", position, "hostPath")
-            if not any(_is_within(volume.host_path, folder) for folder in security.host_paths):
+            if not any(is_within(volume.host_path, folder) for folder in security.host_paths):
                 yield job.mistake("GPU3070", here, {"found": volume.host_path})
             if level != "privileged":
                 yield job.mistake("GPU3071", here, {"project": project, "level": level})
         if volume.nfs is not None:
             here = ("spec", "volumes", position, "nfs")
-            if not any(_is_exported(volume.nfs, export) for export in security.nfs):
+            if not any(is_exported(volume.nfs.server, volume.nfs.path, export) for export in security.nfs):
                 yield job.mistake("GPU3076", here, {"found": f"{volume.nfs.server}:{volume.nfs.path}"}, at_key=True)
             if level == "restricted":
                 yield job.mistake("GPU3077", here, {"project": project}, at_key=True)
-
-
-def _is_exported(volume: NfsVolume, export: NfsExport) -> bool:
-    """Whether a folder is the listed one or below it. A server has the name by which it is listed, and no other."""
-    return volume.server == export.server and _is_within(volume.path, export.path)
-
-
-def _is_within(path: str, folder: str) -> bool:
-    """Whether a path is the folder or below it, compared part by part: /mnt/data2 is not below /mnt/data.
-
-    Neither has a `..` (GPU2020). Links on the node are not known here: they may lead out of the folder.
-    """
-    inner, outer = _parts(path), _parts(folder)
-    return inner[: len(outer)] == outer
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part not in {"", "."})

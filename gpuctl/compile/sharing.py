@@ -19,12 +19,14 @@ from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of
 from gpuctl.k8s import names
+from gpuctl.k8s.pod_keys import reserved_after
 from gpuctl.model import declared as model
 from gpuctl.model.mig import profiles_of
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 GPUS = ("spec", "gpus")
 GPU_MEMORY = ("spec", "gpuMemory")
+MANIFEST = ("spec", "manifest")
 
 
 def pool_words(pools: Sequence[NodePool]) -> str:
@@ -34,6 +36,8 @@ def pool_words(pools: Sequence[NodePool]) -> str:
 
 def request_path(spec: JobSpec) -> Path:
     """Where a job says how much of GPUs it needs."""
+    if spec.manifest is not None:
+        return MANIFEST
     return GPUS if spec.gpu_memory is None else GPU_MEMORY
 
 
@@ -74,6 +78,11 @@ class Backends:
     def serve(self, job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
         """The job with the pools that can give it what it asks for, or why there is none."""
         document, spec = job.declaration.document, job.spec
+        if spec.manifest is not None and spec.gpus:
+            counted = tuple(pool for pool in job.pools if self._pools[pool.name].way is model.Way.COUNT)
+            params: Params = {"pools": pool_words(job.pools)}
+            found = None if counted else document.mistake("GPU3106", MANIFEST, params, at_key=True)
+            return replace(job, pools=counted or job.pools), found
         if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
             return job, None
         sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
@@ -82,7 +91,7 @@ class Backends:
         large = tuple(pool for pool in sharing if (pool.gpu_memory or 0) >= (spec.gpu_memory or 0))
         if not large:
             largest = max(pool.gpu_memory or 0 for pool in sharing)
-            params: Params = {"need": spec.gpu_memory or 0, "pools": pool_words(sharing), "largest": largest}
+            params = {"need": spec.gpu_memory or 0, "pools": pool_words(sharing), "largest": largest}
             return job, document.mistake("GPU3021", request_path(spec), params)
         if any(pool.sharing == "mig" and not self._pools[pool.name].profiles for pool in large):
             return replace(job, pools=large), None  # the pool has its own mistake
@@ -172,13 +181,7 @@ def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
         if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
             yield job.mistake("GPU3047", path, {"name": name}, at_key=True)
     for position, source in enumerate(spec.env_from):
-        reserved = (*sorted(names.RESERVED_ENV_NAMES), *names.RESERVED_ENV_PREFIXES)
-        could_be = next((name for name in reserved if _may_name(source.prefix, name)), None)
-        if could_be is not None:
+        could_be = reserved_after(source.prefix)
+        if could_be:
             params: Params = {"prefix": source.prefix, "name": could_be}
             yield job.mistake("GPU3049", ("spec", "envFrom", position, "prefix"), params)
-
-
-def _may_name(prefix: str, reserved: str) -> bool:
-    """Whether a key after the prefix can make that variable, or one that begins so."""
-    return reserved.startswith(prefix) or (prefix.startswith(reserved) and reserved in names.RESERVED_ENV_PREFIXES)

@@ -43,6 +43,7 @@ from gpuctl.compile.fields_v1 import (
     positive,
     unique,
 )
+from gpuctl.compile.manifest_v1 import counted
 from gpuctl.compile.pod_v1 import (
     EnvEntry,
     EnvSource,
@@ -219,10 +220,19 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
 
 
+def _of_manifest(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    if data.get("manifest") is not None:
+        yield from counted(data).mistakes
+
+
+def _with_counts(data: dict[str, Any]) -> dict[str, Any]:
+    return data if data.get("manifest") is None else {**data, **counted(data).fields}
+
+
 def _image_or_template(schema: dict[str, Any]) -> None:
-    """A template may say the image."""
+    """A template may say the image, and a manifest has its own."""
     del schema["required"]
-    schema["anyOf"] = [{"required": ["image"]}, {"required": ["template"]}]
+    schema["anyOf"] = [{"required": [field]} for field in ("image", "template", "manifest")]
 
 
 class JobSpec(Spec):
@@ -236,7 +246,12 @@ class JobSpec(Spec):
     template: TemplateUse | None = Field(
         None, description="A template that says what the job does not say itself. Default: none."
     )
-    image: Image = Field(description="The container image. It has to be there, unless the job's template says it.")
+    manifest: dict[str, Any] | None = Field(
+        None,
+        description="The object of another controller that the job is, in place of an image: a JobSet. gpuctl places, "
+        "starts and pauses it; workers, GPUs, CPU and memory are counted in its pod templates.",
+    )
+    image: Image = Field(description="The container image. It has to be there, unless template or manifest says it.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When the image is pulled. Never: it is on the node already."
     )
@@ -335,6 +350,7 @@ class JobSpec(Spec):
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 
     _agrees = in_mapping(_disagreements)
+    _counts = in_mapping(_of_manifest, _with_counts)
 
 
 class ClusterV1(DeclarationV1):

@@ -16,6 +16,8 @@ from typing import Any
 from gpuctl.install.installation import ACCOUNT, Installation, made
 from gpuctl.install.pods import is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import group_of
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.state import Body
 
 ONE_FOR_ALL = "system:kube-controller-manager"
@@ -64,6 +66,7 @@ def policies(wanted: Installation) -> Iterator[Body]:
     if wanted.guard:
         makers = makers_of(wanted)
         found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers), _scale(makers)]
+        found.append(_other_workloads(makers))
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -181,6 +184,7 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     its Job. Pods have such labels from a template too, and no owner any more once their workload is deleted alone.
     """
     workload = "o.kind in ['Job', 'ReplicaSet', 'Deployment'] && o.apiVersion.split('/')[0] in ['batch', 'apps']"
+    others = f"o.apiVersion.split('/')[0] in {_list(map(group_of, WORKLOAD_KINDS))} && variables.more"
     pod = "o.kind == 'Pod' && o.apiVersion == 'v1' && request.resource.resource == 'resourceclaims'"
     by_server = "request.resource.resource == 'jobs' && !dyn(object).spec.?manualSelector.orValue(false)"
     is_own = f"k in {_list(_OWN_PODS)}"
@@ -191,6 +195,7 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         ),
         "matchConditions": [_others(makers, "system:kube-scheduler")],
         "variables": [
+            _variable("more", _are_more(makers)),
             _variable("ownersBefore", before("?ownerReferences.orValue([])", "[]")),
             _variable("labels", "dyn(object).metadata.?labels.orValue({})"),
             _variable("labelsBefore", before("?labels.orValue({})", "{}")),
@@ -199,7 +204,7 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         "validations": [
             _validation(
                 f"dyn(object).metadata.?ownerReferences.orValue([]).all(o, "
-                f"!(({workload}) || ({pod})) || variables.ownersBefore.exists(b, b.uid == o.uid))",
+                f"!(({workload}) || ({others}) || ({pod})) || variables.ownersBefore.exists(b, b.uid == o.uid))",
                 "owners that are workloads are written by Kubernetes' controllers only",
             ),
             _validation(
@@ -208,6 +213,25 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
                 f" && (({by_server}) || !variables.made.exists(k, {is_own}))",
                 "labels of a Job's own pods are written by its controller only",
             ),
+        ],
+    }
+
+
+def _other_workloads(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
+    """Where a controller is trusted with gpuctl's labels, others may not have it make what bears them.
+
+    Its objects hold pod templates in lists that no expression of `_marks` reaches, so others write none of them here.
+    Where no controller but Kubernetes' own is trusted, what others make has no marks that count.
+    """
+    rules = [_rule(group_of(kind), "*", (kinds.KINDS[kind].plural,), _WRITES) for kind in WORKLOAD_KINDS]
+    return "gpuctl-other-workloads", {
+        "matchConstraints": _in_projects(*rules),
+        "matchConditions": [_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],
+        "validations": [
+            _validation(
+                "dyn(object).?spec == dyn(oldObject).?spec && request.operation == 'UPDATE'",
+                "in this namespace such an object is declared in Git, as the manifest of a job",
+            )
         ],
     }
 
@@ -266,6 +290,11 @@ def _variable(name: str, expression: str) -> Mapping[str, str]:
 
 def _validation(expression: str, text: str) -> Mapping[str, str]:
     return {"expression": expression, "message": text, "reason": "Forbidden"}
+
+
+def _are_more(makers: Sequence[str]) -> str:
+    """Whether controllers besides Kubernetes' own are trusted; a template of a chart has the list."""
+    return f"{_list(makers)}.size() > {len(MAKERS)}"
 
 
 def _list(values: Iterable[str]) -> str:

@@ -185,6 +185,11 @@ def template_digest(template: Mapping[str, Any]) -> str:
     return sha256(compact_json(spec).encode()).hexdigest()[:8]
 
 
+def spec_digest(spec: Mapping[str, Any]) -> str:
+    """Of the spec of an object of which nothing may change."""
+    return sha256(compact_json(spec).encode()).hexdigest()[:8]
+
+
 def encode_record(record: RunRecord) -> dict[str, str]:
     """The annotations that remember a run from cycle to cycle."""
     facts = {

@@ -31,6 +31,7 @@ SERVICE_ACCOUNT: Kind = ("v1", "ServiceAccount")
 CORE_EVENT: Kind = ("v1", "Event")
 JOB: Kind = ("batch/v1", "Job")
 DEPLOYMENT: Kind = ("apps/v1", "Deployment")
+JOB_SET: Kind = ("jobset.x-k8s.io/v1alpha2", "JobSet")
 REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
 INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
 ROLE: Kind = (_RBAC, "Role")
@@ -96,16 +97,19 @@ _UNPUBLISHED = Scope(
 _DRA = "pools with `sharing: dra`"
 
 KINDS: Mapping[Kind, KindInfo] = {
-    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=10),
+    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=11),
     NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
     JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=3),
+    JOB_SET: KindInfo(
+        plural="jobsets", observed=True, writes=_WRITE, prune_rank=5, needed_for="jobs with `manifest`",
+    ),
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
-        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=11,
+        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=12,
     ),
-    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=6),
-    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=8),
+    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=7),
+    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=9),
     DEPLOYMENT: KindInfo(
         plural="deployments", observed=True, writes=_WRITE, prune_rank=4, needed_for="jobs of `type: inference`",
     ),
@@ -114,13 +118,13 @@ KINDS: Mapping[Kind, KindInfo] = {
         plural="ingresses", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=1,
         needed_for="ports exposed `via: ingress`",
     ),
-    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=7),
+    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=8),
     PRIORITY_CLASS: KindInfo(
-        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=9,
+        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=10,
         needed_for="all jobs",
     ),
     CLAIM_TEMPLATE: KindInfo(
-        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=5, needed_for=_DRA,
+        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=6, needed_for=_DRA,
     ),
     RESOURCE_CLAIM: KindInfo(plural="resourceclaims", observed=True, needed_for=_DRA),
     RESOURCE_SLICE: KindInfo(plural="resourceslices", namespaced=False, observed=True, needed_for=_DRA),

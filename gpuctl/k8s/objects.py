@@ -5,7 +5,7 @@ The API server checks the objects; what reaches gpuctl broken all the same (a ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuctl.k8s.bounds import MOST_AMOUNT
@@ -40,6 +40,12 @@ def items(body: Body, *path: str) -> Iterator[Mapping[str, Any]]:
     value = mapping(body, *path[:-1]).get(path[-1])
     if isinstance(value, list | tuple):
         yield from (item for item in value if isinstance(item, _MAPPING))
+
+
+def with_value(body: Body, path: Sequence[str], value: object) -> dict[str, Any]:
+    """The body with a value at a path; mappings that are missing on the way are made."""
+    first, *rest = path
+    return {**body, first: with_value(mapping(body, first), rest, value) if rest else value}
 
 
 def text(body: Body, *path: str) -> str:

@@ -31,3 +31,14 @@ def is_for_people(key: str) -> bool:
     return not (
         key.startswith(_BEGINNINGS) or any(domain == other or domain.endswith(f".{other}") for other in _OF_OTHERS)
     )
+
+
+def reserved_after(prefix: str) -> str:
+    """A reserved variable that a key of a Secret or ConfigMap could make, put after the prefix; "" if none."""
+    reserved = (*sorted(names.RESERVED_ENV_NAMES), *names.RESERVED_ENV_PREFIXES)
+    return next((name for name in reserved if _may_name(prefix, name)), "")
+
+
+def _may_name(prefix: str, reserved: str) -> bool:
+    """Whether a key after the prefix can make that variable, or one that begins so."""
+    return reserved.startswith(prefix) or (prefix.startswith(reserved) and reserved in names.RESERVED_ENV_PREFIXES)

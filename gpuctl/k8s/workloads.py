@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import flag, labels_of, mapping, number, text
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, is_suspended, row_of
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Body
 
 _LONGEST_INDEXES = 8 * MOST_WORKERS
-WORKLOADS = frozenset({kinds.JOB, kinds.DEPLOYMENT})
+WORKLOADS = frozenset({kinds.JOB, kinds.DEPLOYMENT, *WORKLOAD_KINDS})
 
 
 def is_workload(ref: ObjectRef) -> bool:
@@ -17,8 +20,19 @@ def is_workload(ref: ObjectRef) -> bool:
     return (ref.api_version, ref.kind) in WORKLOADS
 
 
+def kind_of(job: Job) -> Kind:
+    """What the object of a job's run is."""
+    manifest = job.container.manifest
+    if manifest is not None:
+        return manifest.api_version, manifest.kind
+    return kinds.DEPLOYMENT if job.type is JobType.INFERENCE else kinds.JOB
+
+
 def is_let_go(body: Body) -> bool:
-    """Whether a Job or Deployment may have pods, or is to have them."""
+    """Whether a workload may have pods, or is to have them."""
+    row = row_of(body)
+    if row is not None:
+        return not is_suspended(row, body)
     if body.get("kind") == kinds.DEPLOYMENT[1]:
         return number(body, "spec", "replicas", default=1) > 0
     return not flag(body, "spec", "suspend")

@@ -216,11 +216,25 @@ class GitCheckout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWorkload:
+    """The object of another controller that a job is: its kind, and all that is declared of it as JSON.
+
+    `pods`: all pods that it has at a time, those without GPUs too. `jobs`: Jobs that its controller makes for it.
+    """
+
+    api_version: str
+    kind: str
+    text: str
+    pods: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What runs: everything of a job that the engine does not look at.
 
     `labels` and `annotations` are of its pods. `pre_stop`: a command that is run in it before it is stopped. `tty`: it
-    has a terminal, and its input stays open.
+    has a terminal, and its input stays open. `manifest`: the object that the job is, in place of all the others.
     """
 
     image: str
@@ -246,6 +260,7 @@ class Container:
     probes: Probes = Probes()
     framework: Framework | None = None
     success: Success = Success.ALL
+    manifest: OtherWorkload | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +336,11 @@ class Job:
         if device_mem_bytes <= 0:
             return self.gpu_milli
         return -(-self.gpu_mem_bytes * WHOLE_GPU // device_mem_bytes)
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether its object ends by itself at a time that is written on it: a Job does, no other kind."""
+        return self.type is not JobType.INFERENCE and self.container.manifest is None
 
     @property
     def is_elastic(self) -> bool:

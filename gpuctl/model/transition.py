@@ -33,7 +33,7 @@ from gpuctl.model.decision import (
     Suspended,
     TimeOut,
 )
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, Charge, Run, RunPhase
 from gpuctl.model.units import Instant
 
@@ -55,7 +55,7 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
     match decision:
         case Admit(placement=placement):
             run = replace(run, reason=reason, made_with=placement if job.is_elastic else None)
-            since_ms = None if job.type is JobType.INFERENCE else at_ms  # a Deployment notes no start, its pods do
+            since_ms = at_ms if job.has_deadline else None  # only a Job notes its start, of others the pods do
             return admitted(run, record, placement, charge or _asked(job), since_ms)
         case Move() | Reclaim() | Preempt() if run.phase in ACTIVE:
             return paused(replace(run, reason=reason), record, decision.reserved)

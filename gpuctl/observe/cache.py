@@ -11,6 +11,7 @@ from itertools import repeat
 
 from gpuctl.k8s.ledger import LedgerReading
 from gpuctl.k8s.objects import uid
+from gpuctl.k8s.requests import Requests
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.memo import Memo, Sweep
 from gpuctl.model.state import Body, Charge, Ledger, OwnObject, Run, RunPhase
@@ -27,7 +28,7 @@ from gpuctl.observe.devices import (
 )
 from gpuctl.observe.memories import Memory, memories_of
 from gpuctl.observe.nodes import NodeCache
-from gpuctl.observe.pods import Devices, Pod, read_pod, template_devices, unreadable_pod
+from gpuctl.observe.pods import Devices, Pod, read_pod, template_devices, unreadable_pod, without_strangers
 from gpuctl.observe.provenance import (
     NO_OWNER,
     Owner,
@@ -155,7 +156,8 @@ class ObserveCache:
         """The facts of all pods. `runs` are the pods' runs by their controllers, in the same order."""
         refs, lives = list(bodies), list(bodies.values())
         given = list(map(devices.get, refs, repeat(())))
-        asked: list[Devices | None] = list(map(self._asked_by(workloads).get, runs))  # type: ignore[arg-type]
+        by_run: dict[RunKey | None, Devices] = dict(self._asked_by(workloads).items())
+        asked: list[Devices | None] = list(map(by_run.get, runs))
         found = self._pods.over(
             refs,
             [lives, runs, given, asked],
@@ -164,7 +166,9 @@ class ObserveCache:
                 partial(unreadable_pod, refs[at], lives[at]),
             ),
         )
-        return self.faults.sift(refs, found)
+        read_pods = self.faults.sift(refs, found)
+        has_helpers = any(devices.beside != _NO_REQUESTS for devices in by_run.values())
+        return without_strangers(read_pods, by_run) if has_helpers else read_pods
 
     def _asked_by(self, workloads: Workloads) -> dict[RunKey, Devices]:
         """What the templates of the runs' objects ask for; of one that can't be read, nothing."""
@@ -200,6 +204,7 @@ class ObserveCache:
 
 
 _NO_CHARGE = Charge()
+_NO_REQUESTS = Requests()
 
 
 def _nothing() -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from gpuctl.k8s.requests import Requests
 from gpuctl.model.ids import NodeName
 from gpuctl.model.mig import least_charge_milli
 from gpuctl.model.state import Charge
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 from gpuctl.observe.devices import HeldDevice
-from gpuctl.observe.pods import Pod, Requests
+from gpuctl.observe.pods import Pod
 
 ROUNDED_MILLI: GpuMilli = 10
 """A share of a device may be granted in steps of a hundredth: less than one more is no more."""

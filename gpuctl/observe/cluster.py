@@ -12,6 +12,7 @@ from functools import partial
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import is_deleting, text
+from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
@@ -43,8 +44,9 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     ours = records.of(cluster)
     trust = cache.trust(tenancy, _kept(records, cluster))
     told = cache.told(records.ledgers_of(cluster), tenancy)
-    own = cache.workloads({**bodies[kinds.JOB], **bodies[kinds.DEPLOYMENT]}, told, trust)
-    runs_of_pods = cache.pod_runs(bodies[kinds.POD], bodies[kinds.REPLICA_SET], told)
+    own = cache.workloads({ref: body for kind in _WORKLOADS for ref, body in bodies[kind].items()}, told, trust)
+    between = {**bodies[kinds.REPLICA_SET], **bodies[kinds.JOB]} if own.others else bodies[kinds.REPLICA_SET]
+    runs_of_pods = cache.pod_runs(bodies[kinds.POD], between, told)
     inventory = cache.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
     registered = _registered(bodies[kinds.NODE], cache.faults)
     our_pods = {pod: run for pod, run in zip(bodies[kinds.POD], runs_of_pods, strict=True) if run is not None}
@@ -85,6 +87,9 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
         unreadable=tuple(sorted({*cache.faults.found, *inventory.unreadable})),
         frozen=read_frozen(bodies[kinds.CONFIG_MAP]),
     )
+
+
+_WORKLOADS = sorted(WORKLOADS)
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.k8s.requests import Requests
 from gpuctl.k8s.tolerations import OF_ALL_PODS
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, ObjectRef
@@ -25,7 +26,7 @@ from gpuctl.model.tenancy import Tenancy
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.numbering import beside_given, with_indexes
-from gpuctl.observe.pods import Pod, Requests
+from gpuctl.observe.pods import Pod
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.slices import with_others
 from gpuctl.observe.slots import Slots, highest_free, no_slots, slots_of

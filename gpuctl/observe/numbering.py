@@ -16,12 +16,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gpuctl.k8s.objects import mapping
+from gpuctl.k8s.requests import requests_of
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName, RunKey
 from gpuctl.model.state import Body, Run, RunPhase
 from gpuctl.model.units import MOST_NODE_GPUS, WHOLE_GPU
-from gpuctl.observe.pods import Pod, requests_of
+from gpuctl.observe.pods import Pod
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.slots import Slots, highest_free
 

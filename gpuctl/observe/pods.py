@@ -5,7 +5,7 @@ A pod holds what it was given until it is terminal or gone; one that is being de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,18 +20,17 @@ from gpuctl.k8s.objects import (
     items,
     labels_of,
     mapping,
-    milli,
     text,
     uid,
-    whole,
 )
+from gpuctl.k8s.requests import Requests, requests_of
+from gpuctl.k8s.workload_kinds import row_of, sum_of
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body
-from gpuctl.model.units import CpuMilli, Instant, MemBytes
+from gpuctl.model.units import Instant
 from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
 from gpuctl.observe.problems import problem_of
-from gpuctl.observe.slices import profile_counts
 from gpuctl.observe.unreadable import Unreadable, read
 
 DISRUPTED = "DisruptionTarget"
@@ -39,40 +38,16 @@ DISRUPTED = "DisruptionTarget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requests:
-    """What a pod keeps others from using; `gpus`, and MIG `slices` by profile, by the device plugin only."""
-
-    cpu_milli: CpuMilli = 0
-    mem_bytes: MemBytes = 0
-    gpus: int = 0
-    slices: Mapping[str, int] = field(default_factory=dict)
-
-    def plus(self, other: Requests) -> Requests:
-        """Both together."""
-        return Requests(
-            cpu_milli=self.cpu_milli + other.cpu_milli,
-            mem_bytes=self.mem_bytes + other.mem_bytes,
-            gpus=self.gpus + other.gpus,
-            slices={**self.slices, **{name: self.slices.get(name, 0) + n for name, n in other.slices.items()}},
-        )
-
-    def either(self, other: Requests) -> Requests:
-        """The larger of both, resource by resource."""
-        return Requests(
-            cpu_milli=max(self.cpu_milli, other.cpu_milli),
-            mem_bytes=max(self.mem_bytes, other.mem_bytes),
-            gpus=max(self.gpus, other.gpus),
-            slices={**self.slices, **{name: max(self.slices.get(name, 0), n) for name, n in other.slices.items()}},
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """The devices that a pod, or a template of pods, asks for: GPUs and slices by the device plugin, and claims."""
+    """The devices that a pod, or a template of pods, asks for: GPUs and slices by the device plugin, and claims.
+
+    `beside`: what pods without GPUs of the same object may request together.
+    """
 
     gpus: int = 0
     slices: Mapping[str, int] = field(default_factory=dict)
     claims: frozenset[str] = frozenset()
+    beside: Requests = field(default_factory=Requests)
 
     def covers(self, asked: Devices) -> bool:
         """Whether all that is asked for is among these."""
@@ -81,7 +56,11 @@ class Devices:
 
 
 def template_devices(workload: Body) -> Devices:
-    """The devices that each pod of a Job or Deployment asks for."""
+    """The devices that each worker of a workload asks for."""
+    row = row_of(workload)
+    if row is not None:
+        total = sum_of(row, mapping(workload, "spec"))
+        return Devices(gpus=total.worker.gpus, beside=total.beside)
     spec = mapping(workload, "spec", "template", "spec")
     asks = requests_of(spec)
     return Devices(gpus=asks.gpus, slices=asks.slices, claims=claims_of(spec))
@@ -93,8 +72,8 @@ class Pod:
     or not.
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
-    `leaving`: it is being deleted. `disrupted`: the cluster brought its end about. `claims`: the templates of its
-    claims for devices. `problem`: why it does not run.
+    `helper`: it has no GPU and stands beside workers that have. `leaving`: it is being deleted. `disrupted`: the
+    cluster brought its end about. `claims`: the templates of its claims for devices. `problem`: why it does not run.
     """
 
     ref: ObjectRef
@@ -113,6 +92,7 @@ class Pod:
     idle_since_ms: Instant | None = None
     devices: tuple[HeldDevice, ...] = ()
     leaving: bool = False
+    helper: bool = False
     disrupted: bool = False
     problem: PodProblem | None = None
 
@@ -168,7 +148,30 @@ def read_pod(
         disrupted=bool(condition(body, DISRUPTED)),
         problem=problem_of(body),
     )
-    return replace(found, run=None) if found.live and asked is not None and not found.asks.covers(asked) else found
+    if asked is None or found.asks.covers(asked):
+        return found
+    if asked.beside != Requests() and not (found.asks.gpus or found.asks.slices or found.claims):
+        return replace(found, helper=True)
+    return replace(found, run=None) if found.live else found
+
+
+def without_strangers(pods: Sequence[Pod], asked: Mapping[RunKey | None, Devices]) -> list[Pod]:
+    """The pods, of which helpers are no run's where they request more than those of their run may together.
+
+    A tenant can write any owner on a pod of its own. What helpers may request is charged to each worker of the run.
+    """
+    wanted: dict[RunKey | None, Requests] = {}
+    for pod in pods:
+        if pod.helper and pod.live:
+            wanted[pod.run] = wanted.get(pod.run, Requests()).plus(pod.requests)
+    over = {run for run, total in wanted.items() if not _is_within(total, asked[run].beside)}
+    return [
+        replace(pod, run=None, helper=False) if pod.helper and pod.live and pod.run in over else pod for pod in pods
+    ]
+
+
+def _is_within(total: Requests, bound: Requests) -> bool:
+    return total.cpu_milli <= bound.cpu_milli and total.mem_bytes <= bound.mem_bytes
 
 
 def unreadable_pod(ref: ObjectRef, body: Body) -> Pod:
@@ -188,58 +191,6 @@ def unreadable_pod(ref: ObjectRef, body: Body) -> Pod:
     )
 
 
-def requests_of(spec: Mapping[str, Any]) -> Requests:
-    """What the scheduler counts: the containers' sum, or an init container's need on top of the sidecars before it.
-
-    Source: kubernetes/enhancements, KEP-753 (sidecar containers), "Resources calculation for scheduling".
-    """
-    together = Requests()
-    for container in items(spec, "containers"):
-        together = together.plus(_of_container(container))
-    sidecars, peak = Requests(), Requests()
-    for container in items(spec, "initContainers"):
-        need = _of_container(container)
-        if container.get("restartPolicy") == "Always":
-            sidecars = sidecars.plus(need)
-            peak = peak.either(sidecars)
-        else:
-            peak = peak.either(sidecars.plus(need))
-    of_containers = together.plus(sidecars).either(peak)
-    return _of_pod(spec, of_containers).plus(_amounts(mapping(spec, "overhead")))
-
-
 def claims_of(spec: Mapping[str, Any]) -> frozenset[str]:
     """The templates of the claims that a pod asks for."""
     return frozenset(text(claim, "resourceClaimTemplateName") for claim in items(spec, "resourceClaims"))
-
-
-def _of_pod(spec: Mapping[str, Any], of_containers: Requests) -> Requests:
-    """CPU and memory that the pod asks for as a whole stand for those of its containers.
-
-    Source: kubernetes/enhancements, KEP-2837 (pod-level resources).
-    """
-    whole_pod = mapping(spec, "resources")
-    if not whole_pod:
-        return of_containers
-    said = _of_container(spec)
-    named = {*mapping(whole_pod, "limits"), *mapping(whole_pod, "requests")}
-    return replace(
-        of_containers,
-        cpu_milli=said.cpu_milli if "cpu" in named else of_containers.cpu_milli,
-        mem_bytes=said.mem_bytes if "memory" in named else of_containers.mem_bytes,
-    )
-
-
-def _of_container(container: Mapping[str, Any]) -> Requests:
-    """A request that is absent is its limit."""
-    resources = mapping(container, "resources")
-    return _amounts({**mapping(resources, "limits"), **mapping(resources, "requests")})
-
-
-def _amounts(amounts: Mapping[str, Any]) -> Requests:
-    return Requests(
-        cpu_milli=milli(amounts, "cpu"),
-        mem_bytes=whole(amounts, "memory"),
-        gpus=whole(amounts, names.GPU_RESOURCE),
-        slices=profile_counts(amounts),
-    )

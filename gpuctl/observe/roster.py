@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.k8s import kinds
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.state import Body, OwnObject
 from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
@@ -14,7 +15,8 @@ from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workloads:
     """The runs' own objects in columns, by job and digest; `places` has the run's place in each of them, `by_ref` whose
-    each object is. `foreign` are the objects that are no run's."""
+    each object is. `foreign` are the objects that are no run's. `others`: there are objects of other controllers'
+    kinds."""
 
     runs: Sequence[RunKey]
     refs: Sequence[ObjectRef]
@@ -22,12 +24,13 @@ class Workloads:
     places: Mapping[RunKey, int]
     by_ref: Mapping[ObjectRef, OwnObject]
     foreign: frozenset[ObjectRef]
+    others: bool = False
 
 
 class Roster:
     """The runs' own objects among some: as long as the same objects are of the same runs, that is not sorted again."""
 
-    __slots__ = ("_by_ref", "_foreign", "_found", "_order", "_own", "_places", "_refs", "_runs", "uids")
+    __slots__ = ("_by_ref", "_foreign", "_found", "_order", "_others", "_own", "_places", "_refs", "_runs", "uids")
 
     def __init__(self, refs: Sequence[ObjectRef], found: Sequence[OwnObject | None]) -> None:
         self._refs, self._found = refs, found
@@ -38,6 +41,7 @@ class Roster:
         self._own = [refs[place] for place in self._order]
         self._places = {run: place for place, run in enumerate(self._runs)}
         self._by_ref = {refs[place]: own for run in self._runs if (own := found[place := at[run]]) is not None}
+        self._others = any((ref.api_version, ref.kind) in WORKLOAD_KINDS for ref in refs)
         self._foreign = frozenset(ref for ref, own in zip(refs, found, strict=True) if own is None)
         self.uids: Mapping[InNamespace, RunKey] = {
             (ref.namespace, own.uid): own.run for ref, own in zip(refs, found, strict=True) if own is not None
@@ -58,6 +62,7 @@ class Roster:
             places=self._places,
             by_ref=self._by_ref,
             foreign=self._foreign,
+            others=self._others,
         )
 
 
@@ -69,7 +74,8 @@ class Lineage:
     def __init__(
         self, roster: Roster, told: Testimony, sets: Mapping[ObjectRef, Owner], set_uids: Iterable[str]
     ) -> None:
-        """`sets` are the live ReplicaSets with their controllers, `set_uids` their own uids in the same order."""
+        """`sets` are what stands between, live ReplicaSets above all, with their controllers; `set_uids` their own uids
+        in the same order."""
         self._by_uid: dict[InNamespace, RunKey] = {**told.uids, **roster.uids}
         self._names, self._sets = told.names, sets
         for (ref, owner), own_uid in zip(sets.items(), set_uids, strict=True):

@@ -12,18 +12,12 @@ from dataclasses import replace
 
 from gpuctl.k8s import names
 from gpuctl.k8s.bounds import whole_number
-from gpuctl.k8s.objects import labels_of, mapping, whole
+from gpuctl.k8s.objects import labels_of, mapping
 from gpuctl.k8s.quantity import MEBIBYTE
-from gpuctl.model.mig import is_profile_name, slices_per_gpu
+from gpuctl.k8s.requests import profile_counts
+from gpuctl.model.mig import slices_per_gpu
 from gpuctl.model.state import Body, CutGpu
 from gpuctl.model.units import MOST_NODE_GPUS
-
-
-def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
-    """Slices by profile in a list of resources."""
-    prefix = names.MIG_RESOURCE_PREFIX
-    found = {name.removeprefix(prefix): whole(amounts, name) for name in amounts if name.startswith(prefix)}
-    return {profile: count for profile, count in found.items() if count > 0 and is_profile_name(profile)}
 
 
 def counted_gpus(node: Body, first: int) -> dict[int, CutGpu]:

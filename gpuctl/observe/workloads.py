@@ -15,6 +15,8 @@ from operator import attrgetter
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_instant
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
+from gpuctl.k8s.requests import Requests, requests_of
+from gpuctl.k8s.workload_kinds import WorkerSum, WorkloadKind, is_at_rest, is_suspended, row_of, sum_of
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
@@ -26,7 +28,7 @@ from gpuctl.observe.charges import charge_by_pods
 from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes, whole_crew
 from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
 from gpuctl.observe.memories import Memory, Missing
-from gpuctl.observe.pods import Pod, requests_of
+from gpuctl.observe.pods import Pod
 from gpuctl.observe.problems import of_refused_pods, worst
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.unreadable import Faults, Unreadable, read
@@ -115,18 +117,34 @@ def _made_at_ms(body: Body) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """A Job or a Deployment with what is remembered of its run; both look the same from here on."""
+    """A run's object with what is remembered of the run; all kinds look the same from here on.
+
+    `row`: what is known of its kind, where that is another controller's.
+    """
 
     body: Body
     leaving: bool
     entry: RunEntry
+    row: WorkloadKind | None = None
 
     @property
     def is_job(self) -> bool:
         return self.body.get("kind") == "Job"
 
     @property
+    def counted(self) -> WorkerSum:
+        """What its pod templates make, of a kind of another controller."""
+        return sum_of(self.row, mapping(self.body, "spec")) if self.row is not None else _NO_WORKERS
+
+    @property
+    def ends_by_pods(self) -> bool:
+        """Whether a pod that has succeeded is not made again."""
+        return self.is_job or self.row is not None
+
+    @property
     def workers(self) -> int:
+        if self.row is not None:
+            return self.counted.workers
         return number(self.body, "spec", "parallelism" if self.is_job else "replicas", default=1)
 
     @property
@@ -136,18 +154,29 @@ class _Workload:
 
     @property
     def suspended(self) -> bool:
+        if self.row is not None:
+            return is_suspended(self.row, self.body)
         return flag(self.body, "spec", "suspend") if self.is_job else self.workers == 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it is suspended and its controller knows."""
+        if self.row is not None:
+            return is_at_rest(self.row, self.body)
+        return not instant(self.body, "status", "startTime")
 
     @property
     def pods_left(self) -> int:
         """Pods its own status says there still are. Its pods and it are watched apart: it may know of some sooner."""
+        if self.row is not None:
+            return 0
         left = ("active", "terminating") if self.is_job else ("replicas", "terminatingReplicas")
         return sum(number(self.body, "status", field) for field in left)
 
     @property
     def outcome(self) -> RunPhase | None:
         """The final phase its conditions state; certain even while pods are left."""
-        if any(condition(self.body, kind) for kind in _SUCCEEDED):
+        if any(condition(self.body, kind) for kind in self._conditions(well=True)):
             return RunPhase.SUCCEEDED
         failed = self._failed
         if not failed:
@@ -157,17 +186,28 @@ class _Workload:
     @property
     def ended_at_ms(self) -> Instant | None:
         """When it ended; None where its outcome is still open."""
+        if self.row is not None:
+            ended = condition(self.body, self.row.succeeded) or self._failed
+            return instant(ended, "lastTransitionTime")
         return instant(self.body, "status", "completionTime") or instant(self._failed, "lastTransitionTime")
 
     @property
     def _failed(self) -> Body:
-        return next((found for kind in _FAILED if (found := condition(self.body, kind))), {})
+        return next((found for kind in self._conditions(well=False) if (found := condition(self.body, kind))), {})
+
+    def _conditions(self, *, well: bool) -> tuple[str, ...]:
+        if self.row is not None:
+            return (self.row.succeeded if well else self.row.failed,)
+        return _SUCCEEDED if well else _FAILED
 
     @property
     def template_charge(self) -> Charge:
         """What its pods will request, as far as that is a number of whole GPUs."""
-        asks = requests_of(mapping(self.body, "spec", "template", "spec"))
+        asks = requests_of(mapping(self.body, "spec", "template", "spec")) if self.row is None else self.counted.worker
         return Charge(gpu_milli=WHOLE_GPU * asks.gpus, cpu_milli=asks.cpu_milli, mem_bytes=asks.mem_bytes)
+
+
+_NO_WORKERS = WorkerSum(0, Requests())
 
 
 def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
@@ -179,19 +219,19 @@ def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     if removed:
         return RunPhase.STOPPING
     if workload.suspended:
-        stopped = not live and not instant(workload.body, "status", "startTime")
-        return RunPhase.QUEUED if stopped else RunPhase.STOPPING
+        return RunPhase.QUEUED if not live and workload.is_at_rest else RunPhase.STOPPING
     if ends.ends_as is not None:
         return RunPhase.STOPPING
-    done = [pod for pod in pods if pod.running or (pod.succeeded and workload.is_job)]
+    workers = [pod for pod in pods if not pod.helper]
+    done = [pod for pod in workers if pod.running or (pod.succeeded and workload.ends_by_pods)]
     at_work = len(done) + len(ends.workers - {pod.index for pod in done})
     # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any.
-    placed = sum(pod.node is not None for pod in pods) >= workload.workers
+    placed = sum(pod.node is not None for pod in workers) >= workload.workers
     return RunPhase.RUNNING if at_work >= (workload.least if placed else workload.workers) else RunPhase.STARTING
 
 
 def _observe(key: RunKey, body: Body, pods: Sequence[Pod], memory: Memory, *, leaving: bool) -> Run:
-    return _observe_run(key, _Workload(body, leaving, _recalled(body, memory)), pods)
+    return _observe_run(key, _Workload(body, leaving, _recalled(body, memory), row_of(body)), pods)
 
 
 def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
@@ -215,6 +255,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
     ends = endings_of(body, named) if workload.is_job else NO_ENDINGS
     pods = [pod for pod in named if pod.run is not None]
     phase = _phase(workload, pods, ends)
+    pods = [pod for pod in pods if not pod.helper] if workload.row is not None else pods
     ends_as = _ends_as(workload, phase, ends)
     started = None if workload.suspended else _started_at_ms(workload, pods)
     record = _record(workload, phase, started)
@@ -259,6 +300,8 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
     """Whether all workers have run, though not all do now: one that failed may be made again."""
+    if workload.row is not None and number(workload.body, *workload.row.restarts):
+        return True
     ran = [pod for pod in pods if pod.has_run]
     return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least
 

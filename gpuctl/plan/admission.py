@@ -16,6 +16,9 @@ Rules:
 8. A Job that ran keeps the pod template it was made with, but for what the server lets change: labels, annotations,
    where it is placed. Another version of gpuctl, or another Pod Security level, renders another template for the same
    run; the server refuses it for good, so the run would never go on.
+9. Of an object of another controller nothing but its suspension is changed: that controller refuses it. It keeps the
+   spec that it was made with; where it is to go on with another one, in another place above all, it is made anew
+   (see `writes.remade`), suspended, and goes on in the next cycle.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import OF_A_PLACE, template_digest
-from gpuctl.k8s.objects import mapping, number, text
+from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, number, text, with_value
+from gpuctl.k8s.workload_kinds import is_at_rest, row_of
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
 from gpuctl.plan.ownership import extract, owned_fields
@@ -41,6 +45,9 @@ def workers_of(body: Body) -> int:
 
 def is_stopped(body: Body) -> bool:
     """Whether a workload is suspended and its pods are gone as far as its own object says."""
+    row = row_of(body)
+    if row is not None:
+        return is_at_rest(row, body)
     return not is_let_go(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
 
 
@@ -51,11 +58,40 @@ def permitted(wanted: Body, live: Body | None, *, ready: bool, is_stray: bool = 
     """
     if live is None:
         return born(wanted)
+    if row_of(wanted) is not None:
+        return _as_other(wanted, live, ready=ready, is_stray=is_stray)
     if not is_let_go(live) and is_let_go(wanted):
         return _as_made(wanted, live) if ready and is_stopped(live) else None
     if is_stopped(live):
         return _as_made(wanted, live)
     return _with_template(born(wanted) if is_stray else wanted, live)
+
+
+def _as_other(wanted: Body, live: Body, *, ready: bool, is_stray: bool) -> Body | None:
+    """An object of another controller by rule 9."""
+    made = _with_spec(born(wanted) if is_stray else wanted, live)
+    if is_let_go(live) or not is_let_go(wanted):
+        return made
+    return made if ready and is_stopped(live) and not is_made_otherwise(wanted, live) else None
+
+
+def is_made_otherwise(wanted: Body, live: Body) -> bool:
+    """Whether a stopped object was made with another pod template than is wanted, of those that gpuctl sent."""
+    made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
+    differs = made_with is not None and made_with != annotations_of(wanted).get(names.TEMPLATE_ANNOTATION)
+    return differs and is_stopped(live) and not is_deleting(live)
+
+
+def _with_spec(wanted: Body, live: Body) -> Body:
+    """The wanted object with the spec that it was made with, and the mark of that, but suspended or not as wanted."""
+    row, fields = row_of(wanted), mapping(owned_fields(live), "f:spec")
+    if row is None or not fields:
+        return wanted
+    applied = mapping({"spec": extract(mapping(live, "spec"), fields)}, "spec")
+    meta, mark = mapping(wanted, "metadata"), annotations_of(live).get(names.TEMPLATE_ANNOTATION)
+    notes = {**mapping(meta, "annotations"), **({names.TEMPLATE_ANNOTATION: mark} if mark is not None else {})}
+    whole = {**wanted, "metadata": {**meta, "annotations": notes}, "spec": applied}
+    return with_value(whole, row.suspend, not is_let_go(wanted))
 
 
 def born(wanted: Body) -> Body:
@@ -67,12 +103,16 @@ def born(wanted: Body) -> Body:
     return {
         **wanted,
         "metadata": {**meta, "annotations": annotations},
-        "spec": {**mapping(wanted, "spec"), **_suspension(wanted)},
+        "spec": _suspended(wanted),
     }
 
 
-def _suspension(wanted: Body) -> Mapping[str, Any]:
-    return {"replicas": 0} if wanted.get("kind") == kinds.DEPLOYMENT[1] else {"suspend": True}
+def _suspended(wanted: Body) -> Mapping[str, Any]:
+    row = row_of(wanted)
+    if row is not None:
+        return mapping(with_value(wanted, row.suspend, value=True), "spec")
+    suspension = {"replicas": 0} if wanted.get("kind") == kinds.DEPLOYMENT[1] else {"suspend": True}
+    return {**mapping(wanted, "spec"), **suspension}
 
 
 def _with_template(wanted: Body, live: Body) -> Body:

@@ -19,10 +19,9 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
-from gpuctl.k8s.workloads import WORKLOADS
+from gpuctl.k8s.workloads import WORKLOADS, kind_of
 from gpuctl.model.declared import WHOLE_CLUSTER, Declared, Project
 from gpuctl.model.ids import DomainName, JobId, ObjectRef, ProjectName
-from gpuctl.model.job import JobType
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.plan.cache import PlanCache
@@ -112,9 +111,8 @@ def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None
         return {}
 
     def find() -> Mapping[JobId, ObjectRef]:
-        made_as = {kind: kinds.DEPLOYMENT if kind is JobType.INFERENCE else kinds.JOB for kind in JobType}
         refs = {
-            ObjectRef(*made_as[job.type], spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
+            ObjectRef(*kind_of(job), spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
             for job in declared.jobs
         }
         return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}

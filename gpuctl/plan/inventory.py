@@ -18,7 +18,6 @@ from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, Revision, RunKey
-from gpuctl.model.job import JobType
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Removal, Run, RunEntry
 from gpuctl.model.units import Instant
@@ -204,14 +203,14 @@ def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, f
 def _ended(
     declared: Declared, schedule: Schedule, state: ClusterState, cache: PlanCache
 ) -> dict[ProjectName, tuple[FinishedRun, ...]]:
-    """Runs this cycle found ended or ends for good, and no ledger says so. A Job is ended by its own deadline, a
-    Deployment has none."""
+    """Runs this cycle found ended or ends for good, and no ledger says so. A Job is ended by its own deadline, other
+    kinds have none."""
     jobs = cache.jobs(declared.jobs)
     known = frozenset[RunKey]().union(*(ledger.finished for ledger in state.ledgers.values()))
     ended: dict[RunKey, Finished | TimeOut] = {}
     for decision in compress(schedule.decisions, map(_ENDS.__contains__, map(type, schedule.decisions))):
         job = jobs[decision.job]
-        if isinstance(decision, Finished) or (isinstance(decision, TimeOut) and job.type is JobType.INFERENCE):
+        if isinstance(decision, Finished) or (isinstance(decision, TimeOut) and not job.has_deadline):
             ended[job.id, job.digest] = decision
     news = ended.keys() - known
     at_ms = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuctl.k8s import kinds, names
-from gpuctl.k8s.objects import annotations_of, is_deleting
-from gpuctl.k8s.workloads import run_of
+from gpuctl.k8s import kinds
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workloads import is_let_go, run_of
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body
-from gpuctl.plan.admission import is_stopped
+from gpuctl.plan.admission import is_made_otherwise
 from gpuctl.plan.diff import drift
 
 
@@ -44,8 +44,7 @@ def object_diff(item: Manifest, live: Body | None, *, is_stray: bool = False) ->
 
 
 def _is_made_otherwise(item: Manifest, live: Body) -> bool:
-    if (item.ref.api_version, item.ref.kind) != kinds.JOB:
-        return False
-    made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
-    wanted = annotations_of(item.body).get(names.TEMPLATE_ANNOTATION)
-    return made_with is not None and made_with != wanted and is_stopped(live) and not is_deleting(live)
+    kind = (item.ref.api_version, item.ref.kind)
+    if kind == kinds.JOB or (kind in WORKLOAD_KINDS and is_let_go(item.body)):
+        return is_made_otherwise(item.body, live)
+    return False

@@ -27,6 +27,7 @@ _LIST_KEYS: Mapping[str, tuple[str, ...]] = {
     "claims": ("name",),
     "imagePullSecrets": ("name",),
     "ownerReferences": ("uid",),
+    "replicatedJobs": ("name",),
 }
 _KEY_DEFAULTS = {"protocol": "TCP"}
 

@@ -9,6 +9,7 @@ from operator import attrgetter
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.k8s.workloads import is_let_go, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.decision import JobState
@@ -124,16 +125,18 @@ def writer_of(
 
 
 def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey]:
-    """The queued runs that were never released and whose Job was made with another pod template than is wanted now.
+    """The queued runs that were never released and whose Job was made with another pod template than is wanted now; and
+    those of other controllers' kinds, released before or not, that are to go on with another one.
 
     They are taken off the ledger before their Jobs are created anew, so that a crash in between loses none. The
     template that gpuctl sent is compared: what an admission webhook changes does not count.
     """
-    otherwise = {diff.run for diff in diffs if diff.is_made_otherwise} - {None}
+    otherwise = {diff.run: diff.item.ref for diff in diffs if diff.is_made_otherwise and diff.run is not None}
     if not otherwise:
         return frozenset()
-    fresh = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.QUEUED and not run.starts}
-    return frozenset(fresh & otherwise)
+    queued = [run for run in state.runs if run.phase is RunPhase.QUEUED and (run.job, run.digest) in otherwise]
+    again = {run for run, ref in otherwise.items() if (ref.api_version, ref.kind) in WORKLOAD_KINDS}
+    return frozenset(key for run in queued if (key := (run.job, run.digest)) in again or not run.starts)
 
 
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:

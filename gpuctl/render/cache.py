@@ -26,6 +26,7 @@ from gpuctl.render.gang import rendezvous_service
 from gpuctl.render.inference import deployment
 from gpuctl.render.ingress import job_ingress
 from gpuctl.render.namespace import project_namespace
+from gpuctl.render.other_workload import other_workload
 from gpuctl.render.owner import ClusterOwner, JobOwner, ProjectOwner
 from gpuctl.render.quota import resource_quota
 from gpuctl.render.service import job_service
@@ -127,7 +128,9 @@ def _rendered(project: ProjectOwner, job: Job, decision: Decision) -> RenderedJo
 
 def _of_run(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Iterator[Manifest]:
     """The run's own object and what it needs around it. A claim template is made only for a place to run in."""
-    if owner.job.type is JobType.INFERENCE:
+    if owner.job.container.manifest is not None:
+        yield other_workload(owner, owner.job.container.manifest, terms, standing)
+    elif owner.job.type is JobType.INFERENCE:
         yield deployment(owner, terms, standing)
     else:
         yield batch_job(owner, terms, standing)

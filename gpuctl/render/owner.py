@@ -13,6 +13,7 @@ from typing import Any
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_values
+from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Cluster, NodePool, PodSecurity, Project
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, Revision
@@ -101,13 +102,13 @@ class JobOwner:
     @property
     def is_gang(self) -> bool:
         """Whether workers find each other and live or die together."""
-        return self.job.workers > 1 and self.job.type is not JobType.INFERENCE
+        is_own = self.job.type is not JobType.INFERENCE and self.job.container.manifest is None
+        return self.job.workers > 1 and is_own
 
     @property
     def run_ref(self) -> ObjectRef:
         """The object whose pods are the run."""
-        kind = kinds.DEPLOYMENT if self.job.type is JobType.INFERENCE else kinds.JOB
-        return ObjectRef(*kind, self.namespace, self.run)
+        return ObjectRef(*kind_of(self.job), self.namespace, self.run)
 
     @property
     def type_overrides(self) -> Mapping[str, str]:

@@ -43,8 +43,8 @@ from gpuctl.render.git import git_container, git_volume
 from gpuctl.render.owner import JobOwner, Spec
 
 _SHM = "shm"
-_WITHOUT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-_WITHOUT_PRIVILEGES: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+WITHOUT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+WITHOUT_PRIVILEGES: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """Fields that Pod Security level `restricted` requires; the other levels require none."""
 
 
@@ -64,7 +64,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         "automountServiceAccountToken": False,
         "containers": [_container(owner, terms, mounts)],
         "priorityClassName": names.PRIORITY_CLASS,
-        "tolerations": _tolerations(owner),
+        "tolerations": tolerations_of(owner),
         **restart,
         **gang_spec(owner),
         **pod_devices(owner, terms),
@@ -90,19 +90,19 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
             names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
             **device_annotations(owner.job, terms, place),
         }
-        spec["affinity"] = _affinity(place)
+        spec["affinity"] = affinity_to(place)
     if notes:
         metadata["annotations"] = notes
     return {"metadata": metadata, "spec": spec}
 
 
-def _tolerations(owner: JobOwner) -> list[Mapping[str, str]]:
+def tolerations_of(owner: JobOwner) -> list[Mapping[str, str]]:
     """Those of all pools that the job may run in: its affinity, not a taint, says on which of their nodes it is."""
     cluster = owner.project.cluster.cluster
     return tolerations(each for name in owner.job.pools for each in cluster.pool(name).tolerations)
 
 
-def _affinity(place: Placement) -> Spec:
+def affinity_to(place: Placement) -> Spec:
     """The nodes by name, a term each: terms are alternatives, and matchFields takes one value."""
     terms = [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in sorted(place.nodes)
@@ -178,7 +178,7 @@ def _pod_security(owner: JobOwner) -> Spec:
     numbers = {"runAsUser": wanted.user, "runAsGroup": wanted.group, "fsGroup": wanted.fs_group}
     return {
         **({"seccompProfile": {"type": wanted.seccomp}} if wanted.seccomp else {}),
-        **(_WITHOUT_ROOT if _is_restricted(owner) else {}),
+        **(WITHOUT_ROOT if is_restricted(owner) else {}),
         **{name: number for name, number in numbers.items() if number is not None},
         **({"supplementalGroups": list(wanted.further_groups)} if wanted.further_groups else {}),
     }
@@ -186,20 +186,21 @@ def _pod_security(owner: JobOwner) -> Spec:
 
 def _container_security(owner: JobOwner) -> Spec:
     """What its processes may do, beyond what the level of the namespace asks of all."""
-    wanted, restricted = owner.job.container.run_as, _is_restricted(owner)
-    drop = _WITHOUT_PRIVILEGES["capabilities"]["drop"] if restricted else list(wanted.dropped)
+    wanted, restricted = owner.job.container.run_as, is_restricted(owner)
+    drop = WITHOUT_PRIVILEGES["capabilities"]["drop"] if restricted else list(wanted.dropped)
     capabilities = {
         **({"add": list(wanted.added)} if wanted.added else {}),
         **({"drop": drop} if drop else {}),
     }
     return {
-        **(_WITHOUT_PRIVILEGES if restricted else {}),
+        **(WITHOUT_PRIVILEGES if restricted else {}),
         **({"capabilities": capabilities} if capabilities else {}),
         **({"readOnlyRootFilesystem": True} if wanted.read_only_root else {}),
     }
 
 
-def _is_restricted(owner: JobOwner) -> bool:
+def is_restricted(owner: JobOwner) -> bool:
+    """Whether the level of the namespace is the strictest."""
     return owner.project.pod_security is PodSecurity.RESTRICTED
 
 

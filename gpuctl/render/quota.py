@@ -76,12 +76,15 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Ru
 def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
     """The most objects that the project has with one run of each job, by the name that a quota counts them by."""
     jobs = [job for job, _, _ in runs]
-    workers, served = sum(job.workers for job in jobs), sum(job.type is JobType.INFERENCE for job in jobs)
+    others = [job.container.manifest for job in jobs if job.container.manifest is not None]
+    workers = sum(job.workers if job.container.manifest is None else job.container.manifest.pods for job in jobs)
+    served = sum(job.type is JobType.INFERENCE for job in jobs)
     return {
         "pods": workers,
-        "count/jobs.batch": len(jobs) - served,
+        "count/jobs.batch": len(jobs) - served - len(others) + sum(other.jobs for other in others),
         "count/deployments.apps": served,
         "count/replicasets.apps": _REVISIONS * served,
+        "count/jobsets.jobset.x-k8s.io": len(others),
         "count/services": 2 * len(jobs),  # one for its ports, one for a gang's workers
         "count/ingresses.networking.k8s.io": len(jobs),
         "count/persistentvolumeclaims": sum(len(job.container.volumes) for job in jobs),

@@ -27,7 +27,7 @@ from gpuctl.model.decision import (
     Suspended,
     TimeOut,
 )
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,8 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
         case Displace() | Suspended():
             return _standing(decision)
         case TimeOut():
-            # A Job ends itself within a second, as DeadlineExceeded. Nothing ends a Deployment but having no replicas.
-            return _standing(decision, running=job.type is not JobType.INFERENCE, deadline_s=1)
+            # A Job ends itself within a second, as DeadlineExceeded. Nothing ends other kinds but having no pods.
+            return _standing(decision, running=job.has_deadline, deadline_s=1)
         case Finished():
             return None
         case _:

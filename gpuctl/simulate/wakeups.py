@@ -13,7 +13,7 @@ from gpuctl.engine.jobs.starts import has_failed_often, next_right_ms, slow_at_m
 from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 
@@ -71,7 +71,7 @@ def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         yield run.idle_since_ms + job.idle_timeout_ms
     end_ms = latest_end_ms(job, run, now_ms)
-    if end_ms is not None and job.type is JobType.INFERENCE:
+    if end_ms is not None and not job.has_deadline:
         yield end_ms
 
 

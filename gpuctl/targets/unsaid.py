@@ -43,6 +43,8 @@ def of_settings(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
         if job.idle_timeout_ms is not None:
             instead = "an idle session keeps its GPUs"
             yield unsaid("GPU6150", job.span, engine, setting="idleTimeout", instead=instead)
+        if job.container.manifest is not None:
+            yield unsaid("GPU6150", job.span, engine, setting="manifest", instead="the job is left out")
         if job.after:
             yield unsaid("GPU6150", job.span, engine, setting="after", instead="the job is queued at once")
         if job.parallelism is not None and job.position == 0:

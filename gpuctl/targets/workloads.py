@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, NodePool, Project, Sharing
 from gpuctl.model.ids import DomainName, ObjectRef
 from gpuctl.model.job import Job, JobType
@@ -41,7 +42,8 @@ def _counted(pool: NodePool) -> NodePool:
 def suited(
     waiting: Manifests, jobs: Iterable[Job], cluster: Cluster, fit: Callable[[Job, Body], Body]
 ) -> list[Manifest]:
-    """What gpuctl renders for jobs that wait, each run's own object as `fit` makes it; gpuctl's namespace is left out.
+    """What gpuctl renders for jobs that wait, each run's own object as `fit` makes it; gpuctl's namespace is left out,
+    and objects of other controllers are.
 
     A run's object has neither gpuctl's records nor its pause: whether it runs is the other engine's to write. Its pods
     are bound to the pools that the job may use.
@@ -51,6 +53,8 @@ def suited(
     for manifest in waiting.items:
         kind = (manifest.ref.api_version, manifest.ref.kind)
         if manifest.ref == ObjectRef(*kinds.NAMESPACE, "", names.SYSTEM_NAMESPACE):
+            continue
+        if kind in WORKLOAD_KINDS:
             continue
         if kind == kinds.RESOURCE_QUOTA:
             found.append(replace(manifest, body=_without_gpus(manifest.body)))

@@ -37,7 +37,46 @@ def _git(source: str, name: str = "job", *, path: str = "/code") -> str:
     return _job(name, f", git: {{{source}, path: {path}}}")
 
 
+def _set(pod: str = "", *, container: str = "", top: str = "", meta: str = "") -> Attempt:
+    """A JobSet with a field more, in the spec of its pods, in their container, or above."""
+    main = f"containers: [{{name: main, image: x{container}}}]"
+    template = f"{{metadata: {{{meta}}}, spec: {{template: {{metadata: {{{meta}}}, spec: {{{main}{pod}}}}}}}}}"
+    whole = f"metadata: {{{meta}}}, spec: {{replicatedJobs: [{{name: w, template: {template}}}]{top}}}"
+    return _manifest(f"apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, {whole}")
+
+
+def _manifest(text: str) -> Attempt:
+    return Attempt("spec.manifest", _job("job").replace("image: x", f"manifest: {{{text}}}"))
+
+
 REFUSED: Mapping[str, Attempt] = {
+    "a manifest in their namespace": _set(meta=f"namespace: {THEIRS}"),
+    "a manifest with an owner": _set(meta="ownerReferences: [{kind: Namespace}]"),
+    "a manifest with the labels of a run": _set(meta="labels: {gpuctl.dev/run: '00000000'}"),
+    "a manifest that JobSet places": _set(meta="annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: a}"),
+    "a manifest on a node": _set(", nodeName: n1"),
+    "a manifest past the scheduler": _set(", schedulerName: other"),
+    "a manifest with an account": _set(", serviceAccountName: gpuctl"),
+    "a manifest with a token": _set(", volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: t}}]}}]"),
+    "a manifest with a class of priority": _set(", priorityClassName: system-node-critical"),
+    "a manifest in the network of the node": _set(", hostNetwork: true"),
+    "a manifest among the processes of the node": _set(", hostPID: true"),
+    "a manifest with the root of the node": _set(", volumes: [{name: r, hostPath: {path: /}}]"),
+    "a manifest with a folder by a path": _set(", volumes: [{name: r, hostPath: {path: /mnt/data/../../etc}}]"),
+    "a manifest with a claim of devices": _set(", resourceClaims: [{name: g, resourceClaimTemplateName: g}]"),
+    "a manifest with a privileged container": _set(container=", securityContext: {privileged: true}"),
+    "a manifest that reaches the node": _set(container=", securityContext: {capabilities: {add: [SYS_ADMIN]}}"),
+    "a manifest that sees all GPUs": _set(container=", env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]"),
+    "a manifest that may see all GPUs": _set(container=", envFrom: [{configMapRef: {name: hub}}]"),
+    "a manifest that asks for less than it has": _set(
+        container=", resources: {limits: {nvidia.com/gpu: 4}, requests: {nvidia.com/gpu: 0}}"
+    ),
+    "a manifest with a port of the node": _set(container=", ports: [{containerPort: 80, hostPort: 80}]"),
+    "a manifest with claims of its own": _set(top=", volumeClaimPolicies: [{templates: []}]"),
+    "a manifest that is let go": _set(top=", suspend: false"),
+    "a manifest of another controller": _set(top=", managedBy: example.com/mine"),
+    "a manifest of a kind of the cluster": _manifest("apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole"),
+    "a manifest of a pod": _manifest("apiVersion: v1, kind: Pod, spec: {}"),
     "a job of team-b": Attempt("metadata.project", _job("train", project="team-b")),
     "a project spelt in capitals": Attempt("metadata.project", _job("job", project="Team-B")),
     "a project by a path": Attempt("metadata.project", _job("job", project="team-a/../team-b")),

@@ -79,7 +79,8 @@ class Town:
             "a.yaml": f"{head}Project\nmetadata: {{name: a}}\nspec: {{quota: 4{self.more_of_a}}}\n",
         }
         for job, spec in self.jobs.items():
-            files[f"{job}.yaml"] = f"{head}Job\nmetadata: {{name: {job}, project: a}}\nspec: {{image: x{spec}}}\n"
+            said = spec if "manifest:" in spec else f"{{image: x{spec}}}"
+            files[f"{job}.yaml"] = f"{head}Job\nmetadata: {{name: {job}, project: a}}\nspec: {said}\n"
         return _compiled(tuple(files.items()))
 
     def cycle(self) -> CycleReport:

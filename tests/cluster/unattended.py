@@ -57,9 +57,10 @@ def typed(kubeconfig: Path | str, *words: Path | str) -> Result:
     return CliRunner().invoke(gpuctl, [*map(str, words), "--kubeconfig", str(kubeconfig)], prog_name="gpuctl")
 
 
-def install(plane: ControlPlane, *, guard: bool = True) -> None:
+def install(plane: ControlPlane, *, guard: bool = True, controllers: tuple[str, ...] = ()) -> None:
     """What gpuctl needs, applied as an administrator applies it."""
-    for body in all_objects(Installation(image="x", repo="https://git.example.com/x.git", path="c", guard=guard)):
+    repo = "https://git.example.com/x.git"
+    for body in all_objects(Installation(image="x", repo=repo, path="c", guard=guard, controllers=controllers)):
         if body["kind"] not in _NOT_OURS:
             plane.call("PATCH", f"{item(ref_of(body))}?fieldManager=kubectl", body)
 

@@ -20,6 +20,7 @@ from gpuctl.adapters.embedded.deployments import Deployments
 from gpuctl.adapters.embedded.devices import DeviceBook
 from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
+from gpuctl.adapters.embedded.jobsets import JobSets
 from gpuctl.adapters.embedded.kubelets import RUN_FOR, STUCK, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set_ready
@@ -73,6 +74,7 @@ class EmbeddedCluster:
             Namespaces(desk),
             Collector(desk),
             Jobs(desk),
+            JobSets(desk),
             Deployments(desk),
             DeviceClaims(desk, self._book),
             Volumes(desk),

@@ -211,10 +211,26 @@ def _resource_claim(body: Body) -> dict[str, Any]:
     return put(body, path, _each(at(body, *path), _request)) if at(body, *path) else dict(body)
 
 
+def _job_set(body: Body) -> dict[str, Any]:
+    """What JobSet's own webhook fills in, and the one default of its definition."""
+    spec = at(body, "spec", default={})
+    network = _over({"enableDNSHostnames": True, "publishNotReadyAddresses": True}, spec.get("network"))
+    usual = {"successPolicy": {"operator": "All"}, "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
+    entries = _each(spec.get("replicatedJobs"), _replicated_job)
+    return put(body, ("spec",), {**_over(usual, spec), "network": network, "replicatedJobs": entries})
+
+
+def _replicated_job(given: Mapping[str, Any]) -> dict[str, Any]:
+    job = _over({"completionMode": "Indexed"}, at(given, "template", "spec"))
+    job = put(job, ("template", "spec"), _over({"restartPolicy": "OnFailure"}, at(job, "template", "spec")))
+    return put(_over({"replicas": 1, "groupName": "default"}, given), ("template", "spec"), job)
+
+
 _FILL: Mapping[kinds.Kind, Callable[[Body], dict[str, Any]]] = {
     kinds.POD: _pod,
     kinds.JOB: _job,
     kinds.DEPLOYMENT: _deployment,
+    kinds.JOB_SET: _job_set,
     kinds.SERVICE: _service,
     kinds.CLAIM: _claim,
     kinds.NAMESPACE: _namespace,

@@ -73,6 +73,9 @@ _WORKLOAD = Fields({
     "selector": ATOMIC,
     "template": Fields({"metadata": _METADATA, "spec": _POD_SPEC}),
 })
+_POD_TEMPLATE = Fields({"metadata": _METADATA, "spec": _POD_SPEC})
+_REPLICATED_JOB = Fields({"template": Fields({"metadata": _METADATA, "spec": Fields({"template": _POD_TEMPLATE})})})
+_JOB_SET = Fields({"replicatedJobs": _keyed("name", _REPLICATED_JOB)})
 _SERVICE = Fields({"selector": ATOMIC, "ports": Keyed((("port", None), ("protocol", "TCP")), OPEN)})
 
 _SPECS: Mapping[Kind, Fields] = {
@@ -82,6 +85,7 @@ _SPECS: Mapping[Kind, Fields] = {
     ("v1", "ResourceQuota"): Fields({"scopeSelector": ATOMIC}),
     ("batch/v1", "Job"): _WORKLOAD,
     ("apps/v1", "Deployment"): _WORKLOAD,
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): _JOB_SET,
     ("networking.k8s.io/v1", "Ingress"): OPEN,
 }
 _STATUS = Fields({"conditions": _keyed("type")})

@@ -113,6 +113,24 @@ def _job_change(old: Body, new: Body) -> Problems:
         yield f"spec.template: {_IMMUTABLE}"
 
 
+def _job_set_change(old: Body, new: Body) -> Problems:
+    """Source: pkg/webhooks/jobset_webhook.go, ValidateUpdate, JobSet 0.12: no affinity may change, suspended or not."""
+    before, after = (list(items(body, "spec", "replicatedJobs")) for body in (old, new))
+    if flag(old, "spec", "suspend") or flag(new, "spec", "suspend"):
+        before, after = [_unmarked(entry) for entry in before], [_unmarked(entry) for entry in after]
+    if before != after:
+        yield f"spec.replicatedJobs: {_IMMUTABLE}"
+
+
+def _unmarked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A replicated Job without what may change while its JobSet is suspended."""
+    for field in (("metadata", "labels"), ("metadata", "annotations")):
+        entry = drop(entry, ("template", "spec", "template", *field))
+    for name in ("nodeSelector", "tolerations", "schedulingGates"):
+        entry = drop(entry, ("template", "spec", "template", "spec", name))
+    return entry
+
+
 def _unscheduled(template: Mapping[str, Any]) -> Mapping[str, Any]:
     """A pod template without what may change while its Job is suspended and has not started (amounts from 1.36 on)."""
     for path in (
@@ -297,6 +315,7 @@ _CHECKS: Mapping[kinds.Kind, Callable[[Body], Problems]] = {
 
 _CHANGES: Mapping[kinds.Kind, Callable[[Body, Body], Problems]] = {
     kinds.JOB: _job_change,
+    kinds.JOB_SET: _job_set_change,
     kinds.DEPLOYMENT: _fixed(("spec", "selector")),
     kinds.SERVICE: _fixed(("spec", "clusterIP")),
     kinds.CLAIM: _claim_change,

@@ -14,12 +14,12 @@ import pytest
 from gpuctl.app.kept import MOST_PARTS, NOTES, Keep
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.requests import requests_of
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.shared import REMEMBERED, Shared
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import observe
-from gpuctl.observe.pods import requests_of
 from gpuctl.plan.diff import drift
 
 QUARTER_MIB = 1 << 18

@@ -111,6 +111,8 @@ def test_a_department_without_a_quota_has_what_its_members_have() -> None:
     }
 
 
+MANIFEST = """{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replicatedJobs: [{name: w, template: {spec:
+ {template: {spec: {containers: [{name: main, image: y}]}}}}}]}}""".replace("\n", "")
 CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "suspend: true", "retries: 3",
                    "nodePools: [dgx]", "preemptible: false", "pauseGrace: 2m", "after: [validate]",
                    "ttlAfterFinished: 1d",
@@ -124,12 +126,13 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "git: {repository: 'https://x/y', path: /code}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
                 "framework: pytorch", "success: any", "sweep: {completions: 1}",
                 "probes: {liveness: {tcp: {port: 80}}}",
-                "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]"]  # fmt: skip
+                "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]", f"manifest: {MANIFEST}"]  # fmt: skip
 
 
 def _job(fields: str) -> model.Job:
     given = {"image": "x", "gpus": "1"}
     extra = [line for line in fields.split("\n") if line]
+    given = {} if "manifest" in fields else given
     kept = [f"{key}: {value}" for key, value in given.items() if not any(e.startswith(f"{key}:") for e in extra)]
     resources = "resourcesPerNode: {cpu: 8, memory: 8Gi}, "
     cluster = CLUSTER.replace("{name: old, ", f"{{name: old, {resources}") + "  gitSync: {image: x}\n"

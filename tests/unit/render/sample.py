@@ -109,8 +109,8 @@ def bodies(manifests: Manifests) -> dict[str, Mapping[str, Any]]:
 
 
 def run_body(cluster: Declared, decision: Decision) -> Mapping[str, Any]:
-    """The Job or Deployment of the only job."""
-    workloads = (kinds.JOB, kinds.DEPLOYMENT)
+    """The object of the only job's run."""
+    workloads = (kinds.JOB, kinds.DEPLOYMENT, kinds.JOB_SET)
     found = [m.body for m in rendered(cluster, decision).items if (m.ref.api_version, m.ref.kind) in workloads]
     assert len(found) == 1
     return found[0]

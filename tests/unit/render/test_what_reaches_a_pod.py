@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,7 +12,7 @@ from sample import admit, declared, job, pending, pool, run_body
 
 from gpuctl.compile.digest import NEEDS_NO_NEW_RUN, run_digest
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Decision
 from gpuctl.model.ids import JobId, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import (
@@ -29,6 +30,7 @@ from gpuctl.model.job import (
     JobType,
     NewClaimVolume,
     NfsVolume,
+    OtherWorkload,
     Probe,
     Probes,
     RunAs,
@@ -57,6 +59,9 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "host_aliases": (HostAlias(ip="10.0.0.7", hostnames=("data",)),), "dns_policy": "Default",
         "git": GitCheckout(repository="https://x/y", revision="v1", path="/code", secret=None, size_bytes=2**30),
         "framework": Framework.PYTORCH, "success": Success.ANY,
+        "manifest": OtherWorkload(api_version=kinds.JOB_SET[0], kind=kinds.JOB_SET[1], pods=1, jobs=1, text=json.dumps({
+            "spec": {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {
+                "containers": [{"name": "main", "image": "other"}]}}}}}]}})),
         "probes": Probes(startup=Probe(port=80, path="/", delay_ms=5000), readiness=Probe(port=80, period_ms=5000),
                          liveness=Probe(command=("alive",), timeout_ms=2000, failures=1)),
     },
@@ -89,9 +94,15 @@ def pods_of(one: Job) -> list[Any]:
     node = f"{one.pools[0]}-1"
     decisions: list[Decision] = [pending(one), admit(one, *[(node, (0, 1)[: one.gpu_milli // 1000])] * one.workers)]
     specs = [run_body(cluster, decision)["spec"] for decision in decisions]
-    for spec in specs:
-        del spec["template"]["metadata"]["labels"][names.RUN_LABEL]
-    return [spec["template"] for spec in specs]
+    templates = [_template(spec) for spec in specs]
+    for template in templates:
+        del template["metadata"]["labels"][names.RUN_LABEL]
+    return templates
+
+
+def _template(spec: Any) -> Any:
+    first = spec.get("replicatedJobs", [None])[0]
+    return spec["template"] if first is None else first["template"]["spec"]["template"]
 
 
 def test_every_field_is_looked_at_here() -> None:

@@ -1,0 +1,99 @@
+"""A job's manifest against what the Cluster allows, and against what its controller and Pod Security would refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuctl.compile.amounts import WrongValue, absolute_path
+from gpuctl.compile.choices_v1 import Level, Security
+from gpuctl.compile.document import Path
+from gpuctl.compile.folders import is_exported, is_within
+from gpuctl.compile.resolve import ResolvedJob
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import items, mapping, number, text
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LONGEST = 63
+_DIGEST = "0" * 8
+_SUFFIX = "-abcde"
+"""What the server puts after the name of a pod."""
+
+
+def check_manifest(
+    job: ResolvedJob, manifest: Mapping[str, Any], security: Security, level: Level
+) -> Iterator[Diagnostic]:
+    """All that is wrong with a manifest of which the fields are known to be right."""
+    row = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]]
+    here: Path = ("spec", "manifest", "spec", *row.sets.entries)
+    for position, entry in enumerate(items(mapping(manifest, "spec"), *row.sets.entries)):
+        name = (*here, position, *row.sets.name)
+        most = [max(number(entry, *path, default=1) for path in paths) for paths in row.sets.numbers]
+        yield from _wrong_name(job, text(entry, *row.sets.name), most, name)
+        pod, at = mapping(entry, *row.sets.template, "spec"), (*here, position, *row.sets.template, "spec")
+        yield from _wrong_volumes(job, pod, at, security, level)
+        if level == "restricted":
+            yield from _refused(job, pod, at)
+
+
+def _wrong_name(job: ResolvedJob, name: str, counts: list[int], at: Path) -> Iterator[Diagnostic]:
+    """A pod's name, `<run>-<name>-<number>-<number>-abcde`, is a DNS label that begins with a letter."""
+    run = names.run_name(job.declaration.model.metadata.name, _DIGEST)
+    longest = "-".join((run, name, *(str(count - 1) for count in counts))) + _SUFFIX
+    if not name or not _LABEL.fullmatch(longest):
+        problem = "is no DNS label that begins with a letter: a-z, 0-9 and -"
+        yield job.mistake("GPU3105", at, {"name": longest, "problem": problem})
+    elif len(longest) > _LONGEST:
+        problem = f"has {len(longest)} characters, at most {_LONGEST} are allowed"
+        yield job.mistake("GPU3105", at, {"name": longest, "problem": problem})
+
+
+def _wrong_volumes(
+    job: ResolvedJob, pod: Mapping[str, Any], at: Path, security: Security, level: Level
+) -> Iterator[Diagnostic]:
+    project = job.project.model.metadata.name
+    for position, volume in enumerate(items(pod, "volumes")):
+        here = (*at, "volumes", position)
+        if volume.get("hostPath") is not None:
+            path = text(volume, "hostPath", "path")
+            if not _is_absolute(path) or not any(is_within(path, folder) for folder in security.host_paths):
+                yield job.mistake("GPU3070", (*here, "hostPath"), {"found": path})
+            if level != "privileged":
+                yield job.mistake("GPU3071", (*here, "hostPath"), {"project": project, "level": level})
+        if volume.get("nfs") is not None:
+            server, path = text(volume, "nfs", "server"), text(volume, "nfs", "path")
+            if not _is_absolute(path) or not any(is_exported(server, path, export) for export in security.nfs):
+                yield job.mistake("GPU3076", (*here, "nfs"), {"found": f"{server}:{path}"}, at_key=True)
+            if level == "restricted":
+                yield job.mistake("GPU3077", (*here, "nfs"), {"project": project}, at_key=True)
+
+
+def _is_absolute(path: str) -> bool:
+    try:
+        return absolute_path(path) == path
+    except WrongValue:
+        return False
+
+
+def _refused(job: ResolvedJob, pod: Mapping[str, Any], at: Path) -> Iterator[Diagnostic]:
+    """What Pod Security level `restricted` forbids; what it asks for besides, gpuctl adds."""
+    project = job.project.model.metadata.name
+    places = [(pod, at), *(
+        (container, (*at, kind, position))
+        for kind in ("initContainers", "containers")
+        for position, container in enumerate(items(pod, kind))
+    )]  # fmt: skip
+    for owner, here in places:
+        wanted, where = mapping(owner, "securityContext"), (*here, "securityContext")
+        for field, forbidden in (("runAsUser", 0), ("runAsNonRoot", False), ("allowPrivilegeEscalation", True)):
+            if field in wanted and wanted[field] == forbidden and type(wanted[field]) is type(forbidden):
+                found = f"{field}: {str(wanted[field]).lower()}"
+                yield job.mistake("GPU3107", (*where, field), {"project": project, "found": found})
+        added = mapping(wanted, "capabilities").get("add")
+        for position, capability in enumerate(added if isinstance(added, list) else ()):
+            if capability != "NET_BIND_SERVICE":
+                path = (*where, "capabilities", "add", position)
+                yield job.mistake("GPU3107", path, {"project": project, "found": str(capability)})

@@ -1,0 +1,73 @@
+"""GPU310x: jobs that are objects of other controllers."""
+
+from __future__ import annotations
+
+from gpuctl.diag.catalogue import CodeEntry
+
+ENTRIES: tuple[CodeEntry, ...] = (
+    CodeEntry(
+        code="GPU3100",
+        title="a manifest of a kind that is not known",
+        message="a job's manifest can't be {found}: gpuctl does not know where such an object has its pods",
+        why="What a job holds is counted in its pod templates, and it is paused by a field of its object. Both are "
+        "known of the kinds that the fix names. A kind that can't be suspended could not make way for others.",
+        fix="write one of the kinds that are known, or a job with an image",
+    ),
+    CodeEntry(
+        code="GPU3101",
+        title="a field that a manifest can't have",
+        message='a manifest can\'t have the field "{field}" here',
+        why="A manifest may have no more than a job of gpuctl's own fields. Where pods run, under which account, in "
+        "which order and for how long gpuctl says; the node's own network, processes and devices are for no job; and a "
+        "field that gpuctl does not know could change what a job holds without being counted.",
+        fix="remove it",
+    ),
+    CodeEntry(
+        code="GPU3102",
+        title="pods of one manifest with different numbers of GPUs",
+        message='pods of "{name}" ask for {found} GPUs, those of "{other}" for {others}',
+        why="The workers of a job are equal: each has as many GPUs as the others. Pods without GPUs may stand beside "
+        "them.",
+        fix="give all pods that have GPUs as many, or declare two jobs",
+    ),
+    CodeEntry(
+        code="GPU3103",
+        title="an amount that is not counted",
+        message='pods of a manifest can\'t ask for "{found}"',
+        why="gpuctl counts cpu, memory, ephemeral-storage and whole GPUs, nvidia.com/gpu. Slices and parts of GPUs, "
+        "and devices of other kinds, are asked for in ways that depend on the pool.",
+        fix="ask for nvidia.com/gpu",
+    ),
+    CodeEntry(
+        code="GPU3104",
+        title="pods with GPUs that start one after the other",
+        message="pods with GPUs would start only after others with GPUs",
+        why="A job holds the GPUs of all its workers from its start. Those of the last would be idle until the first "
+        "are ready.",
+        fix="let them start together; or declare two jobs, one with after",
+    ),
+    CodeEntry(
+        code="GPU3105",
+        title="a name that the manifest's controller refuses",
+        message='"{name}", as a pod would be called, {problem}',
+        why="The object is called after the job and its run, and its controller calls its pods after that and their "
+        "own names and numbers.",
+        fix="shorten the name of the job, or those in the manifest",
+    ),
+    CodeEntry(
+        code="GPU3106",
+        title="a manifest in pools that do not hand out whole GPUs by number",
+        message="no pool of this job gives its pods GPUs as they ask for them: {pools}",
+        why="The pods of a manifest ask for nvidia.com/gpu, which pools with sharing: device-plugin or mig give. In "
+        "other pools GPUs come by a claim, or by another scheduler, and gpuctl leaves the containers as they are.",
+        fix="name a pool with sharing: device-plugin in nodePools",
+    ),
+    CodeEntry(
+        code="GPU3107",
+        title="a pod that Pod Security would refuse",
+        message='Pod Security level restricted of project "{project}" lets no pod have {found}',
+        why="The API server would refuse the pods of this job. The level is the Cluster's security.podSecurity, or the "
+        "project's entry in security.exceptions.",
+        fix="remove it",
+    ),
+)

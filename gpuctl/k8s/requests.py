@@ -1,0 +1,108 @@
+"""What a pod, or a template of pods, requests of its node: CPU, memory, and devices of the device plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import items, mapping, milli, whole
+from gpuctl.model.mig import is_profile_name
+from gpuctl.model.units import CpuMilli, MemBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """What a pod keeps others from using; `gpus`, and MIG `slices` by profile, by the device plugin only."""
+
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+    gpus: int = 0
+    slices: Mapping[str, int] = field(default_factory=dict)
+
+    def plus(self, other: Requests) -> Requests:
+        """Both together."""
+        return Requests(
+            cpu_milli=self.cpu_milli + other.cpu_milli,
+            mem_bytes=self.mem_bytes + other.mem_bytes,
+            gpus=self.gpus + other.gpus,
+            slices={**self.slices, **{name: self.slices.get(name, 0) + n for name, n in other.slices.items()}},
+        )
+
+    def times(self, count: int) -> Requests:
+        """So many of it."""
+        return Requests(
+            cpu_milli=self.cpu_milli * count,
+            mem_bytes=self.mem_bytes * count,
+            gpus=self.gpus * count,
+            slices={profile: each * count for profile, each in self.slices.items()},
+        )
+
+    def either(self, other: Requests) -> Requests:
+        """The larger of both, resource by resource."""
+        return Requests(
+            cpu_milli=max(self.cpu_milli, other.cpu_milli),
+            mem_bytes=max(self.mem_bytes, other.mem_bytes),
+            gpus=max(self.gpus, other.gpus),
+            slices={**self.slices, **{name: max(self.slices.get(name, 0), n) for name, n in other.slices.items()}},
+        )
+
+
+def requests_of(spec: Mapping[str, Any]) -> Requests:
+    """What the scheduler counts: the containers' sum, or an init container's need on top of the sidecars before it.
+
+    Source: kubernetes/enhancements, KEP-753 (sidecar containers), "Resources calculation for scheduling".
+    """
+    together = Requests()
+    for container in items(spec, "containers"):
+        together = together.plus(_of_container(container))
+    sidecars, peak = Requests(), Requests()
+    for container in items(spec, "initContainers"):
+        need = _of_container(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = sidecars.plus(need)
+            peak = peak.either(sidecars)
+        else:
+            peak = peak.either(sidecars.plus(need))
+    of_containers = together.plus(sidecars).either(peak)
+    return _of_pod(spec, of_containers).plus(_amounts(mapping(spec, "overhead")))
+
+
+def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
+    """Slices by profile in a list of resources."""
+    prefix = names.MIG_RESOURCE_PREFIX
+    found = {name.removeprefix(prefix): whole(amounts, name) for name in amounts if name.startswith(prefix)}
+    return {profile: count for profile, count in found.items() if count > 0 and is_profile_name(profile)}
+
+
+def _of_pod(spec: Mapping[str, Any], of_containers: Requests) -> Requests:
+    """CPU and memory that the pod asks for as a whole stand for those of its containers.
+
+    Source: kubernetes/enhancements, KEP-2837 (pod-level resources).
+    """
+    whole_pod = mapping(spec, "resources")
+    if not whole_pod:
+        return of_containers
+    said = _of_container(spec)
+    named = {*mapping(whole_pod, "limits"), *mapping(whole_pod, "requests")}
+    return replace(
+        of_containers,
+        cpu_milli=said.cpu_milli if "cpu" in named else of_containers.cpu_milli,
+        mem_bytes=said.mem_bytes if "memory" in named else of_containers.mem_bytes,
+    )
+
+
+def _of_container(container: Mapping[str, Any]) -> Requests:
+    """A request that is absent is its limit."""
+    resources = mapping(container, "resources")
+    return _amounts({**mapping(resources, "limits"), **mapping(resources, "requests")})
+
+
+def _amounts(amounts: Mapping[str, Any]) -> Requests:
+    return Requests(
+        cpu_milli=milli(amounts, "cpu"),
+        mem_bytes=whole(amounts, "memory"),
+        gpus=whole(amounts, names.GPU_RESOURCE),
+        slices=profile_counts(amounts),
+    )

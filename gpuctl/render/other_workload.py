@@ -1,0 +1,92 @@
+"""A job that is the object of another controller: as it is declared, with what gpuctl adds to its pod templates.
+
+Added are labels, the place, what the pool's taints need and the class of priority; where pods of the project are
+restricted, what that level asks for; and to containers without GPUs the variable that hides those of the node. All else
+is left alone. Its controller refuses any change of the templates, so an object that is let go at another place than it
+was made for is made anew there: see `gpuctl/plan/admission.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gpuctl.k8s import names
+from gpuctl.k8s.annotations import encode_charge, spec_digest
+from gpuctl.k8s.objects import mapping, whole
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, Path, WorkloadKind
+from gpuctl.model.job import OtherWorkload
+from gpuctl.model.manifest import Manifest
+from gpuctl.render.devices import NO_GPUS, DeviceTerms
+from gpuctl.render.owner import JobOwner
+from gpuctl.render.pod import (
+    WITHOUT_PRIVILEGES,
+    WITHOUT_ROOT,
+    affinity_to,
+    charge_of,
+    is_restricted,
+    tolerations_of,
+)
+from gpuctl.render.standing import Standing
+
+
+def other_workload(owner: JobOwner, manifest: OtherWorkload, terms: DeviceTerms, standing: Standing) -> Manifest:
+    """The run's object, decision included. Cost: linear in the manifest."""
+    row = WORKLOAD_KINDS[manifest.api_version, manifest.kind]
+    declared: dict[str, Any] = json.loads(manifest.text)
+    spec = declared["spec"]
+    for entry in _entries(row, spec):
+        template = _at(entry, row.sets.template)
+        _mark(owner, template)
+        for path in row.sets.marked:
+            _mark(owner, {"metadata": _at(entry, path)})
+        _complete(owner, template["spec"], standing)
+    facts = {
+        **declared.get("metadata", {}).get("annotations", {}),
+        **standing.facts,
+        **owner.type_overrides,
+        names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
+        names.TEMPLATE_ANNOTATION: spec_digest(spec),
+    }
+    _at(declared, row.suspend[:-1])[row.suspend[-1]] = not standing.running
+    made = owner.run_manifest(row.kind, {"spec": spec}, facts)
+    labels = {**declared.get("metadata", {}).get("labels", {}), **made.body["metadata"]["labels"]}
+    return replace(made, body={**made.body, "metadata": {**made.body["metadata"], "labels": labels}})
+
+
+def _entries(row: WorkloadKind, spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from _at(spec, row.sets.entries[:-1])[row.sets.entries[-1]]
+
+
+def _at(body: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The mapping at a path, made where it is not there."""
+    for step in path:
+        if body.get(step) is None:
+            body[step] = {}
+        body = body[step]
+    return body
+
+
+def _mark(owner: JobOwner, template: dict[str, Any]) -> None:
+    """Say on what is made of a template whose it is."""
+    labels = _at(template, ("metadata", "labels"))
+    labels |= owner.run_labels
+
+
+def _complete(owner: JobOwner, pod: dict[str, Any], standing: Standing) -> None:
+    pod["automountServiceAccountToken"] = False
+    pod["priorityClassName"] = names.PRIORITY_CLASS
+    pod["tolerations"] = tolerations_of(owner)
+    if standing.place is not None:
+        pod["affinity"] = affinity_to(standing.place)
+    if is_restricted(owner):
+        pod["securityContext"] = {**WITHOUT_ROOT, **(pod.get("securityContext") or {})}
+    for container in (*(pod.get("initContainers") or ()), *pod["containers"]):
+        if is_restricted(owner):
+            wanted = container.get("securityContext") or {}
+            dropped = {**(wanted.get("capabilities") or {}), **WITHOUT_PRIVILEGES["capabilities"]}
+            container["securityContext"] = {**WITHOUT_PRIVILEGES, **wanted, "capabilities": dropped}
+        if not whole(mapping(container, "resources", "limits"), names.GPU_RESOURCE):
+            container["env"] = [*NO_GPUS, *(container.get("env") or ())]

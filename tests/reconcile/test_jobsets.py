@@ -1,0 +1,275 @@
+"""A job that is a JobSet, through its whole life: admitted, paused, resumed elsewhere, begun anew, ended, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from stage import Stage, job, project
+
+from gpuctl.app.ports import Cluster, R, T
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import flag, labels_of, mapping, resource_version, uid
+from gpuctl.k8s.workloads import is_let_go
+from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.state import Body, Run
+
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: one}
+spec:
+  nodePools:
+  - name: p
+    nodes: [n1, n2]
+    gpusPerNode: 4
+    gpuMemory: 32Gi
+    gpuProduct: Tesla
+    resourcesPerNode: {cpu: 32, memory: 256Gi}
+    sharing: device-plugin
+"""
+TRAIN = JobId.parse("a/train")
+
+
+def job_set(name: str = "train", gpus: int = 2, workers: int = 2, more: str = "") -> str:
+    return f"""apiVersion: gpuctl.dev/v1
+kind: Job
+metadata: {{name: {name}, project: a}}
+spec:{more}
+  manifest:
+    apiVersion: jobset.x-k8s.io/v1alpha2
+    kind: JobSet
+    spec:
+      failurePolicy: {{maxRestarts: 1}}
+      replicatedJobs:
+      - name: driver
+        template:
+          spec:
+            backoffLimit: 0
+            template:
+              spec:
+                restartPolicy: Never
+                containers:
+                - {{name: main, image: driver, resources: {{requests: {{cpu: 500m, memory: 1Gi}}}}}}
+      - name: workers
+        template:
+          spec:
+            parallelism: {workers}
+            completions: {workers}
+            backoffLimit: 0
+            template:
+              spec:
+                restartPolicy: Never
+                containers:
+                - name: main
+                  image: trainer
+                  resources: {{requests: {{cpu: 4, memory: 32Gi}}, limits: {{nvidia.com/gpu: {gpus}}}}}
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path)
+    made.commit({
+        "c/cluster.yaml": CLUSTER,
+        "c/projects/a/project.yaml": project("a", 0),
+        "c/projects/a/train.yaml": job_set(),
+        "c/projects/b/project.yaml": project("b", 8),
+    })
+    made.play(30)
+    return made
+
+
+def train(stage: Stage) -> Run:
+    (found,) = [run for run in stage.state().runs if run.job == TRAIN]
+    return found
+
+
+def nodes(run: Run) -> list[str]:
+    return sorted(worker.node for worker in run.placement.workers) if run.placement else []
+
+
+def test_it_is_placed_and_runs_with_its_pods_charged_as_one_gang(stage: Stage) -> None:
+    run = train(stage)
+    assert (run.phase, run.gpu_milli, run.starts) == ("Running", 2000, 1)
+    assert nodes(run) == ["n1", "n1"]
+    # Of CPU and memory each worker is charged its own and the driver's, which may be on any of its nodes.
+    assert (run.cpu_milli, run.mem_bytes) == (4500, 33 << 30)
+    state = stage.state()
+    assert all(node.foreign_cpu_milli == 0 for node in state.nodes)
+    pods = [body for ref, body in state.live.items() if ref.kind == "Pod"]
+    assert len(pods) == 3
+    assert all(labels_of(pod)[names.RUN_LABEL] == run.digest for pod in pods)
+
+
+def test_at_rest_it_costs_no_write(stage: Stage) -> None:
+    before = stage.version()
+    stage.play(300)
+    assert stage.version() == before
+
+
+def test_it_makes_way_whole_and_goes_on_where_there_is_room(stage: Stage) -> None:
+    _, first = stage.live("JobSet", "train")
+    stage.commit({"c/projects/b/k.yaml": job("k", "b", 4)})
+    stage.play(60)
+    stage.commit({"c/projects/b/m.yaml": job("m", "b", 4)})
+    stage.play(120)
+    assert stage.phases() == {"a/train": "Queued", "b/k": "Running", "b/m": "Running"}
+    paused = train(stage)
+    assert str(paused.paused_for) in {"b/k", "b/m"}
+    assert paused.ran_ms > 0
+    _, body = stage.live("JobSet", "train")
+    assert flag(body, "spec", "suspend")
+    on_first = nodes_of_pods(stage, "k") == {"n1"}
+    stage.cluster.finish(JobId.parse("b/m" if on_first else "b/k"), 0)
+    stage.play(240)
+    resumed = train(stage)
+    assert (resumed.phase, nodes(resumed)) == ("Running", ["n2", "n2"])
+    _, second = stage.live("JobSet", "train")
+    assert uid(second) != uid(first), "its pod templates can't be changed, so it is made anew at its new place"
+    assert resumed.ran_ms >= paused.ran_ms
+    assert resumed.starts >= 2
+
+
+def nodes_of_pods(stage: Stage, name: str) -> set[str]:
+    pods = [body for ref, body in stage.state().live.items() if ref.kind == "Pod"]
+    return {body["spec"].get("nodeName", "") for body in pods if labels_of(body).get(names.JOB_LABEL) == name}
+
+
+def test_resumed_where_it_was_it_is_the_same_object(stage: Stage) -> None:
+    _, first = stage.live("JobSet", "train")
+    stage.commit({"c/projects/a/train.yaml": job_set(more="\n  suspend: true")})
+    stage.play(60)
+    assert train(stage).phase == "Queued"
+    stage.commit({"c/projects/a/train.yaml": job_set()})
+    stage.play(120)
+    assert train(stage).phase == "Running"
+    assert uid(stage.live("JobSet", "train")[1]) == uid(first)
+
+
+def test_what_crashes_is_begun_anew_by_its_own_controller_in_its_place(stage: Stage) -> None:
+    stage.cluster.finish(TRAIN, 1)
+    stage.play(60)
+    again = train(stage)
+    assert (again.phase, again.starts, nodes(again)) == ("Running", 1, ["n1", "n1"])
+    _, body = stage.live("JobSet", "train")
+    assert mapping(body, "status")["restarts"] == 1
+    stage.cluster.finish(TRAIN, 1)
+    stage.play(120)
+    assert stage.phases() == {"a/train": "Failed"}
+
+
+def test_it_ends_and_is_not_run_again(stage: Stage) -> None:
+    stage.cluster.finish(TRAIN, 0)
+    stage.play(60)
+    assert stage.phases() == {"a/train": "Succeeded"}
+    before = stage.version()
+    stage.play(200)
+    assert stage.version() == before
+    (ledger,) = [one for one in stage.state().ledgers.values() if one.project == "a"]
+    assert [run.state for run in ledger.finished.values()] == ["Succeeded"]
+
+
+def test_it_ends_when_it_has_run_for_as_long_as_it_may(stage: Stage) -> None:
+    stage.commit({"c/projects/a/train.yaml": job_set(more="\n  maxDuration: 2m")})
+    stage.play(400)
+    (ledger,) = [one for one in stage.state().ledgers.values() if one.project == "a"]
+    assert [run.state for run in ledger.finished.values()] == ["TimedOut"]
+    assert not [ref for ref in stage.state().live if ref.kind == "Pod"]
+
+
+def test_it_is_pruned_with_all_that_its_controller_made(stage: Stage) -> None:
+    stage.commit({"c/projects/a/train.yaml": None, "c/projects/a/other.yaml": job("other", "a")})
+    stage.play(120)
+    left = [ref.kind for ref in stage.state().live if ref.name.startswith("train")]
+    assert left == []
+
+
+def test_one_that_a_person_removed_is_not_made_again(stage: Stage) -> None:
+    ref, body = stage.live("JobSet", "train")
+    stage.cluster.delete(ref, uid(body), resource_version(body))
+    stage.play(120)
+    assert not [ref for ref in stage.state().live if ref.kind == "JobSet"]
+
+
+def test_a_hand_that_resumes_a_waiting_one_is_undone(stage: Stage) -> None:
+    stage.commit({"c/projects/a/train.yaml": job_set(gpus=2, workers=4, more="\n  suspend: true")})
+    stage.play(60)
+    _, body = stage.live("JobSet", "train")
+    stage.cluster.update({**body, "spec": {**body["spec"], "suspend": False}})
+    stage.play(120)
+    _, body = stage.live("JobSet", "train")
+    assert not is_let_go(body)
+    assert not [ref for ref in stage.state().live if ref.kind == "Pod"]
+
+
+def test_pods_that_only_claim_to_be_its_helpers_are_booked_as_others(stage: Stage) -> None:
+    state = stage.state()
+    driver = next(b for r, b in state.live.items() if r.kind == "Job" and "driver" in r.name)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": driver["metadata"]["name"], "uid": uid(driver)}
+    stage.cluster.create({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "free-rider",
+            "namespace": driver["metadata"]["namespace"],
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {
+            "nodeName": "n2",
+            "containers": [{"name": "x", "image": "x", "resources": {"requests": {"cpu": "8"}}}],
+        },
+    })
+    found = {str(node.name): node.foreign_cpu_milli for node in stage.state().nodes}
+    assert found["n2"] == 8000
+
+
+class Struck(BaseException):
+    """The process is killed: nothing catches it."""
+
+
+class Mortal:
+    """The cluster for a process that is killed at its n-th write: before that is sent, or right after."""
+
+    def __init__(self, cluster: Cluster, at_write: int, *, after: bool) -> None:
+        self._cluster, self._left, self._after = cluster, at_write, after
+        self.list, self.watch = cluster.list, cluster.watch
+
+    def apply(self, body: Body) -> Body:
+        return self._write(lambda: self._cluster.apply(body))
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        return self._write(lambda: self._cluster.delete(ref, uid, resource_version))
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return [work(item) for item in items]
+
+    def _write(self, write: Callable[[], R]) -> R:
+        self._left -= 1
+        if not self._left and not self._after:
+            raise Struck
+        done = write()
+        if not self._left:
+            raise Struck
+        return done
+
+
+@pytest.mark.parametrize("at_write", range(1, 9))
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_write_of_a_move_it_goes_on_in_its_new_place(stage: Stage, at_write: int, *, after: bool) -> None:
+    """It is paused, its node is taken, and where it goes on it is made anew: deleted, made, seen, let go."""
+    stage.commit({"c/projects/a/train.yaml": job_set(more="\n  suspend: true")})
+    stage.play(60)
+    stage.commit({"c/projects/b/k.yaml": job("k", "b", 4)})
+    stage.play(90)
+    assert nodes_of_pods(stage, "k") == {"n1"}
+    stage.commit({"c/projects/a/train.yaml": job_set()})
+    stage.through = Mortal(stage.cluster, at_write, after=after)
+    with suppress(Struck):
+        stage.play(120)
+    stage.through = stage.cluster
+    stage.play(240)
+    run = train(stage)
+    assert (run.phase, nodes(run), run.starts) == ("Running", ["n2", "n2"], 2)
+    assert len([ref for ref in stage.state().live if ref.kind == "Pod" and ref.name.startswith("train")]) == 3
