@@ -13,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from stat import S_IMODE, S_ISLNK, S_ISREG
 
+from gpuctl.adapters.links import holder, left_by_link
 from gpuctl.app.editing_ports import not_edited
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.diag.wording import message
@@ -125,9 +126,8 @@ def top_of(folder: Path) -> Path:
 
 
 def _top(folder: Path) -> Path | None:
-    """The top of the Git working tree that holds the folder."""
-    resolved = folder.resolve()
-    return next((parent for parent in (resolved, *resolved.parents) if (parent / ".git").exists()), None)
+    """The top of the Git working tree that holds the folder; of one that a link leads out of, of that."""
+    return left_by_link(folder) or holder(folder)
 
 
 def _policies(folder: Path, top: Path | None) -> Path | None:

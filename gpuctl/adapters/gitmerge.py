@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import Git, unavailable
 from gpuctl.adapters.gittree import shown
+from gpuctl.adapters.links import left_by_link
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.comparison import Comparison, Merge
 from gpuctl.model.ids import NO_REVISION, Revision
@@ -135,6 +136,8 @@ def since(folder: Path, name: str, read: Callable[[str], SourceTree]) -> tuple[S
 
 def _found(folder: Path) -> tuple[Repository, str]:
     """The repository that a folder is in, and the folder's path there; also for one that is in no working tree."""
+    if left_by_link(folder):
+        raise unavailable("GPU8004", url=str(folder))
     standing = _existing(folder)
     repository, inside = Repository.containing(standing)
     return repository, (Path(inside) / folder.absolute().relative_to(standing)).as_posix()

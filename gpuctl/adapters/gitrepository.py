@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
 from gpuctl.adapters.gittree import Entry, Links, Listing, Meter, TooLarge, blob_sizes, file_contents, shown
+from gpuctl.adapters.links import left_by_link
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.k8s.bounds import MOST_AMOUNT, whole_number
 from gpuctl.model.history import Commit
@@ -59,7 +60,7 @@ class Repository:
         if "dubious ownership" in answer.error:
             raise unavailable("GPU8005", url=str(path), why=last_line(answer.error))
         top = Path(os.fsdecode(answer.output.removesuffix(b"\n")))
-        if answer.code or not path.resolve().is_relative_to(top.resolve()):
+        if answer.code or left_by_link(path) or not path.resolve().is_relative_to(top.resolve()):
             raise unavailable("GPU8004", url=str(path))
         return Repository(top), path.resolve().relative_to(top.resolve()).as_posix()
 

@@ -148,6 +148,33 @@ def test_policies_behind_a_link_that_leaves_the_repository_are_told_of(clone: Cl
     assert [file.fault for name, file in after.files.items() if name.endswith("rule.yaml")] == [SourceFault.ESCAPES]
 
 
+@pytest.mark.parametrize("is_repository", [True, False])
+@pytest.mark.parametrize("name", ["clusters/out", "way/inner"])
+def test_a_folder_behind_a_link_that_leaves_the_repository_is_not_read(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, is_repository: bool
+) -> None:
+    """CI plans each folder in clusters/: a request could name a private repository of the machine by a link."""
+    private = tmp_path / "private"
+    (private / "inner").mkdir(parents=True)
+    for folder in (private, private / "inner"):
+        (folder / "cluster.yaml").write_text("password: hunter2\n")
+    if is_repository:
+        for words in (
+            ["init", "-q"],
+            ["add", "."],
+            ["-c", "user.name=a", "-c", "user.email=a@x", "commit", "-qm", "x"],
+        ):
+            subprocess.run(["git", *words], cwd=private, check=True)
+    (clone.folder / "clusters").mkdir(exist_ok=True)
+    (clone.folder / "clusters" / "out").symlink_to(private)
+    (clone.folder / "way").symlink_to(private)
+    monkeypatch.chdir(clone.folder)
+    assert {file.fault for file in read_tree(name).files.values()} == {SourceFault.ESCAPES}
+    for head in (None, "HEAD"):
+        with pytest.raises(SourceUnavailable, match="is not a Git repository"):
+            compare(Path(name), "HEAD", head, read_tree)
+
+
 def test_conflicts_are_named_and_head_is_compared_with_where_it_began(clone: Clone) -> None:
     clone.git("checkout", "-qb", "feature")
     hostile = f"{ONE}/\x1b[31m.yaml"
