@@ -8,11 +8,11 @@ from functools import cached_property
 
 from gpuctl.model.decision import JobState
 from gpuctl.model.declared import WHOLE_CLUSTER
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.overview import Overview
 from gpuctl.model.state import ClusterState
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
-from gpuctl.model.utilisation import ProjectUse, together
+from gpuctl.model.utilisation import ProjectUse, percent_of, together
 from gpuctl.views.departments import DepartmentView, department_tree
 from gpuctl.views.jobs import HOLDING, JobView, held_milli
 from gpuctl.views.nodes import NodeView, node_views
@@ -80,8 +80,24 @@ class ClusterView:
     @property
     def busy_percent(self) -> int:
         """How much of all healthy GPUs works for jobs, as far as that is measured, rounded to the nearest."""
-        whole = self.gpus * WHOLE_GPU
-        return 0 if self.use is None or not whole else (200 * self.use.busy_milli + whole) // (2 * whole)
+        return 0 if self.use is None else percent_of(self.use.busy_milli, self.gpus * WHOLE_GPU)
+
+    def busy_percent_on(self, node: NodeView) -> int | None:
+        """How much of a node's healthy GPUs works for jobs, rounded to the nearest; None where none of its jobs is
+        measured. Of a run on several nodes each worker counts alike: the run is measured as a whole."""
+        busy_milli = self._busy_milli.get(node.name)
+        return None if busy_milli is None else percent_of(busy_milli, node.gpus * WHOLE_GPU)
+
+    @cached_property
+    def _busy_milli(self) -> Mapping[NodeName, GpuMilli]:
+        found: dict[NodeName, GpuMilli] = {}
+        for job in self.running:
+            if job.use is None or job.placement is None:
+                continue
+            workers = job.placement.workers
+            for worker in workers:
+                found[worker.node] = found.get(worker.node, 0) + job.use.busy_milli // len(workers)
+        return found
 
     @property
     def reserved_milli(self) -> GpuMilli:

@@ -111,6 +111,9 @@ def test_what_gpus_do_is_shown_where_it_is_measured(story: Mapping[str, ClusterV
     assert 'aria-label="23 % of all GPUs work for jobs"' in html
     shown = {line[0]: line[7] for line in rows(html, "Running Jobs")[1:]}
     assert (shown["a-1-g"], shown["a-2-gg"], shown["b-4-gg"]) == ("0 %", "92 %", "-")
+    of_nodes = {node for job in jobs if job.use is not None for node in job.nodes}
+    assert of_nodes == {"dgx1-1"}
+    assert {line[0]: line[4] for line in rows(html, "Nodes")[1:]} == {"dgx1-1": "23 %", "dgx1-2": "-"}
     facts = tiles(page)
     assert facts["Progress"].startswith("23%, about ")
     assert facts["Utilisation"] == "0 %, memory 1/32Gi"
