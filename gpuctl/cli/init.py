@@ -65,7 +65,7 @@ def init(  # noqa: PLR0913 - an argument for each option
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.beginning import Taken, begin, mistakes  # noqa: PLC0415
-    from gpuctl.scaffold import POLICIES, Beginning, files  # noqa: PLC0415
+    from gpuctl.scaffold import EXAMPLES, POLICIES, Beginning, files  # noqa: PLC0415
 
     cluster = _named(cluster, where)
     found_pools = _pools(pools, where)
@@ -88,7 +88,7 @@ def init(  # noqa: PLR0913 - an argument for each option
             say(f"{path} is there already", err=True)
         raise
     say(f"{'A new repository' if is_new else 'The repository'} in {folder}:")
-    for path in made:
+    for path in dict.fromkeys(EXAMPLES if path.startswith(EXAMPLES) else path for path in made):
         say(f"  {path}")
     say()
     _say_next(folder, cluster, ci)

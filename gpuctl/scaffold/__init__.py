@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from gpuctl.scaffold.livepools import Seen, pools_seen
 from gpuctl.scaffold.pools import Pool, pool_of
-from gpuctl.scaffold.repository import POLICIES, Beginning, files
+from gpuctl.scaffold.repository import EXAMPLES, POLICIES, Beginning, files
 
-__all__ = ["POLICIES", "Beginning", "Pool", "Seen", "files", "pool_of", "pools_seen"]
+__all__ = ["EXAMPLES", "POLICIES", "Beginning", "Pool", "Seen", "files", "pool_of", "pools_seen"]

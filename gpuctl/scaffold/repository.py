@@ -15,8 +15,10 @@ from gpuctl.compile.jsonschema import any_kind
 from gpuctl.edit.values import Value, block
 from gpuctl.scaffold.pools import Pool
 
-POLICIES = ("images-with-a-version.yaml", "max-duration-required.yaml")
-"""The files of the policies that a new repository begins with."""
+POLICIES = ("images-with-a-version", "max-duration-required")
+"""The policies that a new repository begins with."""
+EXAMPLES = "policies/examples/"
+"""Where their examples are."""
 
 SCHEMA = ".vscode/gpuctl.schema.json"
 _API = "gpuctl.dev/v1"
@@ -63,7 +65,9 @@ class Beginning:
 
 
 def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Every file of the repository by its path from the top. `policies`: the content of each file of POLICIES.
+    """Every file of the repository by its path from the top.
+
+    `policies`: the content of POLICIES and of their examples, by path in `policies/`.
 
     Raises ValueError where the cluster or the project has a name that no folder can have, or an owner of the rest is
     none.
@@ -76,7 +80,9 @@ def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, byte
         f"{project}/jobs/hello.yaml": _job(beginning),
     }
     made = {path: f"{_modeline(path)}\n{text}\n" for path, text in texts.items()}
-    made |= {f"policies/{name}": f"{_modeline('policies/x')}\n{policies[name].decode()}" for name in POLICIES}
+    for name, content in policies.items():
+        path = f"policies/{name}"
+        made[path] = content.decode() if "/" in name else f"{_modeline(path)}\n{content.decode()}"
     made[SCHEMA] = json.dumps(any_kind(), indent=1) + "\n"
     settings = {"yaml.schemas": {f"./{SCHEMA}": ["clusters/**/*.yaml", "policies/*.yaml"]}}
     made[".vscode/settings.json"] = json.dumps(settings, indent=2) + "\n"

@@ -21,6 +21,7 @@ from gpuctl.app.bench.cluster_tree import PREFIX as BENCH_PREFIX
 from gpuctl.app.demo import STORY, Demo, Stage
 from gpuctl.app.play import LivePlay, Sandbox, Venue
 from gpuctl.app.ports import Workshop
+from gpuctl.compile.declarations import EXAMPLES
 from gpuctl.model.units import Instant
 from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.wiring.access import blueprint
@@ -106,10 +107,15 @@ def cluster_bench(target: Target) -> Iterator[Yard]:
 
 
 def example_policies(names: Sequence[str]) -> dict[str, bytes]:
-    """The content of files of the project's `policies/`: beside the package in a wheel, or in a checkout."""
+    """Policies of the project's `policies/` and their examples, by path in that folder: beside the package in a wheel,
+    or in a checkout."""
     folder = resources.files("gpuctl").joinpath("examples", "policies")
     folder = folder if folder.is_dir() else Path(__file__).resolve().parents[2] / "policies"
-    return {name: (folder / name).read_bytes() for name in names}
+    paths = [f"{name}.yaml" for name in names]
+    paths += [
+        f"{EXAMPLES}/{name}/{example.name}" for name in names for example in folder.joinpath(EXAMPLES, name).iterdir()
+    ]
+    return {path: folder.joinpath(*path.split("/")).read_bytes() for path in paths}
 
 
 def example_cluster() -> Traversable:

@@ -14,7 +14,7 @@ from gpuctl.compile.jsonschema import any_kind
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Node
-from gpuctl.scaffold import POLICIES, pools_seen
+from gpuctl.scaffold import EXAMPLES, POLICIES, pools_seen
 
 POOL = "name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi"
 OPTIONS = ("--cluster", "prod", "--pool", POOL, "--owner", "@example/ml")
@@ -31,7 +31,7 @@ def test_what_it_makes_is_valid(run: Run, tmp_path: Path, ci: str) -> None:
     result = run("init", str(top), *OPTIONS, "--ci", ci)
     assert result.exit_code == 0, result.stderr
     for path in held(top):
-        assert f"  {path}\n" in result.stdout
+        assert f"  {EXAMPLES if path.startswith(EXAMPLES) else path}\n" in result.stdout
     validated = run("validate", str(top / "clusters" / "prod"))
     assert (validated.exit_code, validated.stderr) == (0, "")
     assert "valid, 1 job" in validated.stdout
@@ -56,7 +56,7 @@ def test_every_declaration_names_the_schema_that_editors_use(run: Run, tmp_path:
     assert json.loads(schema.read_text()) == any_kind()
     settings = json.loads((tmp_path / ".vscode" / "settings.json").read_text())["yaml.schemas"]
     assert settings == {"./.vscode/gpuctl.schema.json": ["clusters/**/*.yaml", "policies/*.yaml"]}
-    declared = [*(tmp_path / "clusters").rglob("*.yaml"), *(tmp_path / "policies").iterdir()]
+    declared = [*(tmp_path / "clusters").rglob("*.yaml"), *(tmp_path / "policies").glob("*.yaml")]
     assert len(declared) == 5
     for path in declared:
         line = path.read_text().partition("\n")[0]
@@ -83,7 +83,7 @@ def test_without_owners_there_is_no_codeowners(run: Run, tmp_path: Path) -> None
 def test_every_file_that_is_there_is_named_and_none_is_written(run: Run, tmp_path: Path) -> None:
     assert run("init", str(tmp_path / "whole"), *OPTIONS).exit_code == 0
     paths = sorted(held(tmp_path / "whole"))
-    assert len(paths) == 9
+    assert len(paths) == 18
     for path in paths:
         (tmp_path / "half" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "half" / path).write_text("mine")
@@ -92,7 +92,7 @@ def test_every_file_that_is_there_is_named_and_none_is_written(run: Run, tmp_pat
     result = run("init", str(tmp_path / "half"), *OPTIONS)
     assert result.exit_code == 1
     assert [line.removesuffix(" is there already") for line in result.stderr.splitlines()[:-2]] == paths[1:]
-    assert "GPU6401: something is in the place of 8 of the 9 files" in result.stderr
+    assert "GPU6401: something is in the place of 17 of the 18 files" in result.stderr
     assert held(tmp_path / "half") == before
     assert not (tmp_path / "half" / ".git").exists()
 
@@ -155,8 +155,15 @@ def test_mistakes_are_told_and_nothing_is_written(
 
 def test_the_wheel_has_its_policies() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    for name in POLICIES:
-        assert f'"policies/{name}" = "gpuctl/examples/policies/{name}"' in text
+    for path in (path for name in POLICIES for path in (f"{name}.yaml", f"examples/{name}")):
+        assert f'"policies/{path}" = "gpuctl/examples/policies/{path}"' in text
+
+
+def test_its_policies_have_examples(run: Run, tmp_path: Path) -> None:
+    assert run("init", str(tmp_path / "gpus"), *OPTIONS).exit_code == 0
+    tested = run("policy", "test", str(tmp_path / "gpus/policies"))
+    assert tested.exit_code == 0, tested.output
+    assert [line.partition(":")[0] for line in tested.stdout.splitlines()][:2] == list(POLICIES)
 
 
 def declared_pools(top: Path, cluster: str = "live") -> list[dict[str, object]]:
