@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
-from gpuctl.app.ports import Cluster, Gone, NotFound, R, T
-from gpuctl.k8s.kinds import OBSERVED, Kind
+from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
+from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
 from gpuctl.k8s.objects import ref_of, resource_version
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 
@@ -34,6 +35,7 @@ class ObjectCache:
         self._keep = keep or Keep()
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
         self._versions: dict[Kind, str] = {}
+        self._refused: dict[Kind, Forbidden] = {}
         self._altered = False
         self._copy: RawObjects | None = None
 
@@ -54,7 +56,16 @@ class ObjectCache:
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
         self._altered = False
-        return sum(self._refresh_kind(kind) for kind in self._objects)
+        changes = sum(self._refresh_kind(kind) for kind in self._objects)
+        for kind, fault in self._refused.items():
+            if self._is_in_a_ledger(kind):
+                raise fault.with_traceback(None)
+        return changes
+
+    def _is_in_a_ledger(self, kind: Kind) -> bool:
+        """Whether gpuctl may have made objects of the kind: without seeing them it would take their runs for gone."""
+        ledgers = self._objects.get(CONFIG_MAP, {}).values()
+        return any(kind[1] in str(body.get("data", "")) for body in ledgers)
 
     def objects(self) -> RawObjects:
         """The objects as they are now: the same value until one changes. A returned value never changes."""
@@ -142,6 +153,13 @@ class ObjectCache:
             listed = self._cluster.list(kind)
         except NotFound:
             return 0
+        except Forbidden as fault:
+            # An installation of an older version has no right to a kind of another controller, nor any object of it.
+            if kind not in WORKLOAD_KINDS or self._objects[kind]:
+                raise
+            self._refused[kind] = fault
+            return 0
+        self._refused.pop(kind, None)
         old = self._objects[kind]
         until = int(listed.resource_version)
         fresh = {ref_of(body): self._keep(body) for body in listed.items}
