@@ -36,6 +36,7 @@ class ObjectCache:
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
         self._versions: dict[Kind, str] = {}
         self._refused: dict[Kind, Forbidden] = {}
+        self._absent: set[Kind] = set()
         self._altered = False
         self._copy: RawObjects | None = None
 
@@ -46,8 +47,8 @@ class ObjectCache:
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been read at least once since it was last lost."""
-        return len(self._versions) == len(self._objects)
+        """Whether every kind that the server lets gpuctl read has been read at least once since it was last lost."""
+        return self._objects.keys() == self._versions.keys() | self._refused.keys() | self._absent
 
     def refresh(self) -> int:
         """Take in what happened since the last call. Returns how many objects changed, gpuctl's own writes not counted.
@@ -152,6 +153,7 @@ class ObjectCache:
         try:
             listed = self._cluster.list(kind)
         except NotFound:
+            self._absent.add(kind)
             return 0
         except Forbidden as fault:
             # An installation of an older version has no right to a kind of another controller, nor any object of it.
@@ -160,6 +162,7 @@ class ObjectCache:
             self._refused[kind] = fault
             return 0
         self._refused.pop(kind, None)
+        self._absent.discard(kind)
         old = self._objects[kind]
         until = int(listed.resource_version)
         fresh = {ref_of(body): self._keep(body) for body in listed.items}

@@ -10,13 +10,14 @@ from gpuctl.app.ports import NotFound
 from gpuctl.diag.wording import all_of, message
 from gpuctl.k8s.kinds import KINDS, VERBS, Kind
 from gpuctl.k8s.objects import items, text
+from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.state import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReport:
-    """`version` as the server says it, and the older one that it is like, if it is; `absent`: kinds that gpuctl uses
-    and the server does not have.
+    """`version` as the server says it, and the older one that it is like, if it is; `absent`: kinds of Kubernetes that
+    gpuctl uses and the server does not have. Kinds of other controllers are there where one is installed.
     """
 
     version: str
@@ -35,10 +36,9 @@ class ServerReport:
 def discover(requests: Requests) -> ServerReport:
     """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
     version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
-    served = {kind for group in sorted({kind[0] for kind in VERBS}) for kind in _kinds(requests, group)}
-    return ServerReport(
-        version=_version(version), absent=tuple(kind for kind in KINDS if kind in VERBS and kind not in served)
-    )
+    of_kubernetes = [kind for kind in KINDS if kind in VERBS and kind not in WORKLOAD_KINDS]
+    served = {kind for group in sorted({kind[0] for kind in of_kubernetes}) for kind in _kinds(requests, group)}
+    return ServerReport(version=_version(version), absent=tuple(kind for kind in of_kubernetes if kind not in served))
 
 
 def _version(told: Body) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,9 +8,13 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.kept import Keep
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.k8s.kinds import CONFIG_MAP, NAMESPACE, OBSERVED
+from gpuctl.app.ports import Forbidden, ObjectList
+from gpuctl.k8s.kinds import CONFIG_MAP, JOB_SET, NAMESPACE, OBSERVED, Kind
+from gpuctl.k8s.ledger import encode_ledger
+from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import ref_of, resource_version, uid
-from gpuctl.model.state import Body
+from gpuctl.model.ids import ObjectRef, ProjectName
+from gpuctl.model.state import Body, Ledger
 
 WRITES = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), st.booleans()), max_size=30)
 
@@ -64,5 +69,29 @@ def test_it_counts_what_changed_and_keeps_what_it_gave_out() -> None:
 
 def test_a_kind_the_server_does_not_have_is_empty() -> None:
     object_cache = ObjectCache(cluster_of(), (("example.com/v1", "Nothing"), NAMESPACE))
+    assert not object_cache.synced
     assert object_cache.refresh() == len(object_cache.objects().objects) > 0
+    assert object_cache.synced
     assert object_cache.refresh() == 0
+
+
+class OlderRole(EmbeddedCluster):
+    """Gives gpuctl the rights of a version that knew no JobSets."""
+
+    def list(self, kind: Kind) -> ObjectList:
+        if kind == JOB_SET:
+            raise Forbidden("GPU7002", "jobsets is forbidden")
+        return super().list(kind)
+
+
+def test_without_a_right_to_jobsets_the_rest_is_read_until_a_ledger_names_one() -> None:
+    cluster = OlderRole(VirtualClock(0))
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}})
+    object_cache = ObjectCache(cluster, OBSERVED)
+    assert object_cache.refresh() > 0
+    assert object_cache.synced
+    owned = frozenset({ObjectRef(*JOB_SET, "a", "x")})
+    ledger = Ledger(project=ProjectName("a"), inventory=owned)
+    cluster.apply(encode_ledger("prod", ledger).head)
+    with pytest.raises(Forbidden, match="jobsets is forbidden"):
+        object_cache.refresh()
