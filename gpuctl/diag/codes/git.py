@@ -35,7 +35,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="not a Git repository",
         message="{url} is not a Git repository",
         why="The address answers, but not as a repository.",
-        fix="Check the address; for a folder on this machine it is the one that holds `.git`, or a bare clone.",
+        fix="Check the address; for a folder on this machine it is the one that holds `.git`, or a bare clone. "
+        "A folder that a link leads to, out of its repository, is in none.",
     ),
     CodeEntry(
         code="GPU8005",
