@@ -167,7 +167,10 @@ class KubernetesCluster:
         return left if _lingers(left) else None
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        """Do the work for all items, several at once; results in their order, or the first failure when all ended."""
+        """Do the work for all items, several at once; results in their order, or the first failure when all ended.
+
+        The calling thread works too, so that work may itself call this: it goes on where no other thread is free.
+        """
         if len(items) < 2:
             return [work(one) for one in items]
         places = deque(range(len(items)))
@@ -183,8 +186,11 @@ class KubernetesCluster:
                     except Exception as error:  # noqa: BLE001 - raised below, when all have ended
                         failed[place] = error
 
-        for hand in [self._hands.submit(some) for _ in range(min(len(items), self._at_once))]:
-            hand.result()
+        hands = [self._hands.submit(some) for _ in range(min(len(items), self._at_once) - 1)]
+        some()
+        for hand in hands:
+            if not hand.cancel():
+                hand.result()
         if failed:
             raise failed[min(failed)]
         return [done[place] for place in range(len(items))]

@@ -183,3 +183,17 @@ def test_work_is_done_a_few_at_a_time_in_order_and_the_first_failure_is_told_whe
         made.close()
     assert done == set(range(100))
     assert 1 < most <= 8
+
+
+def test_work_that_has_work_done_by_others_ends_when_all_of_them_do_so(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    with wired(tmp_path, refusal(500)) as (_, connection):
+        made = KubernetesCluster(connection, timings=QUICK)
+
+        def work(number: int) -> int:
+            with lock:  # as one thread finds a person's namespaces while all others wait for them
+                return sum(made.each(lambda each: each * number, range(20)))
+
+        assert list(made.each(work, range(20))) == [190 * number for number in range(20)]
+        made.close()
