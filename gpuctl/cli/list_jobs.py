@@ -33,12 +33,12 @@ from gpuctl.model.ids import JobId, ProjectName
 @namespace_option
 @cluster_options
 def list_jobs(project: str | None, output: str, where: Where, *, all_projects: bool, watches: bool) -> None:
-    """List jobs, the newest start first; a sweep is one row, with how many of its jobs are in which state.
+    """List jobs, the newest start first.
 
-    The columns are Run:ai's, all of them with -o wide. Without it a line has at most 120 characters, and longer names
-    lose their middles. AGE is that of the job's object, SINCE when it last started or began to wait. USER is always
-    "-": jobs are declared in Git, and `git log FILE` has the author of a declaration; gpuctl writes no names of people
-    onto objects.
+    A sweep is one row, with how many of its jobs are in which state. The columns are Run:ai's, all of them with -o
+    wide. Without it a line has at most 120 characters, and longer names lose their middles. AGE is that of the job's
+    object, SINCE when it last started or began to wait. USER is always "-": jobs are declared in Git, and `git log
+    FILE` has the author of a declaration; gpuctl writes no names of people onto objects.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415
