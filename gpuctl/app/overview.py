@@ -158,7 +158,7 @@ def overview_of(
 
 
 def _removed(declared: Declared, state: ClusterState) -> Iterator[tuple[str, Removal]]:
-    """The removed jobs that are on record, by tickets that only those can make who may read the project's objects."""
+    """The removed jobs that are on record, by ticket: it is made from what the project's objects show their readers."""
     for project in declared.projects:
         ledger = state.ledgers.get(project.name)
         quota = uid(state.live.get(ObjectRef(*kinds.RESOURCE_QUOTA, project.namespace, names.QUOTA_NAME), {}))

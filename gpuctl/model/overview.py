@@ -6,7 +6,7 @@ job finds both, and for others they are a position and a start of a job of which
 nor which belongs to which.
 
 A removed job has no object any more. The commit that removed it is filed under a ticket that is made from its name and
-the uid of its project's ResourceQuota, which people may read who may read the project's jobs.
+the uid of its project's ResourceQuota: the right to read the project's objects is what it takes to find it.
 """
 
 from __future__ import annotations
