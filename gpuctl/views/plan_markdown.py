@@ -34,12 +34,6 @@ class Bounds:
     rows: int
 
 
-_STEPS = (
-    *(Bounds(objects=objects, rows=MOST_ROWS) for objects in (MOST_ROWS, 200, 50, 0)),
-    *(Bounds(objects=0, rows=rows) for rows in (200, 40, 10, 0)),
-)
-
-
 def marker(cluster: str) -> str:
     """The hidden line that a comment begins with, by which it is found again."""
     return f"<!-- gpuctl plan {re.sub('[^a-z0-9.-]', '-', cluster)[:253]} -->"
@@ -49,14 +43,29 @@ def markdown(page: PlanPage, most_chars: int = GITHUB_CHARS, *, origin: str = ""
     """The comment, at most `most_chars` long; that is LEAST_CHARS or more, or ValueError.
 
     `origin` is told of a page that was read from a file: anybody may have made it, so its owners are no mentions.
-    Cost: the page is written up to 8 times.
+    Cost: the page is written once, and up to 12 times more where it is too long.
     """
-    text = ""
-    for bounds in _STEPS:
-        text = "".join(f"{line}\n" for line in _lines(page, bounds, origin))
-        if len(text) <= most_chars:
-            return text
-    raise ValueError(f"{len(text)} characters without any row, {most_chars} wanted")
+    fitting, too_long = 0, 2 * MOST_ROWS
+    text = _text_within(page, 2 * MOST_ROWS, origin)
+    if len(text) <= most_chars:
+        return text
+    text = _text_within(page, fitting, origin)
+    if len(text) > most_chars:
+        raise ValueError(f"{len(text)} characters without any row, {most_chars} wanted")
+    while too_long - fitting > 1:
+        middle = (fitting + too_long) // 2
+        longer = _text_within(page, middle, origin)
+        if len(longer) <= most_chars:
+            fitting, text = middle, longer
+        else:
+            too_long = middle
+    return text
+
+
+def _text_within(page: PlanPage, size: int, origin: str) -> str:
+    """The page with so many rows of each table or list; beyond MOST_ROWS, with so many objects more."""
+    bounds = Bounds(objects=max(0, size - MOST_ROWS), rows=min(size, MOST_ROWS))
+    return "".join(f"{line}\n" for line in _lines(page, bounds, origin))
 
 
 def _lines(page: PlanPage, bounds: Bounds, origin: str) -> Iterator[str]:
