@@ -18,7 +18,7 @@ from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
 from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
-from gpuctl.k8s.objects import ref_of, resource_version
+from gpuctl.k8s.objects import mapping, ref_of, resource_version
 from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
@@ -66,7 +66,7 @@ class ObjectCache:
     def _is_in_a_ledger(self, kind: Kind) -> bool:
         """Whether gpuctl may have made objects of the kind: without seeing them it would take their runs for gone."""
         ledgers = self._objects.get(CONFIG_MAP, {}).values()
-        return any(kind[1] in str(body.get("data", "")) for body in ledgers)
+        return any(kind[1] in str(text) for body in ledgers for text in mapping(body, "data").values())
 
     def objects(self) -> RawObjects:
         """The objects as they are now: the same value until one changes. A returned value never changes."""
