@@ -11,6 +11,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
+from controlplane.ports import free_port
 from controlplane.server import ControlPlane
 from unattended import Process, Site, job, project, within
 
@@ -38,11 +39,6 @@ class Served:
 
     def shows(self, words: str, path: str = "/") -> None:
         within(60, lambda: words in self.page(path), self.site.logs)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

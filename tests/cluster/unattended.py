@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 from urllib.error import HTTPError
 
 from click.testing import CliRunner, Result
+from controlplane.ports import free_port
 from controlplane.server import ControlPlane, node, pauses
 
 from gpuctl.adapters.git import WorkingCopy
@@ -221,7 +221,7 @@ class Process:
         self.credential = f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=' * (-len(claims) % 4)))['jti']}"
         self._plane = plane
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", self.token, url=url)
-        self.metrics_address = f"127.0.0.1:{_free_port()}"
+        self.metrics_address = f"127.0.0.1:{free_port()}"
         self.log = folder / "journal"
         command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", repo or str(site.copy.folder), "--path", "c"]
         command += ["--branch", "main", "--kubeconfig", str(kubeconfig), "--workdir", str(folder / "work")]
@@ -294,8 +294,3 @@ def all_writes_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     """Those that changed something, but for the Lease and Events."""
     beside = {"leases", "events"}
     return [r for r in requests if r["verb"] in WRITES and r["objectRef"]["resource"] not in beside]
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])

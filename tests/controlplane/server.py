@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from urllib.error import HTTPError, URLError
 import urllib3
 
 from controlplane.build import HERE, command
+from controlplane.ports import free_ports
 from gpuctl.adapters.kubernetes.decoding import decode
 
 ADMIN = "admin-token"
@@ -91,7 +91,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start everything and wait until it answers. RuntimeError, with the end of a log, when a part does not."""
-        ports = _free_ports(4)
+        ports = free_ports(4)
         etcd, peer, secure = (f"127.0.0.1:{port}" for port in ports[:3])
         kubelet = ports[3]
         self.url = f"https://{secure}"
@@ -376,9 +376,7 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _free_ports(count: int) -> Sequence[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+def is_served(definition: Mapping[str, Any]) -> bool:
+    """Whether the API server has taken up a CustomResourceDefinition."""
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

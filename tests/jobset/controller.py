@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from controlplane.server import ControlPlane
+from controlplane.ports import free_port, listens
+from controlplane.server import ControlPlane, is_served
 
 ACCOUNT = "system:serviceaccount:jobset-system:jobset-controller-manager"
 _NAMESPACE, _NAME = ACCOUNT.split(":")[2:]
@@ -45,7 +45,7 @@ _PODS = {"objectSelector": {"matchExpressions": [{"key": "jobset.sigs.k8s.io/job
 @contextmanager
 def running(command: Path, module: Path, plane: ControlPlane) -> Iterator[None]:
     """JobSet at work, from its module's folder. RuntimeError, with the end of its log, when it does not come up."""
-    port, folder = _free_port(), plane.folder / "jobset"
+    port, folder = free_port(), plane.folder / "jobset"
     folder.mkdir()
     pair = ("-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt"))
     subprocess.run([*_CERTIFICATE, *pair], check=True, capture_output=True)
@@ -67,7 +67,7 @@ def running(command: Path, module: Path, plane: ControlPlane) -> Iterator[None]:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
     try:
         until = time.monotonic() + _WITHIN_S
-        while not _listens(port):
+        while not listens(port):
             if process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"JobSet did not come up:\n{(folder / 'log').read_text()[-3000:]}")
             time.sleep(0.1)
@@ -102,7 +102,7 @@ def _install(plane: ControlPlane, module: Path) -> None:
     }
     plane.call("POST", f"{_RBAC}/clusterrolebindings", binding)
     until = time.monotonic() + _WITHIN_S
-    while not _is_served(plane.call("GET", f"{path}/jobsets.jobset.x-k8s.io")):
+    while not is_served(plane.call("GET", f"{path}/jobsets.jobset.x-k8s.io")):
         assert time.monotonic() < until, "the API server does not serve JobSets"
         time.sleep(0.1)
 
@@ -142,22 +142,3 @@ def _led_here(hook: Mapping[str, Any], port: int, certificate: bytes) -> Mapping
 def _object(version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
     meta = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": version, "kind": kind, "metadata": meta}
-
-
-def _is_served(definition: Any) -> bool:
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
-
-
-def _listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), 0.5):
-            return True
-    except OSError:
-        return False

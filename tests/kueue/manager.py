@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from controlplane.server import ControlPlane
+from controlplane.ports import free_port, listens
+from controlplane.server import ControlPlane, is_served
 
 _WITHIN_S = 60.0
 _PATHS = ("-batch-v1-job", "-apps-v1-deployment", "--v1-pod", "-kueue-x-k8s-io-")
@@ -37,7 +37,7 @@ _SECRET = f"{_COLLECTIONS['Secret']}/kueue-webhook-server-cert"
 @contextmanager
 def running(command: Path, kustomize: Path, module: Path, plane: ControlPlane) -> Iterator[None]:
     """Kueue at work, from its module's folder. RuntimeError, with the end of its log, when it does not come up."""
-    port, folder = _free_port(), plane.folder / "kueue"
+    port, folder = free_port(), plane.folder / "kueue"
     certificates = folder / "certs"
     certificates.mkdir(parents=True)
     _install(plane, kustomize, module, port)
@@ -48,7 +48,7 @@ def running(command: Path, kustomize: Path, module: Path, plane: ControlPlane) -
         process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
     try:
         until = time.monotonic() + _WITHIN_S
-        while not _listens(port):
+        while not listens(port):
             if process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"Kueue did not come up:\n{(folder / 'log').read_text()[-2000:]}")
             _mount(plane, certificates)
@@ -83,7 +83,7 @@ def _install(plane: ControlPlane, kustomize: Path, module: Path, port: int) -> N
             if body["kind"] == kind:
                 plane.call("POST", collection, _led_here(body, port))
     until = time.monotonic() + _WITHIN_S
-    while any(not _is_served(body) for body in plane.call("GET", _COLLECTIONS["CustomResourceDefinition"])["items"]):
+    while any(not is_served(body) for body in plane.call("GET", _COLLECTIONS["CustomResourceDefinition"])["items"]):
         assert time.monotonic() < until, "the API server does not serve Kueue's kinds"
         time.sleep(0.1)
 
@@ -106,26 +106,7 @@ def _path(hook: Any) -> str:
     return path
 
 
-def _is_served(definition: Any) -> bool:
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
-
-
 def _mount(plane: ControlPlane, folder: Path) -> None:
     for name, content in (plane.call("GET", _SECRET).get("data") or {}).items():
         if not (folder / name).exists():
             (folder / name).write_bytes(base64.b64decode(content))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
-
-
-def _listens(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), 0.5):
-            return True
-    except OSError:
-        return False
