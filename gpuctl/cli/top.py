@@ -79,9 +79,10 @@ def job(project: str | None, output: str, where: Where, *, all_projects: bool) -
 
     Utilisation, memory, and for how long they have been idle: the jobs that are idle longest come first. Measured by
     NVIDIA's DCGM exporter, which the controller reads; memory is that of whole GPUs. A job is idle once its GPUs have
-    done nothing for five minutes.
+    done nothing for five minutes. The jobs of a sweep are one row, with how many of them hold GPUs.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.views.sweeps import folded  # noqa: PLC0415
     from gpuctl.views.top import job_use_form, job_use_table, most_idle_first  # noqa: PLC0415
 
     if project and all_projects:
@@ -96,7 +97,7 @@ def job(project: str | None, output: str, where: Where, *, all_projects: bool) -
     if not jobs:
         say("No job holds GPUs.", err=True)
     else:
-        show(job_use_table(jobs, wiring.now_ms(), wide=output == "wide"))
+        show(job_use_table(folded(jobs), wiring.now_ms(), wide=output == "wide"))
 
 
 @command("project", examples=("gpuctl top project", "gpuctl top project -o json"))

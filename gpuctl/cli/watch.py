@@ -20,7 +20,7 @@ def watch(project: str | None, where: Where) -> None:
     """Follow a cluster on a live screen.
 
     GPUs that are allocated and that work, projects, running and pending jobs, read every two seconds, of a large
-    cluster less often. The arrows move, q ends it.
+    cluster less often. A sweep is one row of each table. The arrows move, q ends it.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.cli.readings import readings  # noqa: PLC0415

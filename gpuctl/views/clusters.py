@@ -19,6 +19,7 @@ from gpuctl.views.nodes import NodeView, node_views
 from gpuctl.views.projects import WAITING, ProjectView, project_views, with_uses
 from gpuctl.views.published import published_projects
 from gpuctl.views.queue import Turn, in_order, turns_of
+from gpuctl.views.sweeps import Row, jobs_of
 from gpuctl.views.tables import HOUR_MS, MINUTE_MS, SECOND_MS
 
 
@@ -71,6 +72,11 @@ class ClusterView:
     def queue(self) -> tuple[JobView, ...]:
         """The jobs that wait, by position; those without one last, longest wait first."""
         return in_order(self.pending, self.turns)
+
+    def turn_of(self, row: Row) -> Turn | None:
+        """The turn of a waiting job; of a sweep, the first that one of its jobs has."""
+        turns = [turn for job in jobs_of(row) if (turn := self.turns.get(job.id)) is not None]
+        return min(turns, key=lambda turn: turn.position, default=None)
 
     @property
     def allocated_percent(self) -> int:

@@ -59,7 +59,7 @@ def _cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
         one.type_name,
         view.id.project,
         "-",
-        format_gpus(view.held_milli if isinstance(view, SweepView) else view.gpu_milli),
+        format_gpus(view.gpu_milli),
     )
 
 

@@ -9,7 +9,7 @@ from gpuctl.diag.wording import reason_text
 from gpuctl.model.units import WHOLE_GPU, Instant, format_gpus
 from gpuctl.views.clusters import ClusterView, quota_milli
 from gpuctl.views.jobs import JobView
-from gpuctl.views.progress import percent_text
+from gpuctl.views.sweeps import Row, folded, idle_text, progress_of, queued_ms, reason_of
 from gpuctl.views.tables import age, table
 from gpuctl.views.top import bar
 
@@ -39,8 +39,8 @@ def _lines(view: ClusterView, now_ms: Instant, width: int) -> Iterator[ScreenLin
         idle = f"   idle: {format_gpus(view.idle_milli)} GPUs" if view.idle_milli else ""
         yield ScreenLine(f"Utilisation  {bar(view.busy_percent)}{idle}")
     yield from _table(_PROJECTS, [_project(view, at) for at in range(len(view.projects))], width)
-    yield from _table(_JOBS, [_running(job, now_ms) for job in view.running], width)
-    yield from _table(_WAITING, [_pending(job, now_ms) for job in view.pending], width)
+    yield from _table(_JOBS, [_running(row, now_ms) for row in folded(view.running)], width)
+    yield from _table(_WAITING, [_pending(row, now_ms) for row in folded(view.pending)], width)
 
 
 def _table(header: tuple[str, ...], rows: list[tuple[str, ...]], width: int) -> Iterator[ScreenLine]:
@@ -64,22 +64,22 @@ def _project(view: ClusterView, at: int) -> tuple[str, ...]:
     )
 
 
-def _running(job: JobView, now_ms: Instant) -> tuple[str, ...]:
-    idle_ms = None if job.use is None else job.use.idle_since_ms
+def _running(row: Row, now_ms: Instant) -> tuple[str, ...]:
     return (
-        job.id.name,
-        job.id.project,
-        job.status,
-        job.nodes[0] if len(job.nodes) == 1 else f"{len(job.nodes)} nodes",
-        format_gpus(job.gpu_milli),
-        age(now_ms - job.since_ms),
-        "-" if job.use is None else bar(job.use.percent),
-        "-" if idle_ms is None else age(now_ms - idle_ms),
-        percent_text(job),
+        row.id.name,
+        row.id.project,
+        row.status if isinstance(row, JobView) else row.counted,
+        row.nodes[0] if len(row.nodes) == 1 else f"{len(row.nodes)} nodes",
+        format_gpus(row.gpu_milli),
+        age(now_ms - row.since_ms),
+        "-" if row.use is None else bar(row.use.percent),
+        idle_text(row, now_ms),
+        progress_of(row),
     )
 
 
-def _pending(job: JobView, now_ms: Instant) -> tuple[str, ...]:
-    reason = job.run.reason
-    waits = age(now_ms - job.run.queued_at_ms)
-    return (job.id.name, job.id.project, format_gpus(job.gpu_milli), waits, reason_text(reason) if reason else "-")
+def _pending(row: Row, now_ms: Instant) -> tuple[str, ...]:
+    reason = reason_of(row)
+    name = row.id.name if isinstance(row, JobView) else f"{row.id.name} ({len(row.jobs)})"
+    waits = age(now_ms - queued_ms(row))
+    return (name, row.id.project, format_gpus(row.gpu_milli), waits, reason_text(reason) if reason else "-")

@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import reason_text
-from gpuctl.model.decision import JobState
+from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.units import Instant, format_gpus
+from gpuctl.model.units import GpuMilli, Instant, format_gpus
+from gpuctl.model.utilisation import RunUse
 from gpuctl.views.jobs import JobView
+from gpuctl.views.progress import percent_text
 from gpuctl.views.tables import age, table
 
 _TOLD_FIRST = (
@@ -62,9 +64,32 @@ class SweepView:
         return tuple(dict.fromkeys(node for view in self.jobs for node in view.nodes))
 
     @property
-    def held_milli(self) -> int:
+    def gpu_milli(self) -> GpuMilli:
         """The GPUs of all its jobs together, whether they run or wait."""
         return sum(view.gpu_milli for view in self.jobs)
+
+    @property
+    def type_name(self) -> str:
+        """The type of its jobs in Run:ai's words."""
+        return self.jobs[0].type_name
+
+    @property
+    def since_ms(self) -> Instant:
+        """When the job that started last did so."""
+        return self.newest.since_ms
+
+    @property
+    def use(self) -> RunUse | None:
+        """What the GPUs of its measured jobs do together; None where none is measured. Idle are jobs, not sweeps."""
+        uses = [view.use for view in self.jobs if view.use is not None]
+        if not uses:
+            return None
+        return RunUse(
+            held_milli=sum(use.held_milli for use in uses),
+            busy_milli=sum(use.busy_milli for use in uses),
+            used_bytes=sum(use.used_bytes for use in uses),
+            total_bytes=sum(use.total_bytes for use in uses),
+        )
 
 
 Row: TypeAlias = JobView | SweepView
@@ -83,6 +108,36 @@ def folded(views: Iterable[JobView]) -> list[Row]:
             found.append(name)
         of_sweeps.setdefault(name, []).append(view)
     return [sweep_of(of_sweeps[each]) if isinstance(each, JobId) else each for each in found]
+
+
+def jobs_of(row: Row) -> tuple[JobView, ...]:
+    """The jobs of a row: one, or those of a sweep by their indices."""
+    return row.jobs if isinstance(row, SweepView) else (row,)
+
+
+def reason_of(row: Row) -> Reason | None:
+    """Why a row's first job is as it is: of a sweep, the job whose turn is next of those that wait."""
+    return jobs_of(row)[0].reason
+
+
+def queued_ms(row: Row) -> Instant:
+    """Since when a row's jobs wait: the longest of these."""
+    return min(view.run.queued_at_ms for view in jobs_of(row))
+
+
+def idle_text(row: Row, now_ms: Instant) -> str:
+    """For how long a row's GPUs have been idle: of a sweep, those of the job that is idle longest, and of how many."""
+    uses = [view.use for view in jobs_of(row)]
+    since_ms = [use.idle_since_ms for use in uses if use is not None and use.idle_since_ms is not None]
+    if not since_ms:
+        return "-"
+    longest = age(now_ms - min(since_ms))
+    return longest if isinstance(row, JobView) else f"{longest} ({len(since_ms)} of {len(uses)})"
+
+
+def progress_of(row: Row) -> str:
+    """How far a job says that it is; a dash for a sweep, whose jobs each say so themselves."""
+    return percent_text(row) if isinstance(row, JobView) else "-"
 
 
 def sweep_of(views: Iterable[JobView]) -> SweepView:
@@ -112,7 +167,7 @@ def sweep_text(sweep: SweepView, now_ms: Instant) -> str:
         ("JOBS", sweep.counted),
         ("NAMESPACE", first.ref.namespace),
         ("IMAGE", first.image),
-        ("GPUs", format_gpus(sweep.held_milli)),
+        ("GPUs", format_gpus(sweep.gpu_milli)),
         ("NODE", ", ".join(sweep.nodes) or "-"),
     ]
     width = max(len(name) for name, _ in facts) + 2

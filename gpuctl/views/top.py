@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.units import Instant, format_gpus
 from gpuctl.model.utilisation import ProjectUse, RunUse
 from gpuctl.views.jobs import JobView
-from gpuctl.views.progress import percent_text
 from gpuctl.views.projects import ProjectView
-from gpuctl.views.tables import NARROW, age, table
+from gpuctl.views.sweeps import Row, idle_text, progress_of
+from gpuctl.views.tables import NARROW, table
 
 JOB_COLUMNS = ("NAME", "PROJECT", "TYPE", "NODE", "GPUs", "UTILISATION", "MEMORY", "IDLE", "PROGRESS")
 PROJECT_COLUMNS = ("PROJECT", "GPU(Allocated)", "GPU(Measured)", "UTILISATION", "MEMORY", "GPU(Idle)")
@@ -33,7 +33,7 @@ def memory_text(use: RunUse | ProjectUse) -> str:
     )
 
 
-def most_idle_first(jobs: Sequence[JobView]) -> tuple[JobView, ...]:
+def most_idle_first(jobs: Iterable[JobView]) -> tuple[JobView, ...]:
     """The jobs that hold GPUs: those that are idle longest, then those that work least; last those not measured."""
     held = [job for job in jobs if job.placement is not None and job.run.gpu_milli]
     return tuple(sorted(held, key=_rank))
@@ -46,19 +46,17 @@ def _rank(job: JobView) -> tuple[int, int, object]:
     return (1, job.use.percent, job.id) if since_ms is None else (0, since_ms, job.id)
 
 
-def job_use_table(jobs: Sequence[JobView], now_ms: Instant, *, wide: bool) -> str:
-    """The jobs as a table."""
+def job_use_table(jobs: Sequence[Row], now_ms: Instant, *, wide: bool) -> str:
+    """The jobs as a table, a sweep as one row of the jobs of it that are given."""
     return table(JOB_COLUMNS, [_job_row(job, now_ms) for job in jobs], most=None if wide else NARROW)
 
 
-def _job_row(job: JobView, now_ms: Instant) -> tuple[str, ...]:
+def _job_row(job: Row, now_ms: Instant) -> tuple[str, ...]:
     node = job.nodes[0] if len(job.nodes) == 1 else _SEVERAL
-    about = (job.id.name, job.id.project, job.type_name, node, format_gpus(job.gpu_milli))
-    if job.use is None:
-        return (*about, "-", "-", "-", percent_text(job))
-    since_ms = job.use.idle_since_ms
-    idle = "-" if since_ms is None else age(now_ms - since_ms)
-    return (*about, bar(job.use.percent), memory_text(job.use), idle, percent_text(job))
+    name = job.id.name if isinstance(job, JobView) else f"{job.id.name} ({len(job.jobs)})"
+    use = ("-", "-") if job.use is None else (bar(job.use.percent), memory_text(job.use))
+    about = (name, job.id.project, job.type_name, node, format_gpus(job.gpu_milli))
+    return (*about, *use, idle_text(job, now_ms), progress_of(job))
 
 
 def project_use_table(projects: Sequence[ProjectView], *, wide: bool) -> str:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from commands import AT_MS, Run
 
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.app.inspect import live
+from gpuctl.views.clusters import cluster_view
+from gpuctl.views.screen import screen
 
 CLUSTER = """apiVersion: gpuctl.dev/v1
 kind: Cluster
@@ -61,6 +67,23 @@ def test_a_list_has_one_row_for_a_sweep_and_programs_get_each_job(run: Run, lab:
     jobs = json.loads(run("list", "-A", "-o", "json", "--embedded", lab[1]).stdout)["jobs"]
     assert sorted(job["sweep"]["values"]["DEPTH"] for job in jobs if job["sweep"]) == ["16", "2", "4"]
     assert [job["name"] for job in jobs if not job["sweep"]] == ["other"]
+
+
+def test_the_live_screen_has_a_row_for_a_sweep_in_each_of_its_tables(lab: tuple[Path, Path]) -> None:
+    with closing(EmbeddedCluster.copy_of(str(lab[1]), SystemClock())) as cluster:
+        current = live(cluster)
+        now_ms = SystemClock().now_ms()
+        lines = [line.text for line in screen(cluster_view(current.state, current.jobs, now_ms), now_ms, 160)]
+    running, waiting = [row for row in rows("\n".join(lines)) if row[0].startswith("tune")]
+    assert running[:3] == ["tune", "a", "2 Starting"]
+    assert waiting[:3] == ["tune (1)", "a", "1"]
+
+
+def test_top_has_a_row_for_the_jobs_of_a_sweep_that_hold_gpus(run: Run, lab: tuple[Path, Path]) -> None:
+    _, *found = rows(run("top", "job", "-A", "--embedded", lab[1]).stdout)
+    assert sorted((row[0], row[4]) for row in found) == [("other", "1"), ("tune (2)", "2")]
+    jobs = json.loads(run("top", "job", "-A", "-o", "json", "--embedded", lab[1]).stdout)["jobs"]
+    assert len(jobs) == 3
 
 
 def test_get_shows_all_jobs_of_a_sweep_with_their_values(run: Run, lab: tuple[Path, Path]) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from gpuctl.views.jobs import JobView
 from gpuctl.views.nodes import NodeView
+from gpuctl.views.sweeps import Row, folded
 
 T = TypeVar("T")
 
@@ -17,7 +18,7 @@ ROWS = 100
 
 _MOST_DIGITS = 6
 _MOST_TEXT = 100
-_Key: TypeAlias = Callable[[JobView], object]
+_Key: TypeAlias = Callable[[Row], object]
 
 ORDERS: Mapping[str, _Key] = {
     "started": lambda job: -job.since_ms,
@@ -32,11 +33,15 @@ ORDERS: Mapping[str, _Key] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What an address asks for: a text that names contain, a project, a state, an order, and a page from 1."""
+    """What an address asks for: a text that names contain, a project, a state, an order, and a page from 1.
+
+    `sweep`: only the jobs of this one, each by itself; it is named as `project/sweep`.
+    """
 
     text: str = ""
     project: str = ""
     state: str = ""
+    sweep: str = ""
     order: str = "started"
     number: int = 1
 
@@ -49,6 +54,7 @@ class Query:
             text=given.get("q", "")[:_MOST_TEXT],
             project=given.get("project", "")[:_MOST_TEXT],
             state=given.get("state", "")[:_MOST_TEXT],
+            sweep=given.get("sweep", "")[:_MOST_TEXT],
             order=order if order in ORDERS else "started",
             number=max(1, int(number))
             if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
@@ -57,11 +63,18 @@ class Query:
 
     def address(self, **changed: str | int) -> str:
         """The parameters of an address that asks for this with some changes; a new order begins with its first page."""
-        said = {"q": self.text, "project": self.project, "state": self.state, "order": self.order, "page": self.number}
+        said = {
+            "q": self.text,
+            "project": self.project,
+            "state": self.state,
+            "sweep": self.sweep,
+            "order": self.order,
+            "page": self.number,
+        }
         if "page" not in changed:
             said["page"] = 1
         said |= changed
-        usual = {"q": "", "project": "", "state": "", "order": "started", "page": 1}
+        usual = {"q": "", "project": "", "state": "", "sweep": "", "order": "started", "page": 1}
         return "?" + urlencode({key: value for key, value in said.items() if value != usual[key]})
 
 
@@ -79,21 +92,25 @@ class Page(Generic[T]):
         return max(1, -(-self.total // ROWS))
 
 
-def jobs_page(jobs: Sequence[JobView], query: Query) -> Page[JobView]:
-    """The jobs that a query asks for, in its order. Cost: O(jobs log jobs)."""
-    found = [
-        job
-        for job in jobs
-        if query.text in str(job.id) and query.project in {"", job.id.project} and query.state in {"", job.state.value}
-    ]
+def jobs_page(jobs: Sequence[JobView], query: Query) -> Page[Row]:
+    """The jobs that a query asks for, in its order, a sweep as one row of those. Cost: O(jobs log jobs)."""
+    found = _rows([job for job in jobs if _is_asked(job, query) and query.state in {"", job.state.value}], query)
     found.sort(key=ORDERS[query.order])  # type: ignore[arg-type] # each order's keys compare with one another
     return cut(found, query)
 
 
-def in_turn(jobs: Sequence[JobView], query: Query) -> Page[JobView]:
-    """The jobs of a query's text and project, in the order that they have."""
-    found = [job for job in jobs if query.text in str(job.id) and query.project in {"", job.id.project}]
-    return cut(found, query)
+def in_turn(jobs: Sequence[JobView], query: Query) -> Page[Row]:
+    """The jobs of a query's text and project, in the order that they have; a sweep is where its first job is."""
+    return cut(_rows([job for job in jobs if _is_asked(job, query)], query), query)
+
+
+def _is_asked(job: JobView, query: Query) -> bool:
+    is_of_sweep = not query.sweep or query.sweep == f"{job.id.project}/{job.sweep}"
+    return is_of_sweep and query.text in str(job.id) and query.project in {"", job.id.project}
+
+
+def _rows(jobs: Sequence[JobView], query: Query) -> list[Row]:
+    return [*jobs] if query.sweep else folded(jobs)
 
 
 def nodes_page(nodes: Sequence[NodeView], query: Query) -> Page[NodeView]:

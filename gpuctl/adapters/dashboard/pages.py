@@ -27,7 +27,8 @@ from gpuctl.views.history import busy, why
 from gpuctl.views.jobs import JobView
 from gpuctl.views.plan_page import page as plan_page
 from gpuctl.views.pod_problems import problem_text
-from gpuctl.views.progress import percent_text, progress_text
+from gpuctl.views.progress import progress_text
+from gpuctl.views.sweeps import Row, folded, jobs_of, progress_of, queued_ms, reason_of
 from gpuctl.views.tables import HOUR_MS, age
 from gpuctl.views.top import memory_text
 from gpuctl.views.trends import uses
@@ -110,7 +111,10 @@ class Pages:
             share=share_milli,
             is_idle=is_idle,
             memory=memory_text,
-            percent=percent_text,
+            percent=progress_of,
+            jobs_of=jobs_of,
+            reason_of=reason_of,
+            queued_ms=queued_ms,
             progress=progress_text,
             busy=busy,
             WHOLE=WHOLE_GPU,
@@ -124,8 +128,8 @@ class Pages:
             seen,
             now_ms,
             path="/",
-            running=view.running[:_MOST_ROWS],
-            pending=view.pending[:_MOST_ROWS],
+            running=folded(view.running)[:_MOST_ROWS],
+            pending=folded(view.pending)[:_MOST_ROWS],
             nodes=view.nodes[:_MOST_ROWS],
             pauses=view.pauses(now_ms - HOUR_MS)[:_MOST_ROWS],
             counts=_Counts.of(view),
@@ -140,7 +144,7 @@ class Pages:
         scale = max(_amounts(seen.view), default=0)
         return self._page("projects.html", seen, now_ms, path="/projects", departments=departments, scale=scale)
 
-    def jobs(self, seen: Seen, now_ms: int, page: Page[JobView]) -> str:
+    def jobs(self, seen: Seen, now_ms: int, page: Page[Row]) -> str:
         """One page of the jobs."""
         states = [state.value for state in JobState]
         names = [project.name for project in seen.view.projects]
@@ -166,7 +170,7 @@ class Pages:
         """One page of the nodes, each as a picture of its GPUs."""
         return self._page("nodes.html", seen, now_ms, path="/nodes", page=page)
 
-    def queue(self, seen: Seen, now_ms: int, page: Page[JobView]) -> str:
+    def queue(self, seen: Seen, now_ms: int, page: Page[Row]) -> str:
         """One page of the pending jobs, in the order of the queue."""
         return self._page("queue.html", seen, now_ms, path="/queue", page=page)
 

@@ -14,6 +14,7 @@ from gpuctl.model.utilisation import IDLE_AFTER_MS, ProjectUse, RunUse
 from gpuctl.views.jobs import JobView
 from gpuctl.views.progress import progress_text
 from gpuctl.views.projects import ProjectView
+from gpuctl.views.sweeps import folded
 from gpuctl.views.top import bar, job_use_form, job_use_table, most_idle_first, project_use_form, project_use_table
 
 GIB = 1 << 30
@@ -58,6 +59,15 @@ def test_jobs_as_a_table() -> None:
         "work  team-a   Train  n1    1     ##########  97%  60/80Gi  -     42%\n"
         "dark  team-a   Train  n1    1     -                -        -     -\n"
     )
+
+
+def test_a_sweep_is_a_row_where_its_most_idle_job_is() -> None:
+    jobs = [replace(view(f"tune-{at}", use), sweep="tune", index=str(at)) for at, use in enumerate((WORK, REST, None))]
+    rows = folded(most_idle_first([*jobs, view("work", WORK)]))
+    assert job_use_table(rows, NOW_MS, wide=False).splitlines()[1:] == [
+        "tune (3)  team-a   Train  n1    3     #####.....  49%  89/160Gi  50m (1 of 3)  -",
+        "work      team-a   Train  n1    1     ##########  97%  60/80Gi   -             -",
+    ]
 
 
 def test_jobs_as_json() -> None:
