@@ -142,7 +142,7 @@ def _say_next(folder: Path, cluster: str, ci: str) -> None:
         f"gpuctl validate clusters/{cluster}",
         "git add . && git commit -m 'The cluster, a project, a job'",
         f"gpuctl plan clusters/{cluster} --base HEAD      # after a change: what it does to jobs",
-        f"gpuctl install --repo URL --path clusters/{cluster} --guard --image IMAGE | kubectl apply -f -",
+        f"gpuctl install --repo URL --path clusters/{cluster} --guard --image IMAGE | kubectl apply --server-side -f -",
     ):
         say(f"  {line}")
     say(f"In {workflow}, say where your organisation keeps gpuctl, in place of ORGANISATION and REVISION.")

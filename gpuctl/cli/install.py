@@ -27,7 +27,7 @@ _HELP = "gpuctl install --help"
 @command(
     "install",
     examples=(
-        "gpuctl install --repo https://git.example.com/gpus.git --path clusters/tr4858 | kubectl apply -f -",
+        "gpuctl install --repo git@git.example.com:gpus.git --path clusters/prod | kubectl apply --server-side -f -",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --guard > gpuctl.yaml",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --jobs 500 --nodes 20 > gpuctl.yaml",
         "gpuctl install --repo git@git.example.com:gpus.git --path clusters/tr4858 --context prod > gpuctl.yaml",

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuctl.install.installation import ACCOUNT, Installation, made
+from gpuctl.install.matching import everywhere, in_projects, rule
 from gpuctl.install.pods import is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
@@ -87,9 +88,8 @@ def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
     in_namespaces = f"request.namespace == '{home}' ? {at_home} : request.namespace.startsWith('{prefix}')"
     nowhere = "!has(request.namespace) || request.namespace == ''"
     own = f"{nowhere} ? request.name == '{names.PRIORITY_CLASS}' : ({in_namespaces})"
-    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"]}
     return "gpuctl-stays-home", {
-        "matchConstraints": {"resourceRules": [rule]},
+        "matchConstraints": everywhere(rule("*", "*", ("*",), (*_WRITES, "DELETE"))),
         "matchConditions": [{"name": "the-controller", "expression": f"request.userInfo.username == '{ACCOUNT}'"}],
         "validations": [
             _validation(
@@ -111,8 +111,8 @@ def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     lists = ("containers", "initContainers", "ephemeralContainers")
     containers = " + ".join(f"variables.pod.?{kind}.orValue([])" for kind in lists)
     return "gpuctl-gpu-pods", {
-        "matchConstraints": _in_projects(
-            _rule("", "v1", ("pods",), ("CREATE",)), _rule("", "v1", ("pods/ephemeralcontainers",), ("UPDATE",))
+        "matchConstraints": in_projects(
+            rule("", "v1", ("pods",), ("CREATE",)), rule("", "v1", ("pods/ephemeralcontainers",), ("UPDATE",))
         ),
         "variables": [
             _variable("ours", ours),
@@ -138,7 +138,7 @@ def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     )
     same_notes = _same(notes("object"), notes("oldObject"), is_gpu_note())
     return "gpuctl-pod-updates", {
-        "matchConstraints": _in_projects(_rule("", "v1", ("pods",), ("UPDATE",))),
+        "matchConstraints": in_projects(rule("", "v1", ("pods",), ("UPDATE",))),
         "matchConditions": [_others(makers)],
         "validations": [
             _validation(
@@ -156,8 +156,8 @@ def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """Gpuctl's labels and annotations are written by gpuctl only, and what carries them is changed by it only."""
     return "gpuctl-marks", {
-        "matchConstraints": _in_projects(
-            *_makers_of_pods(), _rule("resource.k8s.io", "*", ("resourceclaims", "resourceclaimtemplates"), _WRITES)
+        "matchConstraints": in_projects(
+            *_makers_of_pods(), rule("resource.k8s.io", "*", ("resourceclaims", "resourceclaimtemplates"), _WRITES)
         ),
         "matchConditions": [_others(makers)],
         "variables": [
@@ -190,9 +190,7 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     is_own = f"k in {_list(_OWN_PODS)}"
     before = "request.operation == 'UPDATE' ? dyn(oldObject).metadata.{} : {}".format
     return "gpuctl-owners", {
-        "matchConstraints": _in_projects(
-            *_makers_of_pods(), _rule("resource.k8s.io", "*", ("resourceclaims",), _WRITES)
-        ),
+        "matchConstraints": in_projects(*_makers_of_pods(), rule("resource.k8s.io", "*", ("resourceclaims",), _WRITES)),
         "matchConditions": [_others(makers, "system:kube-scheduler")],
         "variables": [
             _variable("more", _are_more(makers)),
@@ -223,9 +221,9 @@ def _other_workloads(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     Its objects hold pod templates in lists that no expression of `_marks` reaches, so others write none of them here.
     Where no controller but Kubernetes' own is trusted, what others make has no marks that count.
     """
-    rules = [_rule(group_of(kind), "*", (kinds.KINDS[kind].plural,), _WRITES) for kind in WORKLOAD_KINDS]
+    rules = [rule(group_of(kind), "*", (kinds.KINDS[kind].plural,), _WRITES) for kind in WORKLOAD_KINDS]
     return "gpuctl-other-workloads", {
-        "matchConstraints": _in_projects(*rules),
+        "matchConstraints": in_projects(*rules),
         "matchConditions": [_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],
         "validations": [
             _validation(
@@ -238,14 +236,14 @@ def _other_workloads(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
     """Pods and what makes them, at any remove."""
-    yield _rule("", "v1", ("pods", "pods/resize", "replicationcontrollers"), _WRITES)
-    yield _rule("apps", "v1", ("deployments", "replicasets", "statefulsets", "daemonsets"), _WRITES)
-    yield _rule("batch", "v1", ("jobs", "cronjobs"), _WRITES)
+    yield rule("", "v1", ("pods", "pods/resize", "replicationcontrollers"), _WRITES)
+    yield rule("apps", "v1", ("deployments", "replicasets", "statefulsets", "daemonsets"), _WRITES)
+    yield rule("batch", "v1", ("jobs", "cronjobs"), _WRITES)
 
 
 def _scale(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     return "gpuctl-scale", {
-        "matchConstraints": _in_projects(_rule("apps", "v1", ("deployments/scale", "replicasets/scale"), ("UPDATE",))),
+        "matchConstraints": in_projects(rule("apps", "v1", ("deployments/scale", "replicasets/scale"), ("UPDATE",))),
         "matchConditions": [_others(makers)],
         "validations": [
             _validation(
@@ -269,19 +267,6 @@ def _same(now: str, before: str, matters: str) -> str:
 
 def _others(makers: Sequence[str], *more: str) -> Mapping[str, str]:
     return {"name": "by-others", "expression": f"!(request.userInfo.username in {_list((*makers, *more))})"}
-
-
-def _in_projects(*rules: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"namespaceSelector": {"matchLabels": {names.MANAGED_LABEL: "true"}}, "resourceRules": list(rules)}
-
-
-def _rule(group: str, version: str, resources: Iterable[str], operations: Iterable[str]) -> Mapping[str, Any]:
-    return {
-        "apiGroups": [group],
-        "apiVersions": [version],
-        "resources": list(resources),
-        "operations": list(operations),
-    }
 
 
 def _variable(name: str, expression: str) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.spec_v1 import PolicyV1
 from gpuctl.install.installation import ACCOUNT, made
+from gpuctl.install.matching import in_projects, rule
 from gpuctl.install.schema_rule import NO_FIELD, TOO_LARGE, Unsaid, schema_cel
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
@@ -120,14 +121,10 @@ def _why_not(rule: CelRule) -> str:
 
 def _spec(policy: Declaration[PolicyV1], cel: str, makers: Sequence[str]) -> Mapping[str, Any]:
     spec = policy.model.spec
-    rules = [
-        {"apiGroups": [group], "apiVersions": [version], "resources": list(plurals), "operations": ["CREATE", "UPDATE"]}
-        for group, version, plurals in _WORKLOADS
-    ]
-    matched = {"namespaceSelector": {"matchLabels": {names.MANAGED_LABEL: "true"}}, "resourceRules": rules}
+    workloads = (rule(group, version, plurals, ("CREATE", "UPDATE")) for group, version, plurals in _WORKLOADS)
     return {
         "failurePolicy": "Fail",
-        "matchConstraints": matched,
+        "matchConstraints": in_projects(*workloads),
         "matchConditions": [_condition(makers)],
         "variables": [{"name": name, "expression": expression} for name, expression in _variables(spec.match)],
         "validations": [
