@@ -25,7 +25,7 @@ from gpuctl.model.source import WORKING_TREE
 
 if TYPE_CHECKING:
     from gpuctl.adapters.gitmerge import Compared
-    from gpuctl.app.effects import Foreseen
+    from gpuctl.app.effects import Entry, Foreseen
     from gpuctl.app.gates import Gate
     from gpuctl.app.planning import Side
     from gpuctl.compile import CompileCache, Compiled
@@ -164,7 +164,8 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     foreseen = None
     if after is not None:
         confirmed = in_time(base_declared, after.declared, compared.confirmations, compared.added)
-        foreseen = _foreseen(base_declared, after.declared, Basis(**cluster, confirmed=confirmed))
+        entry = None if no_cache or any(cluster.values()) else wiring.rest_entry(compared.before)
+        foreseen = _foreseen(base_declared, after.declared, Basis(**cluster, confirmed=confirmed), entry)
     report = plan_report(before, after, revisions, foreseen)
     return replace(report, failed=tuple(failed(report, gates)), version=__version__)
 
@@ -245,7 +246,7 @@ class Basis:
     confirmed: frozenset[str]
 
 
-def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foreseen:
+def _foreseen(before: Declared | None, after: Declared, basis: Basis, entry: Entry | None) -> Foreseen:
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.effects import newest_instant, objects_of, on_cluster, on_inventory, read_objects  # noqa: PLC0415
 
@@ -259,7 +260,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis) -> Foresee
         found = on_cluster(before, after, objects, at_ms, basis.confirmed)
         return replace(found, ground=replace(found.ground, age_ms=now_ms - at_ms))
     if not named and basis.embedded is None:
-        return on_inventory(before, after, wiring.blueprint, basis.confirmed, wiring.now_ms())
+        return on_inventory(before, after, wiring.blueprint, basis.confirmed, wiring.now_ms(), entry)
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
         return on_cluster(before, after, read_objects(cluster), wiring.now_ms(), basis.confirmed)

@@ -10,6 +10,7 @@ from gpuctl.engine import EngineCache
 from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Displace, Move, Pending, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
+from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import Instant
@@ -21,7 +22,8 @@ Pause: TypeAlias = Reclaim | Preempt | Displace | Move
 class Rest:
     """A cluster at rest, its last schedule, and the pauses, starts and resizes that led to it.
 
-    `engine_cache`: the engine's cache, to continue with.
+    `engine_cache`: the engine's cache, to continue with. `forecasts`: of all jobs that wait, where they are known
+    already.
     """
 
     declared: Declared
@@ -31,6 +33,7 @@ class Rest:
     pauses: Mapping[JobId, Pause]
     starts: Mapping[JobId, Admit]
     sizes: Mapping[JobId, Resize]
+    forecasts: Mapping[JobId, Forecast] | None = None
 
     @property
     def at_ms(self) -> Instant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from gpuctl.app.ports import Clock, Cluster, Sessions, SourceUnavailable, Virtua
 from gpuctl.k8s.kinds import CONFIG_MAP, DEVICE_CLASS, LEASE, NODE, RESOURCE_SLICE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.declared import NodePool
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import NO_REVISION, JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gpuctl.adapters.githistory import Removal
     from gpuctl.adapters.gitmerge import Compared
     from gpuctl.adapters.screen import Screen
+    from gpuctl.adapters.verdicts import Entry
     from gpuctl.app.beginning import NewRepository
     from gpuctl.app.control import ControlObject
     from gpuctl.app.forwarding import Forwarder
@@ -240,6 +242,18 @@ def compile_cache(folder: Path, files: int) -> Iterator[CompileCache]:
     yield cache
     if store is not None and cache.reading.files.made > files // 8:
         store.put(key, b"" if body is None else stored(cache))
+
+
+def rest_entry(base: SourceTree | None) -> Entry | None:
+    """The place of what the declared nodes come to with the jobs of base: by every byte of its files, at any commit."""
+    from gpuctl.adapters.verdicts import Entry, rest_folder  # noqa: PLC0415 - only for plans
+    from gpuctl.app.validation import key_of  # noqa: PLC0415 - as above
+
+    if base is None or len(base.files) < LEAST_CACHED_FILES:
+        return None
+    store = rest_folder(os.environ)
+    files = {path: replace(file, revision=NO_REVISION) for path, file in base.files.items()}
+    return None if store is None else Entry(store, key_of(replace(base, revision=NO_REVISION, files=files)))
 
 
 def rolled_back(folder: Path, base: str, to: str) -> Compared:

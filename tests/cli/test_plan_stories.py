@@ -13,6 +13,7 @@ from planstories import STORIES, claim_of_team_d
 
 from gpuctl import wiring
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.wiring import access
 
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 FORMS = {"text": "txt", "markdown": "md", "json": "json"}
@@ -26,16 +27,29 @@ def early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "now_ms", lambda: AT_MS)
 
 
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's cache folder that is used for small clusters, too."""
+    monkeypatch.delenv("GPUCTL_NO_CACHE", raising=False)
+    monkeypatch.setattr(access, "LEAST_CACHED_FILES", 1)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "cache"
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_plan_is_told_in_exactly_these_words(
-    name: str, run: Run, repository: WorkingCopy, golden: Callable[[Path, str], None]
+    name: str, run: Run, repository: WorkingCopy, golden: Callable[[Path, str], None], cache: Path
 ) -> None:
+    """The first form with nothing known, the others from what earlier ones kept."""
     options = ALL[name](repository)
     command = ("plan", repository.folder / "clusters" / "tr4858", *options)
     for form, ending in FORMS.items():
         result = run(*command, "-o", form)
         assert result.exit_code == EXIT_CODES.get(name, 2), result.stderr
         golden(GOLDEN / f"{name}.{ending}", result.stdout)
+    (kept,) = (cache / "gpuctl" / "rests").iterdir()
+    assert kept.stat().st_size > 100
 
 
 def test_a_freeze_window_has_the_same_confirm_line_before_the_commit(run: Run, repository: WorkingCopy) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuctl.adapters import verdicts
-from gpuctl.adapters.verdicts import OF_VERDICTS, VerdictFolder, verdict_folder
+from gpuctl.adapters.verdicts import OF_VERDICTS, VerdictFolder, compiled_folder, rest_folder, verdict_folder
 
 KEY, BODY = b"k" * 32, b'{"jobs":7}'
 
@@ -65,13 +64,28 @@ def test_an_entry_is_of_one_key_one_secret_and_one_version(home: dict[str, str],
     assert folder.get(other) is None
 
     where = entry.parent
-    forger = VerdictFolder(where, b"guessed secret".ljust(32), verdicts._version())
+    forger = VerdictFolder(where, b"guessed secret".ljust(32), folder._version)
     forger.put(KEY, b'{"jobs":0}')
     assert forger.get(KEY) is not None
     assert folder.get(KEY) is None
     secret = Path(home["XDG_STATE_HOME"], "gpuctl", "verdicts.key").read_bytes()
     VerdictFolder(where, secret, b"another version").put(KEY, BODY)
     assert folder.get(KEY) is None
+
+
+def test_an_entry_of_one_folder_is_none_of_another(home: dict[str, str], folder: VerdictFolder) -> None:
+    folder.put(KEY, BODY)
+    (entry,) = files(home)
+    for other in filter(None, (compiled_folder(home), rest_folder(home))):
+        other.put(KEY, b"{}")
+        (moved,) = other._folder.iterdir()
+        moved.write_bytes(entry.read_bytes())
+        assert other.get(KEY) is None
+        other.put(KEY, b"{}")
+        (moved,) = other._folder.iterdir()
+        entry.rename(moved.with_name(entry.name))
+        assert other.get(KEY) == b"{}"
+        folder.put(KEY, BODY)
 
 
 def test_a_secret_that_others_can_read_is_made_anew(home: dict[str, str], folder: VerdictFolder) -> None:
@@ -134,7 +148,7 @@ def test_it_is_bounded_and_keeps_what_was_used_last(home: dict[str, str], folder
     assert len(files(home)) == OF_VERDICTS.entries
     assert folder.get(bytes(32)) is None
     where, secret = files(home)[0].parent, Path(home["XDG_STATE_HOME"], "gpuctl", "verdicts.key").read_bytes()
-    smaller = VerdictFolder(where, secret, verdicts._version(), OF_VERDICTS._replace(bytes=1000))
+    smaller = VerdictFolder(where, secret, folder._version, OF_VERDICTS._replace(bytes=1000))
     smaller.put(b"l" * 32, bytes(400))
     assert sum(path.stat().st_size for path in files(home)) <= 1000
     assert smaller.get(b"l" * 32) == bytes(400)

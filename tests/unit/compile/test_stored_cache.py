@@ -12,8 +12,9 @@ from trees import CLUSTER, HEAD, job, project, tree_of
 
 from gpuctl.app.revisions import contents_of
 from gpuctl.compile import CompileCache, compile_tree
-from gpuctl.compile.stored import _made, restored, stored
+from gpuctl.compile.stored import restored, stored
 from gpuctl.model.source import SourceTree
+from gpuctl.model.stored import _made
 
 TEMPLATE = (
     f"{HEAD}kind: Template\nmetadata: {{name: t, project: team-b}}\n"
@@ -96,8 +97,9 @@ class Runs:
         pickle.dumps(Runs(_made, str, 1)), pickle.dumps(Runs(_made, SourceTree, 1)),
         b"", b"\x80\x05", b"not a pickle", kept(TREE)[:-200], pickle.dumps([1, 2, 3, 4]), pickle.dumps({}),
         pickle.dumps(Runs(os.system, "exit 1")), pickle.dumps(Runs(eval, "1")), pickle.dumps(Runs(partial, print)),
-        b"cgpuctl.compile.fit\npartial\n.", b"cgpuctl.compile.stored\npickle.loads\n.", b"cgpuctl.wiring\nhost\n.",
-        b"cgpuctl.compile.compiler\ncompile_tree\n.",
+        b"cgpuctl.compile.fit\npartial\n.", b"cgpuctl.model.stored\npickle.loads\n.", b"cgpuctl.wiring\nhost\n.",
+        b"cgpuctl.compile.compiler\ncompile_tree\n.", b"cgpuctl.model.stored\n_Unpickler\n.",
+        b"cgpuctl.model.stored\ndumped\n.", b"cgpuctl.model.stored\nfields\n.", b"cgpuctl.modelx.y\nz\n.",
     ],
 )  # fmt: skip
 def test_other_bytes_are_no_cache_and_call_nothing(body: bytes) -> None:

@@ -1,0 +1,34 @@
+"""A cluster at rest as bytes, for a later plan from the same base.
+
+Whether gpuctl wrote them, for these declarations and nodes, is for the keeper of the bytes to make sure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuctl.engine import EngineCache
+from gpuctl.explain.forecast import forecasts
+from gpuctl.explain.rest import Rest
+from gpuctl.model.declared import Declared
+from gpuctl.model.stored import dumped, loaded
+
+_KEPT = ("state", "decided", "pauses", "starts", "sizes", "forecasts")
+
+
+def with_forecasts(rest: Rest) -> Rest:
+    """The same, with the forecasts of all jobs that wait."""
+    return replace(rest, forecasts=forecasts(rest, rest.waiting.keys()))
+
+
+def stored(rest: Rest) -> bytes:
+    """All of it but the declarations and the engine's cache, which is needed for nothing once forecasts are known."""
+    return dumped([getattr(rest, name) for name in _KEPT])
+
+
+def restored(body: bytes, declared: Declared) -> Rest | None:
+    """A cluster at rest of such bytes; None for any others."""
+    values = loaded(body, ("model",))
+    if not isinstance(values, list) or len(values) != len(_KEPT):
+        return None
+    return Rest(declared=declared, engine_cache=EngineCache(), **dict(zip(_KEPT, values, strict=True)))
