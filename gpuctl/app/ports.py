@@ -332,9 +332,11 @@ class Workshop(Protocol):
 class LogRequest:
     """Which part of a container's log is wanted. `tail`: that many lines from its end; None: all of it.
 
-    `previous`: of the container before the present one; `since_ms`: only what is not older.
+    `previous`: of the container before the present one; `since_ms`: only what is not older. `container`: by default the
+    job's own.
     """
 
+    container: str = MAIN_CONTAINER
     follow: bool = False
     previous: bool = False
     timestamps: bool = False

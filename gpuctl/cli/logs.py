@@ -9,11 +9,12 @@ import click
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, project_of
 from gpuctl.cli.command import command
-from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options, pod_meant
+from gpuctl.cli.sessions import EXIT_INTERRUPTED, container_option, job_options, pod_meant
 
 
 @command("logs", examples=("gpuctl logs a-1-g -p team-a", "gpuctl logs team-a/a-1-g -f --tail 100"))
 @job_options
+@container_option
 @click.option("-f", "--follow", is_flag=True, help="Keep printing as the job writes more.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines. Default: all.")
 @click.option("--since", type=DurationType(), help="Only lines that are not older than this: 5m.")
@@ -30,6 +31,7 @@ def logs(job: str, project: str | None, worker: int, where: Where, **options: An
     from gpuctl.app.ports import LogRequest  # noqa: PLC0415
 
     request = LogRequest(
+        container=options["container"],
         follow=options["follow"],
         previous=options["previous"],
         timestamps=options["timestamps"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +13,11 @@ import click
 from gpuctl.cli.clusters import Where, one_job, project_of, told_live
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.terminal import say
+from gpuctl.k8s.names import MAIN_CONTAINER
 from gpuctl.model.ids import ObjectRef
 
 if TYPE_CHECKING:
-    from gpuctl.app.ports import Cluster
+    from gpuctl.app.ports import Cluster, CommandRequest
 
 EXIT_INTERRUPTED = 130
 
@@ -34,6 +36,12 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return with_job
 
 
+container_option = click.option(
+    "-c", "--container", default=MAIN_CONTAINER, metavar="NAME",
+    help="An init container, a sidecar, or git-sync. Default: the job's own.",
+)  # fmt: skip
+
+
 def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, running: bool) -> ObjectRef:
     """The pod of that worker of the job's current run. Raises Unreachable with the reason where there is none."""
     from gpuctl.app.inspect import pod_of  # noqa: PLC0415 - only now
@@ -43,22 +51,18 @@ def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, r
     return ObjectRef(*kinds.POD, view.ref.namespace, pod_of(view, worker, started=running).name)
 
 
-def run_there(  # noqa: PLR0913 - a job's name has three parts
-    where: Where, job: str, project: str | None, worker: int, command: tuple[str, ...], *, stdin: bool, tty: bool
-) -> None:
-    """Run a command in the job's container and leave with its exit code."""
+def run_there(where: Where, job: str, project: str | None, worker: int, request: CommandRequest) -> None:
+    """Run a command in a container of the job and leave with its exit code."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
-    from gpuctl.app.ports import CommandRequest  # noqa: PLC0415
 
     console = wiring.console()
     with where.sessions(project_of(job, project)) as (cluster, sessions):
         pod = pod_meant(cluster, job, project, worker, running=True)
-        if tty and not (stdin and console.is_terminal):
+        if request.tty and not (request.stdin and console.is_terminal):
             say("note: standard input is not a terminal, so the command runs without one", err=True)
-            tty = False
-        request = CommandRequest(command=command, stdin=stdin, tty=tty)
+            request = replace(request, tty=False)
         try:
-            with console.raw() if tty else nullcontext():
+            with console.raw() if request.tty else nullcontext():
                 code = sessions.run(pod, request, console)
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED

@@ -16,6 +16,7 @@ from gpuctl.compile.declarations import KINDS, Declaration, Declarations
 from gpuctl.compile.fields_v1 import Spec, fields_of
 from gpuctl.compile.lower import project_max_duration
 from gpuctl.compile.spec_v1 import ClusterSpec, DepartmentSpec, JobSpec, ProjectSpec
+from gpuctl.compile.worker import worker_of
 from gpuctl.model.units import WHOLE_GPU
 
 ROOTS = ("object", "old", "project", "cluster", "total", "oldTotal")
@@ -63,7 +64,7 @@ class Scope:
         self.base = None if base is None else _by_name(base)
         self._by_name = _by_name(declarations)
         self._jobs = declarations.jobs
-        self._values: dict[tuple[str, int], Value] = {}
+        self._values: dict[tuple[str, int], tuple[Declaration[Any], Value]] = {}
         self._gpu_milli: dict[str, int] | None = None
         self._cluster = declarations.clusters[0] if declarations.clusters else None
 
@@ -108,8 +109,9 @@ class Scope:
         key = (kind, id(declaration))
         if key not in self._values:
             value, size, entries = _plain(declaration.document.data, {})
-            self._values[key] = Value(_filled(value, KINDS[kind]), Size(size, entries))
-        return self._values[key]
+            # with the declaration, so that no other has its id
+            self._values[key] = declaration, Value(_filled(value, KINDS[kind]), Size(size, entries))
+        return self._values[key][1]
 
     def _total(self, project: str, declaration: Declaration[Any]) -> Value:
         match declaration.model.spec:
@@ -259,17 +261,18 @@ def _by_name(declarations: Declarations) -> dict[Name, Declaration[Any]]:
 
 def _worker_milli(spec: JobSpec) -> int:
     """A worker's GPUs; one that asks for memory of a GPU counts as a whole one, whatever the pool makes of it."""
-    return spec.gpus if spec.gpu_memory is None else WHOLE_GPU
+    return worker_of(spec).gpu_milli if spec.gpu_memory is None else WHOLE_GPU
 
 
 def _of_job(spec: JobSpec, project: ProjectSpec | None) -> dict[str, Any]:
     limits = [spec.max_duration, None if project is None else project_max_duration(spec, project)]
     shortest = min((limit for limit in limits if limit is not None), default=None)
+    worker = worker_of(spec)
     return {
         "gpus": _gpus(_worker_milli(spec) * spec.workers),
         "workers": spec.workers,
-        "cpus": _gpus(spec.resources.cpu * spec.workers),
-        "memoryBytes": spec.resources.memory * spec.workers,
+        "cpus": _gpus(worker.cpu_milli * spec.workers),
+        "memoryBytes": worker.mem_bytes * spec.workers,
         "maxDurationSeconds": None if shortest is None else shortest // _MS_A_SECOND,
     }
 

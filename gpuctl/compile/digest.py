@@ -23,13 +23,16 @@ from gpuctl.model.job import (
     Container,
     EmptyDirVolume,
     EnvSource,
+    ExtraContainer,
     GitCheckout,
     HostAlias,
     HostPathVolume,
     Job,
+    Mount,
     NewClaimVolume,
     NfsVolume,
     OtherWorkload,
+    OwnAmounts,
     Probe,
     Probes,
     RunAs,
@@ -77,6 +80,9 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     EnvSource: (None, ("secret", "config_map", "prefix")),
     GitCheckout: (None, ("repository", "revision", "path", "secret", "size_bytes")),
     HostAlias: (None, ("ip", "hostnames")),
+    Mount: (None, ("volume", "mount_path", "read_only")),
+    ExtraContainer: (None, ("name", "image")),
+    OwnAmounts: (None, ("cpu_milli", "mem_bytes", "gpus")),
     OtherWorkload: (None, ("api_version", "kind", "text")),
     Probe: (None, ("port", "path", "command", "delay_ms", "period_ms", "timeout_ms", "failures")),
     Probes: (None, ("startup", "readiness", "liveness")),
@@ -88,12 +94,15 @@ types."""
 
 _WRITTEN = {
     "gpu_milli": "gpus", "gpu_mem_bytes": "gpuMemory", "cpu_milli": "resources.cpu", "mem_bytes": "resources.memory",
-    "pull_secrets": "imagePullSecrets", "run_as": "security",
+    "pull_secrets": "imagePullSecrets", "run_as": "security", "own": "resources",
 }  # fmt: skip
 """Fields that are called otherwise in a declaration."""
 
 _OF_A_MANIFEST = frozenset({"gpus", "workers", "minWorkers", "resources.cpu", "resources.memory", "image"})
 """Fields that follow from a manifest."""
+
+_WITH_ALL_CONTAINERS = frozenset({"gpus", "resources.cpu", "resources.memory", "resources"})
+"""Fields that follow from all containers together."""
 
 _KNOWN = {
     of: frozenset(keys) | NEEDS_NO_NEW_RUN[of] | _NO_FACT.get(of, frozenset[str]()) for of, keys in _ALWAYS.items()
@@ -129,6 +138,8 @@ def fields_of_a_new_run(before: Job, after: Job) -> tuple[str, ...]:
         follow.add("minWorkers")
     if "sweep" in changed:
         follow.add("env")
+    if "initContainers" in changed or "sidecars" in changed:
+        follow |= _WITH_ALL_CONTAINERS
     if after.container.manifest is not None and "manifest" in changed:
         follow |= _OF_A_MANIFEST
     return tuple(sorted(changed - follow))

@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from gpuctl.compile import quota
+from gpuctl.compile.containers import check_containers
+from gpuctl.compile.containers_v1 import InitContainer, Sidecar
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Path
 from gpuctl.compile.lower import is_preemptible, project_max_duration
@@ -23,6 +26,7 @@ from gpuctl.compile.sharing import Backends, check_environment, pool_words, requ
 from gpuctl.compile.spec_v1 import JobSpec, JobV1
 from gpuctl.compile.sweeps import check_sweep, size_of
 from gpuctl.compile.text import Params
+from gpuctl.compile.worker import worker_of
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import memory, thousandths
 from gpuctl.model.declared import DeclaredNode, Grant
@@ -112,7 +116,9 @@ def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
         "args": sum(map(_size, spec.args)),
         "preStop": sum(map(_size, spec.pre_stop)),
         "probes": sum(_size(text) for probe in _probes(spec) for text in probe.exec or ()),
-        "env": sum(_size(name) + _size(value) for name, value in spec.env.items() if isinstance(value, str)),
+        "env": _size_of_env(spec),
+        "initContainers": sum(map(_size_of_container, spec.init_containers)),
+        "sidecars": sum(map(_size_of_container, spec.sidecars)),
     }
     total = sum(texts.values())
     if total > _MOST_TEXT_BYTES:
@@ -120,7 +126,17 @@ def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
         yield job.mistake("GPU3060", ("spec", largest), {"found": total >> 10}, at_key=True)
 
 
-def _probes(spec: JobSpec) -> Iterator[Probe]:
+def _size_of_container(container: InitContainer) -> int:
+    probes = _probes(container) if isinstance(container, Sidecar) else ()
+    texts = chain(container.command, container.args, *(probe.exec or () for probe in probes))
+    return sum(map(_size, texts)) + _size_of_env(container)
+
+
+def _size_of_env(container: JobSpec | InitContainer) -> int:
+    return sum(_size(name) + _size(value) for name, value in container.env.items() if isinstance(value, str))
+
+
+def _probes(spec: JobSpec | Sidecar) -> Iterator[Probe]:
     asked = (spec.probes.startup, spec.probes.readiness, spec.probes.liveness)
     return (probe for probe in asked if probe is not None)
 
@@ -134,6 +150,7 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
     yield from _too_large(job)
     yield from check_environment(job)
     yield from check_sweep(job)
+    yield from check_containers(job)
     if spec.git is not None and any(volume.mount_path == spec.git.path for volume in spec.volumes):
         fix = "give each a folder of its own"
         yield job.mistake("GPU2021", ("spec", "git", "path"), {"found": spec.git.path}, fix)
@@ -218,7 +235,8 @@ class _Nodes:
         return self.backends.kind(spec, pool) == self.backends.kind(spec, other)
 
     def _room(self, spec: JobSpec, pool: NodePool) -> int:
-        cpu, size, grant = spec.resources.cpu, spec.resources.memory, self.backends.grant(spec, pool)
+        _, cpu, size = worker_of(spec)
+        grant = self.backends.grant(spec, pool)
         kind = (pool.name, grant, cpu, size)
         if kind not in self.rooms:
             nodes = self.kinds[pool.name]
@@ -228,12 +246,12 @@ class _Nodes:
     def _no_node(self, job: ResolvedJob) -> Diagnostic:
         spec = job.spec
         nodes = [(node, self.backends.grant(spec, pool)) for pool in job.pools for node in self.by_pool[pool.name]]
-        cpu, size = spec.resources.cpu, spec.resources.memory
+        gpu_milli, cpu, size = worker_of(spec)
         fix = ""
         path: Path
         if all(not _workers(node, grant, 0, 0) for node, grant in nodes):
-            whole = any(node.mig for node, _ in nodes) and spec.gpus >= WHOLE_GPU
-            path, need = request_path(spec), f"{thousandths(spec.gpus)} {'GPUs that are not cut' if whole else 'GPUs'}"
+            whole = any(node.mig for node, _ in nodes) and gpu_milli >= WHOLE_GPU
+            path, need = request_path(spec), f"{thousandths(gpu_milli)} {'GPUs that are not cut' if whole else 'GPUs'}"
         elif all(node.cpu_milli < cpu for node, _ in nodes):
             path, need = _CPU, f"{thousandths(cpu)} CPUs"
         elif all(node.mem_bytes < size for node, _ in nodes):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
-from gpuctl.compile import pod_v1, pool_v1, quota, spec_v1
+from gpuctl.compile import pool_v1, quota, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
-from gpuctl.compile.manifest_v1 import as_json
+from gpuctl.compile.lower_pod import container_of
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.compile.sweeps import index_name, indices_of
+from gpuctl.compile.worker import worker_of
 from gpuctl.diag.span import SourceSpan
-from gpuctl.k8s.objects import mapping
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, jobs_of, sum_of
 from gpuctl.model import declared as model
 from gpuctl.model import job as job_model
 from gpuctl.model.freeze import Forbidden, FreezeWindow
@@ -234,19 +231,19 @@ def _jobs(resolved: ResolvedJob) -> tuple[job_model.Job, ...]:
 def _job(resolved: ResolvedJob) -> job_model.Job:
     declaration, limits = resolved.declaration, resolved.project.model.spec
     metadata, spec = declaration.model.metadata, resolved.spec
-    kind = job_model.JobType(spec.type)
+    kind, worker = job_model.JobType(spec.type), worker_of(spec)
     interactive = kind is job_model.JobType.INTERACTIVE
     return job_model.Job(
         id=JobId(ProjectName(metadata.project), metadata.name),
         digest=_NO_DIGEST,
         type=kind,
-        container=_container(spec),
-        gpu_milli=spec.gpus if spec.gpu_memory is None else _largest_charge(spec.gpu_memory, resolved),
+        container=container_of(spec),
+        gpu_milli=worker.gpu_milli if spec.gpu_memory is None else _largest_charge(spec.gpu_memory, resolved),
         gpu_mem_bytes=spec.gpu_memory,
         workers=spec.workers,
         min_workers=spec.workers if spec.min_workers is None else spec.min_workers,
-        cpu_milli=spec.resources.cpu,
-        mem_bytes=spec.resources.memory,
+        cpu_milli=worker.cpu_milli,
+        mem_bytes=worker.mem_bytes,
         priority=spec.priority,
         preemptible=is_preemptible(spec),
         max_duration_ms=_tightest(spec.max_duration, project_max_duration(spec, limits)),
@@ -292,110 +289,3 @@ def _tightest(*limits: DurationMs | None) -> DurationMs | None:
 def _largest_charge(mem_bytes: int, resolved: ResolvedJob) -> GpuMilli:
     """What a request for GPU memory costs on the smallest device it may get."""
     return max(-(-mem_bytes * WHOLE_GPU // pool.gpu_memory) for pool in resolved.pools if pool.gpu_memory)
-
-
-def _container(spec: spec_v1.JobSpec) -> job_model.Container:
-    return job_model.Container(
-        image=spec.image,
-        image_pull_policy=spec.image_pull_policy,
-        command=tuple(spec.command),
-        args=tuple(spec.args),
-        working_dir=spec.working_dir,
-        env={name: _env(value) for name, value in sorted(spec.env.items())},
-        expose=tuple(job_model.Expose(port=e.port, via=job_model.ExposeVia(e.via)) for e in spec.expose),
-        large_shm=spec.large_shm,
-        volumes=tuple(_volume(volume) for volume in spec.volumes),
-        retries=spec.retries,
-        env_from=tuple(
-            job_model.EnvSource(secret=each.secret, config_map=each.config_map, prefix=each.prefix)
-            for each in spec.env_from
-        ),
-        pull_secrets=tuple(spec.image_pull_secrets),
-        pre_stop=tuple(spec.pre_stop),
-        run_as=job_model.RunAs(
-            user=spec.security.run_as_user,
-            group=spec.security.run_as_group,
-            further_groups=tuple(spec.security.supplemental_groups),
-            fs_group=spec.security.fs_group,
-            read_only_root=spec.security.read_only_root_filesystem,
-            added=tuple(spec.security.capabilities.add),
-            dropped=tuple(spec.security.capabilities.drop),
-            seccomp=spec.security.seccomp,
-        ),
-        labels=dict(sorted(spec.labels.items())),
-        annotations=dict(sorted(spec.annotations.items())),
-        tty=spec.tty,
-        host_aliases=tuple(
-            job_model.HostAlias(ip=each.ip, hostnames=tuple(each.hostnames)) for each in spec.host_aliases
-        ),
-        dns_policy=spec.dns_policy,
-        git=None if spec.git is None else _git(spec.git),
-        framework=None if spec.framework is None else job_model.Framework(spec.framework),
-        success=job_model.Success(spec.success),
-        manifest=None if spec.manifest is None else _manifest(spec.manifest),
-        probes=job_model.Probes(
-            startup=_probe(spec.probes.startup),
-            readiness=_probe(spec.probes.readiness),
-            liveness=_probe(spec.probes.liveness),
-        ),
-    )
-
-
-def _manifest(manifest: Mapping[str, Any]) -> job_model.OtherWorkload:
-    row, spec = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]], mapping(manifest, "spec")
-    return job_model.OtherWorkload(
-        api_version=row.kind[0],
-        kind=row.kind[1],
-        text=as_json(manifest),
-        pods=sum_of(row, spec).pods,
-        jobs=jobs_of(row, spec),
-    )
-
-
-def _git(spec: pod_v1.GitCheckout) -> job_model.GitCheckout:
-    return job_model.GitCheckout(
-        repository=spec.repository, revision=spec.revision, path=spec.path, secret=spec.secret, size_bytes=spec.size
-    )
-
-
-def _probe(probe: pod_v1.Probe | None) -> job_model.Probe | None:
-    if probe is None:
-        return None
-    asked = probe.http or probe.tcp
-    return job_model.Probe(
-        port=None if asked is None else asked.port,
-        path=None if probe.http is None else probe.http.path,
-        command=tuple(probe.exec or ()),
-        delay_ms=probe.delay or 0,
-        period_ms=probe.period,
-        timeout_ms=probe.timeout,
-        failures=probe.failures,
-    )
-
-
-def _env(value: str | pod_v1.SecretKey) -> job_model.EnvValue:
-    return value if isinstance(value, str) else job_model.SecretKey(secret=value.secret, key=value.key)
-
-
-def _volume(volume: pod_v1.Volume) -> job_model.Volume:
-    mount, read_only = volume.mount_path, volume.read_only
-    if volume.new_claim is not None:
-        return job_model.NewClaimVolume(
-            size_bytes=volume.new_claim.size,
-            storage_class=volume.new_claim.storage_class,
-            mount_path=mount,
-            read_only=read_only,
-        )
-    if volume.secret is not None:
-        return job_model.SecretVolume(secret=volume.secret, mount_path=mount, read_only=read_only)
-    if volume.config_map is not None:
-        return job_model.ConfigMapVolume(config_map=volume.config_map, mount_path=mount, read_only=read_only)
-    if volume.empty_dir is not None:
-        return job_model.EmptyDirVolume(size_bytes=volume.empty_dir.size, mount_path=mount, read_only=read_only)
-    if volume.nfs is not None:
-        return job_model.NfsVolume(
-            server=volume.nfs.server, path=volume.nfs.path, mount_path=mount, read_only=read_only
-        )
-    if volume.host_path is not None:
-        return job_model.HostPathVolume(host_path=volume.host_path, mount_path=mount, read_only=read_only)
-    return job_model.ClaimVolume(claim=volume.claim or "", mount_path=mount, read_only=read_only)

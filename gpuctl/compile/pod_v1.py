@@ -61,7 +61,7 @@ class EnvSource(Spec):
     _one_origin = in_mapping(lambda data: exactly_one(data, "secret", "configMap"))
 
 
-_Id = Annotated[int, Field(ge=0, le=INT32)]
+UserId = Annotated[int, Field(ge=0, le=INT32)]
 
 
 Capability = Literal[
@@ -89,15 +89,15 @@ class Capabilities(Spec):
 class PodSecurity(Spec):
     """As which user and groups a job's processes run. What is left out is the image's, or Kubernetes'."""
 
-    run_as_user: _Id | None = Field(
+    run_as_user: UserId | None = Field(
         None,
         description="The user's number. Where the cluster's pods are restricted, not 0. Default: the image's user.",
     )
-    run_as_group: _Id | None = Field(None, description="The number of the user's group. Default: the image's.")
-    supplemental_groups: Annotated[list[_Id], unique()] = Field(
+    run_as_group: UserId | None = Field(None, description="The number of the user's group. Default: the image's.")
+    supplemental_groups: Annotated[list[UserId], unique()] = Field(
         [], max_length=100, description="Numbers of further groups, as a file server knows them."
     )
-    fs_group: _Id | None = Field(
+    fs_group: UserId | None = Field(
         None, description="A further group, which also owns the files of volumes where their driver allows that."
     )
     read_only_root_filesystem: bool = Field(

@@ -16,13 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuctl.compile.cel_scope import Scope, name_of
+from gpuctl.compile.container_views import other_containers
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.policy_v1 import Match
 from gpuctl.compile.rule_causes import Cause
 from gpuctl.compile.rule_form import STEPS, Flaw, TooMuch, check_form
 from gpuctl.compile.rule_steps import Rule
-from gpuctl.compile.spec_v1 import PolicyV1
+from gpuctl.compile.spec_v1 import JobV1, PolicyV1
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
@@ -262,7 +263,24 @@ def _check(check: _Check, bound: Iterator[Bound], accounts: _Accounts, breaches:
 
 
 def _outcome(check: _Check, declaration: Declaration[Any]) -> Outcome:
-    """Hold one declaration against a policy."""
+    """Hold one declaration against a policy; a job of several containers with each of them.
+
+    What is about a change is said of the job alone: another container was not there before, or was another one.
+    """
+    found = _outcome_of(check, declaration)
+    if not isinstance(declaration.model, JobV1) or (not isinstance(check.rule, Rule) and check.rule.of_a_change):
+        return found
+    breaches, steps = dict.fromkeys(found.breaches), found.steps
+    for view in other_containers(declaration):
+        if steps > STEPS:
+            break
+        one = _outcome_of(check, view)
+        breaches |= dict.fromkeys(one.breaches)
+        steps += one.steps
+    return Outcome(tuple(breaches), steps)
+
+
+def _outcome_of(check: _Check, declaration: Declaration[Any]) -> Outcome:
     document, spec, name = declaration.document, check.policy.model.spec, check.policy.model.metadata.name
     causes: Iterable[Cause]
     try:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuctl.compile.choices_v1 import Level, Security
+from gpuctl.compile.containers_v1 import ContainerSecurity
+from gpuctl.compile.document import Path
 from gpuctl.compile.folders import is_exported, is_within
 from gpuctl.compile.manifest_security import check_manifest
+from gpuctl.compile.pod_v1 import PodSecurity
 from gpuctl.compile.resolve import Resolved, ResolvedJob
+from gpuctl.compile.worker import started
 from gpuctl.diag.diagnostic import Diagnostic
 
 
@@ -26,17 +30,26 @@ def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]
         return
     security, project = resolved.cluster.model.spec.security, job.project.model.metadata.name
     level = level_of(security, project)
-    if level == "restricted" and spec.security.run_as_user == 0:
-        yield job.mistake("GPU3073", ("spec", "security", "runAsUser"), {"project": project})
-    for position, capability in enumerate(spec.security.capabilities.add):
-        if level == "restricted" and capability != "NET_BIND_SERVICE":
-            path = ("spec", "security", "capabilities", "add", position)
-            yield job.mistake("GPU3074", path, {"project": project, "found": capability})
+    if level == "restricted":
+        yield from _of_restricted(job, spec.security, ("spec", "security"))
+        for each in started(spec):
+            yield from _of_restricted(job, each.container.security, (*each.path, "security"))
     if spec.git is not None and resolved.cluster.model.spec.git_sync is None:
         yield job.mistake("GPU3078", ("spec", "git"), at_key=True)
     yield from _check_volumes(job, security, level)
     if spec.manifest is not None:
         yield from check_manifest(job, spec.manifest, security, level)
+
+
+def _of_restricted(job: ResolvedJob, wanted: PodSecurity | ContainerSecurity, here: Path) -> Iterator[Diagnostic]:
+    """What a container may not have where the namespace's level is the strictest."""
+    project = job.project.model.metadata.name
+    if wanted.run_as_user == 0:
+        yield job.mistake("GPU3073", (*here, "runAsUser"), {"project": project})
+    for position, capability in enumerate(wanted.capabilities.add if wanted.capabilities else ()):
+        if capability != "NET_BIND_SERVICE":
+            path = (*here, "capabilities", "add", position)
+            yield job.mistake("GPU3074", path, {"project": project, "found": capability})
 
 
 def _check_volumes(job: ResolvedJob, security: Security, level: Level) -> Iterator[Diagnostic]:

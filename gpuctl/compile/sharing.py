@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from gpuctl.compile.containers_v1 import InitContainer
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.lower import node_pool
 from gpuctl.compile.pool_v1 import NodePool
@@ -16,6 +17,7 @@ from gpuctl.compile.shape import nearest
 from gpuctl.compile.spec_v1 import JobSpec
 from gpuctl.compile.sweeps import variable_paths
 from gpuctl.compile.text import Params
+from gpuctl.compile.worker import started, worker_of
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of
 from gpuctl.k8s import names
@@ -44,7 +46,7 @@ def request_path(spec: JobSpec) -> Path:
 def asked(spec: JobSpec, pool: NodePool) -> GpuMilli:
     """GPUs one worker asks for on a pool: a request by memory is rounded up to whole milli."""
     if spec.gpu_memory is None or not pool.gpu_memory:
-        return spec.gpus
+        return worker_of(spec).gpu_milli
     return -(-spec.gpu_memory * WHOLE_GPU // pool.gpu_memory)
 
 
@@ -83,6 +85,9 @@ class Backends:
             params: Params = {"pools": pool_words(job.pools)}
             found = None if counted else document.mistake("GPU3106", MANIFEST, params, at_key=True)
             return replace(job, pools=counted or job.pools), found
+        with_gpus = next((each.path for each in started(spec) if each.container.gpus), None)
+        if with_gpus is not None:
+            return self._of_several(job, (*with_gpus, "gpus"))
         if spec.gpu_memory is None and (not spec.gpus or spec.gpus % WHOLE_GPU == 0):
             return job, None
         sharing = tuple(pool for pool in job.pools if pool.sharing != "device-plugin")
@@ -105,6 +110,16 @@ class Backends:
                 return job, document.mistake("GPU3048", ("spec", "workers"), params)
             able = joined
         return replace(job, pools=able), None
+
+    def _of_several(self, job: ResolvedJob, path: Path) -> tuple[ResolvedJob, Diagnostic | None]:
+        """A job of which several containers have GPUs: whole ones, which a device plugin gives each by their number."""
+        spec = job.spec
+        if spec.gpu_memory is not None or not spec.gpus or spec.gpus % WHOLE_GPU:
+            return job, job.mistake("GPU3111", path)
+        counted = tuple(pool for pool in job.pools if self._pools[pool.name].way is model.Way.COUNT)
+        if not counted:
+            return job, job.mistake("GPU3112", path, {"pools": pool_words(job.pools)})
+        return replace(job, pools=counted), None
 
     def _no_slice(self, document: Document, spec: JobSpec, pools: Sequence[NodePool]) -> Diagnostic:
         """Why none of these pools, which all give slices at most, gives one that is large enough."""
@@ -175,13 +190,21 @@ def _too_many(document: Document, here: Path, pool: NodePool) -> Iterator[Diagno
 
 
 def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Variables of a job by which it would take more of GPUs than it was given."""
+    """Variables of a job's containers by which they would take more of GPUs than they were given."""
     spec = job.spec
-    for name, path in (*((name, ("spec", "env", name)) for name in spec.env), *variable_paths(spec.sweep)):
-        if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
-            yield job.mistake("GPU3047", path, {"name": name}, at_key=True)
-    for position, source in enumerate(spec.env_from):
-        could_be = reserved_after(source.prefix)
-        if could_be:
-            params: Params = {"prefix": source.prefix, "name": could_be}
-            yield job.mistake("GPU3049", ("spec", "envFrom", position, "prefix"), params)
+    for name, path in variable_paths(spec.sweep):
+        yield from _reserved(job, name, path)
+    containers: list[tuple[JobSpec | InitContainer, Path]] = [(spec, ("spec",))]
+    for container, here in (*containers, *((each.container, each.path) for each in started(spec))):
+        for name in container.env:
+            yield from _reserved(job, name, (*here, "env", name))
+        for position, source in enumerate(container.env_from):
+            could_be = reserved_after(source.prefix)
+            if could_be:
+                params: Params = {"prefix": source.prefix, "name": could_be}
+                yield job.mistake("GPU3049", (*here, "envFrom", position, "prefix"), params)
+
+
+def _reserved(job: ResolvedJob, name: str, path: Path) -> Iterator[Diagnostic]:
+    if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
+        yield job.mistake("GPU3047", path, {"name": name}, at_key=True)

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.choices_v1 import Freezes, GitSync, Scheduling, Security
+from gpuctl.compile.containers_v1 import MOST_CONTAINERS, InitContainers, Sidecars
 from gpuctl.compile.defaults_v1 import Defaults
 from gpuctl.compile.fields_v1 import (
     INT32,
@@ -208,6 +209,7 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     if data.get("success", "all") != "all" and data.get("type") == "inference":
         fix = "remove success: an inference job never ends"
         yield WrongValue("GPU2019", fix=fix, at=("success",), fields="success and type: inference", found="both")
+    yield from _names_taken_twice(data)
     sweep = data.get("sweep")
     if sweep is not None and data.get("type", "training") != "training":
         fix = "remove sweep, or write type: training"
@@ -218,6 +220,16 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     if framework == "jax" and fewest is not None and fewest != workers:
         fix = "remove minWorkers: JAX does not go on without a worker"
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
+
+
+def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    """Sidecars that are called as an init container is: all containers of a pod have names of their own."""
+    written = {field: data.get(field) for field in ("initContainers", "sidecars")}
+    before, beside = (value if isinstance(value, list) else [] for value in written.values())
+    taken = {entry.get("name") for entry in before if isinstance(entry, dict)}
+    for position, entry in enumerate(beside):
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"] in taken:
+            yield WrongValue("GPU2021", at=("sidecars", position, "name"), found=entry["name"])
 
 
 def _of_manifest(data: Mapping[str, Any]) -> Iterator[WrongValue]:
@@ -303,6 +315,16 @@ class JobSpec(Spec):
     )
     volumes: Annotated[list[Volume], unique("mount_path")] = Field(
         [], max_length=100, description="Volumes of each worker."
+    )
+    init_containers: InitContainers = Field(
+        [],
+        max_length=MOST_CONTAINERS,
+        description="Containers that run one after another before the job starts, each to its end.",
+    )
+    sidecars: Sidecars = Field(
+        [],
+        max_length=MOST_CONTAINERS,
+        description="Containers that run beside the job's own for as long as that runs.",
     )
     git: GitCheckout | None = Field(
         None, description="A Git repository that is checked out before the job starts. Default: none."

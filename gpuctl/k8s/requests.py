@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, mapping, milli, whole
@@ -49,24 +49,39 @@ class Requests:
         )
 
 
-def requests_of(spec: Mapping[str, Any]) -> Requests:
-    """What the scheduler counts: the containers' sum, or an init container's need on top of the sidecars before it.
+class Starting(NamedTuple):
+    """What an init container requests; `stays`: it is a sidecar, which is there until the pod's end."""
+
+    need: Requests
+    stays: bool
+
+
+def of_containers(running: Iterable[Requests], starting: Iterable[Starting]) -> Requests:
+    """What the scheduler counts: the sum of the containers and sidecars, or an init container's need on top of the
+    sidecars before it, whichever is more, resource by resource. `starting`: in the order they start.
 
     Source: kubernetes/enhancements, KEP-753 (sidecar containers), "Resources calculation for scheduling".
     """
-    together = Requests()
-    for container in items(spec, "containers"):
-        together = together.plus(_of_container(container))
     sidecars, peak = Requests(), Requests()
-    for container in items(spec, "initContainers"):
-        need = _of_container(container)
-        if container.get("restartPolicy") == "Always":
-            sidecars = sidecars.plus(need)
-            peak = peak.either(sidecars)
+    for each in starting:
+        if each.stays:
+            sidecars = sidecars.plus(each.need)
         else:
-            peak = peak.either(sidecars.plus(need))
-    of_containers = together.plus(sidecars).either(peak)
-    return _of_pod(spec, of_containers).plus(_amounts(mapping(spec, "overhead")))
+            peak = peak.either(sidecars.plus(each.need))
+    together = sidecars
+    for need in running:
+        together = together.plus(need)
+    return together.either(peak)
+
+
+def requests_of(spec: Mapping[str, Any]) -> Requests:
+    """What the scheduler counts of a pod's spec."""
+    starting = (
+        Starting(_of_container(container), container.get("restartPolicy") == "Always")
+        for container in items(spec, "initContainers")
+    )
+    needs = of_containers(map(_of_container, items(spec, "containers")), starting)
+    return _of_pod(spec, needs).plus(_amounts(mapping(spec, "overhead")))
 
 
 def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
@@ -76,20 +91,20 @@ def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
     return {profile: count for profile, count in found.items() if count > 0 and is_profile_name(profile)}
 
 
-def _of_pod(spec: Mapping[str, Any], of_containers: Requests) -> Requests:
+def _of_pod(spec: Mapping[str, Any], needs: Requests) -> Requests:
     """CPU and memory that the pod asks for as a whole stand for those of its containers.
 
     Source: kubernetes/enhancements, KEP-2837 (pod-level resources).
     """
     whole_pod = mapping(spec, "resources")
     if not whole_pod:
-        return of_containers
+        return needs
     said = _of_container(spec)
     named = {*mapping(whole_pod, "limits"), *mapping(whole_pod, "requests")}
     return replace(
-        of_containers,
-        cpu_milli=said.cpu_milli if "cpu" in named else of_containers.cpu_milli,
-        mem_bytes=said.mem_bytes if "memory" in named else of_containers.mem_bytes,
+        needs,
+        cpu_milli=said.cpu_milli if "cpu" in named else needs.cpu_milli,
+        mem_bytes=said.mem_bytes if "memory" in named else needs.mem_bytes,
     )
 
 

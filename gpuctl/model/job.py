@@ -216,6 +216,51 @@ class GitCheckout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A volume of the job in another of its containers. `volume`: the path at which the job's own container sees it."""
+
+    volume: str
+    mount_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraContainer:
+    """A container of a job's pods besides its own: an init container, which ends before that starts, or a sidecar.
+
+    `gpus` are whole ones. `run_as`: with what the job says of all its containers. `before_init`, `probes`: of sidecars.
+    """
+
+    name: str
+    image: str
+    image_pull_policy: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str | None = None
+    env: Mapping[str, EnvValue] = field(default_factory=dict)
+    env_from: tuple[EnvSource, ...] = ()
+    gpus: int = 0
+    cpu_milli: CpuMilli = 0
+    mem_bytes: MemBytes = 0
+    mounts: tuple[Mount, ...] = ()
+    run_as: RunAs = RunAs()
+    probes: Probes = Probes()
+    before_init: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAmounts:
+    """What a job's own container asks for, where others of its pod ask for something too.
+
+    `gpus`: whole ones; None where no other has any, so that it has all of the worker's.
+    """
+
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OtherWorkload:
     """The object of another controller that a job is: its kind, and all that is declared of it as JSON.
 
@@ -235,6 +280,7 @@ class Container:
 
     `labels` and `annotations` are of its pods. `pre_stop`: a command that is run in it before it is stopped. `tty`: it
     has a terminal, and its input stays open. `manifest`: the object that the job is, in place of all the others.
+    `init_containers` run before it, `sidecars` beside it; `own`: what it asks for itself, None where that is all.
     """
 
     image: str
@@ -261,6 +307,9 @@ class Container:
     framework: Framework | None = None
     success: Success = Success.ALL
     manifest: OtherWorkload | None = None
+    init_containers: tuple[ExtraContainer, ...] = ()
+    sidecars: tuple[ExtraContainer, ...] = ()
+    own: OwnAmounts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +336,8 @@ class SweepIndex:
 class Job:
     """A job with every default filled in and every reference resolved.
 
-    Amounts are per worker. `gpu_milli` is a multiple of 1000, or a fraction below 1000, or 0 for a CPU job; when
+    Amounts are per worker, with all containers of its pod. `gpu_milli` is a multiple of 1000, or a fraction below
+    1000, or 0 for a CPU job; when
     `gpu_mem_bytes` is set the request is by memory and `gpu_milli` is its largest charge over `pools`. `pools` are the
     pools it may use; with `pools_in_order` the job or its project lists them, and the first with a place is taken.
     `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project. `pause_grace_ms`: how long a worker has
@@ -336,6 +386,17 @@ class Job:
         if device_mem_bytes <= 0:
             return self.gpu_milli
         return -(-self.gpu_mem_bytes * WHOLE_GPU // device_mem_bytes)
+
+    @property
+    def own_amounts(self) -> OwnAmounts:
+        """What its own container asks for."""
+        return self.container.own or OwnAmounts(cpu_milli=self.cpu_milli, mem_bytes=self.mem_bytes)
+
+    @property
+    def own_gpu_milli(self) -> GpuMilli:
+        """GPUs of its own container."""
+        gpus = self.own_amounts.gpus
+        return self.gpu_milli if gpus is None else gpus * WHOLE_GPU
 
     @property
     def has_deadline(self) -> bool:

@@ -17,7 +17,8 @@ class PodProblem:
     """What keeps a container or a whole pod from running. `reason`: one word of Kubernetes, as `kubectl` shows it.
 
     `message` is what the server says of it, bounded in length and not yet made printable. `exit_code`: of the
-    container's last end. `pod`, `container`: "" where it is not about one.
+    container's last end. `pod`, `container`: "" where it is not about one. `before`: the container is one that has to
+    end, or to start, before the pod's own start.
     """
 
     reason: str
@@ -25,3 +26,9 @@ class PodProblem:
     pod: str = ""
     container: str = ""
     exit_code: int | None = None
+    before: bool = False
+
+    @property
+    def status(self) -> str:
+        """The reason as `kubectl` shows it in its column STATUS."""
+        return f"Init:{self.reason}" if self.before else self.reason

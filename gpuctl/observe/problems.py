@@ -22,7 +22,7 @@ _CUT = " [...] "
 _SHOWN_END = 150
 """What is kept of the end of a message that is cut: a webhook says its reason there."""
 _LONGEST_REASON = 64
-_MOST_CONTAINERS = 16
+_MOST_CONTAINERS = 32
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of containers that are on their way."""
 UNSCHEDULABLE = "Unschedulable"
@@ -102,24 +102,45 @@ def _of_pod(name: str, body: Body) -> Iterator[PodProblem]:
 
 
 def _of_containers(name: str, body: Body) -> Iterator[PodProblem]:
-    statuses = chain(items(body, "status", "initContainerStatuses"), items(body, "status", "containerStatuses"))
-    for status in islice(statuses, 2 * _MOST_CONTAINERS):
+    own, others = (
+        list(islice(items(body, "status", key), _MOST_CONTAINERS))
+        for key in ("containerStatuses", "initContainerStatuses")
+    )
+    has_begun = any(_has_begun(each) for each in own)
+    for is_other, status in chain(((True, each) for each in others), ((False, each) for each in own)):
         waiting, ended = mapping(status, "state", "waiting"), mapping(status, "state", "terminated")
         last = ended or mapping(status, "lastState", "terminated")
         code = number(last, "exitCode") if last else None
         reason, said = text(waiting, "reason"), text(waiting, "message")
+        if ended and is_other and has_begun:
+            continue  # a sidecar that was stopped when the pod had ended, or is about to be started again
         if ended:
             reason, said = (text(ended, "reason") or "Error" if code else ""), _last_line(ended)
         elif reason == "CrashLoopBackOff":  # its message counts seconds, which change
             reason, said = ("OOMKilled" if text(last, "reason") == "OOMKilled" else reason), _last_line(last)
         if reason not in _ORDINARY and _is_word(reason):
             container = one_line(text(status, "name"))
-            yield PodProblem(reason=reason, message=one_line(said), pod=name, container=container, exit_code=code)
+            yield PodProblem(
+                reason=reason,
+                message=one_line(said),
+                pod=name,
+                container=container,
+                exit_code=code,
+                before=is_other and not has_begun,
+            )
+
+
+def _has_begun(status: Mapping[str, Any]) -> bool:
+    """Whether the container runs, or has run."""
+    now = mapping(status, "state")
+    return "running" in now or "terminated" in now or "terminated" in mapping(status, "lastState")
 
 
 def _kept_container(status: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {"name": one_line(text(status, "name"))}
     waiting = mapping(status, "state", "waiting")
+    if "running" in mapping(status, "state"):
+        kept["state"] = {"running": {}}
     if waiting:
         kept["state"] = {"waiting": {key: one_line(text(waiting, key)) for key in ("reason", "message")}}
     for where in ("state", "lastState"):

@@ -82,7 +82,8 @@ def container_resources(job: Job, terms: DeviceTerms) -> tuple[Spec, Spec]:
         return {}, {"claims": [{"name": CLAIM}]}
     if terms.hami:
         return hami.device_limits(job, terms.count), {}
-    return {resource_name(terms.profile): str(terms.count)}, {}
+    own = job.own_amounts.gpus
+    return {resource_name(terms.profile): str(terms.count if own is None else own)}, {}
 
 
 def device_env(job: Job, terms: DeviceTerms) -> tuple[Spec, ...]:

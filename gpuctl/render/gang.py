@@ -79,7 +79,7 @@ def _torchrun(owner: JobOwner) -> Mapping[str, Variable]:
     Workers of a number that varies meet by c10d; torchrun's usual way, static, takes that number to be known.
     """
     job = owner.job
-    own: Mapping[str, Variable] = {"PET_NPROC_PER_NODE": str(max(1, job.gpu_milli // WHOLE_GPU))}
+    own: Mapping[str, Variable] = {"PET_NPROC_PER_NODE": str(max(1, job.own_gpu_milli // WHOLE_GPU))}
     if not owner.is_gang:
         return {"PET_NNODES": "1", **own}
     if job.is_elastic:

@@ -19,16 +19,10 @@ from gpuctl.k8s.objects import mapping, whole
 from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, Path, WorkloadKind
 from gpuctl.model.job import OtherWorkload
 from gpuctl.model.manifest import Manifest
+from gpuctl.render.container import WITHOUT_PRIVILEGES, is_restricted
 from gpuctl.render.devices import NO_GPUS, DeviceTerms
 from gpuctl.render.owner import JobOwner
-from gpuctl.render.pod import (
-    WITHOUT_PRIVILEGES,
-    WITHOUT_ROOT,
-    affinity_to,
-    charge_of,
-    is_restricted,
-    tolerations_of,
-)
+from gpuctl.render.pod import WITHOUT_ROOT, affinity_to, charge_of, tolerations_of
 from gpuctl.render.standing import Standing
 
 

@@ -9,34 +9,38 @@ exist. The pods carry the placement and the charge they were started with, for p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, assert_never
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_charge, encode_placement
-from gpuctl.k8s.quantity import format_bytes, format_cpu
+from gpuctl.k8s.quantity import format_bytes
 from gpuctl.k8s.tolerations import tolerations
 from gpuctl.model.decision import Placement
-from gpuctl.model.declared import PodSecurity
 from gpuctl.model.job import (
     USUAL_GRACE_MS,
     ClaimVolume,
     ConfigMapVolume,
     EmptyDirVolume,
-    EnvSource,
-    EnvValue,
     HostPathVolume,
     Job,
     NewClaimVolume,
     NfsVolume,
-    Probe,
-    Probes,
-    SecretKey,
     SecretVolume,
     Volume,
 )
 from gpuctl.model.state import Charge
+from gpuctl.render.container import (
+    amounts,
+    container_security,
+    environment,
+    extra_containers,
+    is_restricted,
+    process,
+    questions,
+    user_of,
+)
 from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
 from gpuctl.render.git import git_container, git_volume
@@ -44,8 +48,7 @@ from gpuctl.render.owner import JobOwner, Spec
 
 _SHM = "shm"
 WITHOUT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-WITHOUT_PRIVILEGES: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-"""Fields that Pod Security level `restricted` requires; the other levels require none."""
+"""Fields that Pod Security level `restricted` requires of a pod; the other levels require none."""
 
 
 def charge_of(job: Job, terms: DeviceTerms) -> Charge:
@@ -69,8 +72,12 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
         **gang_spec(owner),
         **pod_devices(owner, terms),
     }
-    if runs.git is not None:
-        spec["initContainers"] = [git_container(owner, runs.git, _amounts(owner.job, {}))]
+    before = [
+        *([git_container(owner, runs.git, amounts(owner.job.own_amounts, {}))] if runs.git is not None else ()),
+        *extra_containers(owner, {mount["mountPath"]: mount for mount in mounts}),
+    ]
+    if before:
+        spec["initContainers"] = before
     if volumes:
         spec["volumes"] = volumes
     security = _pod_security(owner)
@@ -118,131 +125,46 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
         "image": runs.image,
         "imagePullPolicy": runs.image_pull_policy,
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the kubelet puts the end of its log into its status
+        **process(runs.command, runs.args, runs.working_dir),
+        **environment(
+            (*gang_env(owner), *device_env(owner.job, terms), *_grace_env(owner.job)), runs.env, runs.env_from
+        ),
     }
-    if runs.command:
-        container["command"] = list(runs.command)
-    if runs.args:
-        container["args"] = list(runs.args)
-    if runs.working_dir is not None:
-        container["workingDir"] = runs.working_dir
-    env = _env((*gang_env(owner), *device_env(owner.job, terms), *_grace_env(owner.job)), runs.env)
-    if env:
-        container["env"] = env
-    if runs.env_from:
-        container["envFrom"] = [_env_source(each) for each in runs.env_from]
     ports = gang_ports(owner)
     if ports:
         container["ports"] = ports
-    resources = _resources(owner.job, terms)
+    gpus, claims = container_resources(owner.job, terms)
+    resources = {**amounts(owner.job.own_amounts, gpus), **claims}
     if resources:
         container["resources"] = resources
     if mounts:
         container["volumeMounts"] = mounts
-    security = _container_security(owner)
+    security = container_security(owner, runs.run_as)
     if security:
         container["securityContext"] = security
     if runs.pre_stop:
         container["lifecycle"] = {"preStop": {"exec": {"command": list(runs.pre_stop)}}}
-    container |= _probes(runs.probes)
+    container |= questions(runs.probes)
     if runs.tty:
         container |= {"stdin": True, "tty": True}
     return container
 
 
-def _probes(probes: Probes) -> Spec:
-    """What the kubelet asks of the container."""
-    asked = {"startupProbe": probes.startup, "readinessProbe": probes.readiness, "livenessProbe": probes.liveness}
-    return {name: _probe(probe) for name, probe in asked.items() if probe is not None}
-
-
-def _probe(probe: Probe) -> Spec:
-    """Its numbers are written even where they are the usual ones, so that each reads as it is declared."""
-    if probe.path is not None:
-        question: Spec = {"httpGet": {"path": probe.path, "port": probe.port}}
-    elif probe.port is not None:
-        question = {"tcpSocket": {"port": probe.port}}
-    else:
-        question = {"exec": {"command": list(probe.command)}}
-    return {
-        **question,
-        **({"initialDelaySeconds": probe.delay_ms // 1000} if probe.delay_ms else {}),
-        "periodSeconds": probe.period_ms // 1000,
-        "timeoutSeconds": probe.timeout_ms // 1000,
-        "failureThreshold": probe.failures,
-    }
-
-
 def _pod_security(owner: JobOwner) -> Spec:
     """As which user and groups all of the pod runs."""
     wanted = owner.job.container.run_as
-    numbers = {"runAsUser": wanted.user, "runAsGroup": wanted.group, "fsGroup": wanted.fs_group}
     return {
-        **({"seccompProfile": {"type": wanted.seccomp}} if wanted.seccomp else {}),
         **(WITHOUT_ROOT if is_restricted(owner) else {}),
-        **{name: number for name, number in numbers.items() if number is not None},
+        **user_of(wanted),
+        **({"fsGroup": wanted.fs_group} if wanted.fs_group is not None else {}),
         **({"supplementalGroups": list(wanted.further_groups)} if wanted.further_groups else {}),
     }
-
-
-def _container_security(owner: JobOwner) -> Spec:
-    """What its processes may do, beyond what the level of the namespace asks of all."""
-    wanted, restricted = owner.job.container.run_as, is_restricted(owner)
-    drop = WITHOUT_PRIVILEGES["capabilities"]["drop"] if restricted else list(wanted.dropped)
-    capabilities = {
-        **({"add": list(wanted.added)} if wanted.added else {}),
-        **({"drop": drop} if drop else {}),
-    }
-    return {
-        **(WITHOUT_PRIVILEGES if restricted else {}),
-        **({"capabilities": capabilities} if capabilities else {}),
-        **({"readOnlyRootFilesystem": True} if wanted.read_only_root else {}),
-    }
-
-
-def is_restricted(owner: JobOwner) -> bool:
-    """Whether the level of the namespace is the strictest."""
-    return owner.project.pod_security is PodSecurity.RESTRICTED
-
-
-def _env(own: Iterable[Spec], declared: Mapping[str, EnvValue]) -> list[Spec]:
-    """Gpuctl's variables first, so that `$(NAME)` in a declared one may use them; a declared one of that name wins."""
-    mine = [variable for variable in own if variable["name"] not in declared]
-    return [*mine, *(_variable(name, value) for name, value in sorted(declared.items()))]
 
 
 def _grace_env(job: Job) -> Iterator[Spec]:
     """How long the job's processes have to save their work, where that is declared."""
     if job.pause_grace_ms != USUAL_GRACE_MS:
         yield {"name": names.GRACE_VARIABLE, "value": str(job.pause_grace_ms // 1000)}
-
-
-def _variable(name: str, value: EnvValue) -> Spec:
-    if isinstance(value, SecretKey):
-        return {"name": name, "valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}}
-    return {"name": name, "value": value}
-
-
-def _env_source(source: EnvSource) -> Spec:
-    """All keys of one object; `env` goes before it where both have a variable of that name."""
-    if source.secret is not None:
-        return {"prefix": source.prefix, "secretRef": {"name": source.secret}}
-    return {"prefix": source.prefix, "configMapRef": {"name": source.config_map}}
-
-
-def _resources(job: Job, terms: DeviceTerms) -> Spec:
-    """CPU is requested but not capped; memory is both, so that a job can't push its neighbours off the node."""
-    gpus, claims = container_resources(job, terms)
-    return {**_amounts(job, gpus), **claims}
-
-
-def _amounts(job: Job, gpus: Spec) -> Spec:
-    requests, limits = dict(gpus), dict(gpus)
-    if job.cpu_milli:
-        requests["cpu"] = format_cpu(job.cpu_milli)
-    if job.mem_bytes:
-        requests["memory"] = limits["memory"] = format_bytes(job.mem_bytes)
-    amounts = {"requests": requests, "limits": limits}
-    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def _volumes(job: Job) -> tuple[list[Spec], list[Spec]]:

@@ -105,7 +105,7 @@ class JobView:
         if problem is None:
             return self.state.value
         is_told = self.state in _TO_RUN or (self.state is JobState.FAILED and problem.reason in ENDED_BY_OTHERS)
-        return problem.reason if is_told else self.state.value
+        return problem.status if is_told else self.state.value
 
     @property
     def reason(self) -> Reason | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.diag.escapes import printable
+from gpuctl.k8s.names import MAIN_CONTAINER
 from gpuctl.model.pod_problem import PodProblem
 
 _PULL = (
@@ -58,12 +59,16 @@ def problem_text(problem: PodProblem) -> str:
         where.append(f"exit code {problem.exit_code}")
     about = f" ({', '.join(where)})" if where else ""
     said = f": {problem.message}" if problem.message else ""
-    return printable(f"{problem.reason}{about}{said}")
+    return printable(f"{problem.status}{about}{said}")
 
 
 def remedy_of(problem: PodProblem) -> str:
-    """What to do about it."""
-    return REMEDIES.get(problem.reason, OTHERWISE)
+    """What to do about it; of a container that is not the job's own, with its own fields and log."""
+    remedy = REMEDIES.get(problem.reason, OTHERWISE)
+    if problem.container in {"", MAIN_CONTAINER}:
+        return remedy
+    mine = remedy.replace("gpuctl logs JOB", f"gpuctl logs JOB -c {printable(problem.container)}")
+    return mine.replace("spec.", "its ")
 
 
 def problem_form(problem: PodProblem | None) -> dict[str, Any] | None:
@@ -75,6 +80,7 @@ def problem_form(problem: PodProblem | None) -> dict[str, Any] | None:
         "message": problem.message,
         "pod": problem.pod or None,
         "container": problem.container or None,
+        "beforeStart": problem.before,
         "exitCode": problem.exit_code,
         "remedy": remedy_of(problem),
     }

@@ -49,7 +49,54 @@ def _manifest(text: str) -> Attempt:
     return Attempt("spec.manifest", _job("job").replace("image: x", f"manifest: {{{text}}}"))
 
 
+_OF_A_CONTAINER = {
+    "name": (f"name: {THEIRS}/x", "name: ../main", "name: main", "name: git-sync"),
+    "": (
+        "privileged: true",
+        "volumeMounts: [{name: t, mountPath: /t}]",
+        "volumeDevices: []",
+        "restartPolicy: Never",
+        "lifecycle: {}",
+        "ports: [{containerPort: 80, hostPort: 80}]",
+        f"namespace: {THEIRS}",
+        "resizePolicy: []",
+    ),
+    "image": ('image: "x y"',),
+    "workingDir": ("workingDir: /a/../../team-b",),
+    "env": ("env: {T: {fieldRef: {fieldPath: spec.nodeName}}}", "env: {NVIDIA_VISIBLE_DEVICES: all}"),
+    "env.secret": (f"env: {{T: {{secret: {THEIRS}/hub, key: token}}}}",),
+    "env.key": ("env: {T: {secret: hub, key: ../token}}",),
+    "envFrom": ("envFrom: [{secretRef: {name: hub}}]",),
+    "envFrom.secret": (f"envFrom: [{{secret: {THEIRS}/hub, prefix: A_}}]",),
+    "envFrom.configMap": ("envFrom: [{configMap: ../team-b/x, prefix: A_}]",),
+    "envFrom.prefix": ("envFrom: [{secret: hub}]", "envFrom: [{secret: hub, prefix: NVIDIA_}]"),
+    "gpus": ("gpus: -1", "gpus: 1", "gpus: 0.5"),
+    "resources": ("resources: {limits: {nvidia.com/gpu: 4}}",),
+    "mounts": ("mounts: [{volume: /m, subPath: ../../etc}]", "mounts: [{hostPath: /, mountPath: /m}]"),
+    "mounts.volume": ("mounts: [{volume: /}]", "mounts: [{volume: /m/../../etc}]", "mounts: [{volume: shm}]"),
+    "mounts.mountPath": ("mounts: [{volume: /m, mountPath: /m/../etc}]",),
+    "security": ("security: {privileged: true}", "security: {procMount: Unmasked}", "security: {hostPaths: [/]}"),
+    "security.seccomp": ("security: {seccomp: Unconfined}",),
+    "security.capabilities.add": ("security: {capabilities: {add: [SYS_ADMIN]}}",),
+}
+"""Of a container besides the job's own, by its field: what it may not say. The job mounts a claim at /m."""
+
+
+def _beside(kind: str, entry: str, name: str = "job") -> str:
+    whole = ", ".join((*(f"{must}: x" for must in ("name", "image") if not entry.startswith(must)), entry))
+    return _job(name, f", volumes: [{{claim: data, mountPath: /m}}], {kind}: [{{{whole}}}]")
+
+
 REFUSED: Mapping[str, Attempt] = {
+    **{
+        f"{kind}: {entry}": Attempt(f"spec.{kind}.{field}".removesuffix("."), _beside(kind, entry))
+        for kind in ("initContainers", "sidecars")
+        for field, entries in _OF_A_CONTAINER.items()
+        for entry in entries
+    },
+    "a host of a sidecar's probe": Attempt(
+        "spec.sidecars.probes.liveness.http", _beside("sidecars", "probes: {liveness: {http: {port: 80, host: x}}}")
+    ),
     "a manifest in their namespace": _set(meta=f"namespace: {THEIRS}"),
     "a manifest with an owner": _set(meta="ownerReferences: [{kind: Namespace}]"),
     "a manifest with the labels of a run": _set(meta="labels: {gpuctl.dev/run: '00000000'}"),
@@ -220,7 +267,7 @@ REFUSED: Mapping[str, Attempt] = {
         "spec.security.capabilities.add", _job("job", ", security: {capabilities: {add: [SYS_ADMIN]}}")
     ),
     "a privileged container": Attempt("spec", _job("job", ", securityContext: {privileged: true}")),
-    "a container beside": Attempt("spec", _job("job", ", initContainers: [{name: x, image: x}]")),
+    "a second container": Attempt("spec", _job("job", ", containers: [{name: x, image: x}]")),
     "a pod as it is": Attempt("spec", _job("job", ", template: {spec: {nodeName: isle-1}}")),
     "a node": Attempt("spec", _job("job", ", nodeName: isle-1")),
     "a raw object": Attempt("spec", _job("job", f", raw: {{metadata: {{namespace: {THEIRS}}}}}")),
@@ -294,6 +341,11 @@ TAKEN: Mapping[str, Attempt] = {
     ),
     "gang": Attempt("metadata.name", _job("gang", ", workers: 2")),
     "answers": Attempt("spec.type", _job("answers", ", type: inference, expose: [{port: 80}]")),
+    "before": Attempt(
+        "spec.initContainers.command",
+        _beside("initContainers", f"command: [curl, https://kubernetes.default.svc/{THEIRS}]", "before"),
+    ),
+    "beside": Attempt("spec.sidecars.command", _beside("sidecars", "command: [sh], mounts: [{volume: /m}]", "beside")),
     "marks": Attempt("spec.labels", _job("marks", ", labels: {app: train}, annotations: {x.example.com/y: z}")),
     "hosts": Attempt(
         "spec.hostAliases.hostnames",
@@ -319,6 +371,21 @@ HARMLESS = frozenset({
     "spec.framework", "spec.success", "spec.ttlAfterFinished", "spec.git.size",
     *(
         f"spec.probes{part}"
+        for kind in ("startup", "readiness", "liveness")
+        for part in ("", f".{kind}", *(f".{kind}.{name}" for name in _OF_A_PROBE))
+    ),
+    *(
+        f"spec.{kind}.{name}"
+        for kind in ("initContainers", "sidecars")
+        for name in (
+            "imagePullPolicy", "args", "resources.cpu", "resources.memory", "mounts.readOnly", "security.runAsUser",
+            "security.runAsGroup", "security.readOnlyRootFilesystem", "security.capabilities",
+            "security.capabilities.drop",
+        )
+    ),
+    "spec.sidecars.beforeInit",
+    *(
+        f"spec.sidecars.probes{part}"
         for kind in ("startup", "readiness", "liveness")
         for part in ("", f".{kind}", *(f".{kind}.{name}" for name in _OF_A_PROBE))
     ),

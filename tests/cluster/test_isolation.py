@@ -59,7 +59,7 @@ POD = frozenset({
 })  # fmt: skip
 CONTAINER = frozenset({
     "args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "ports", "resources", "volumeMounts",
-    "terminationMessagePolicy", "workingDir", "stdin", "tty", "lifecycle",
+    "terminationMessagePolicy", "workingDir", "stdin", "tty", "lifecycle", "restartPolicy",
 })  # fmt: skip
 OTHERS = {
     "PersistentVolumeClaim": frozenset({"accessModes", "resources", "storageClassName"}),
@@ -142,8 +142,9 @@ def assert_confined(template: Mapping[str, Any]) -> None:
     assert set(container) <= CONTAINER
     assert_sources(spec)
     for first in spec.get("initContainers", ()):
-        assert first["image"] == "git-sync"
-        assert set(first) <= CONTAINER - {"command", "args", "lifecycle"} | {"securityContext"}
+        assert (first["image"] == "git-sync") == (first["name"] == "git-sync")
+        own = CONTAINER - ({"command", "args"} if first["name"] == "git-sync" else set())
+        assert set(first) <= own - {"lifecycle"} | {"securityContext"}
         assert first["env"][0] == {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
         assert all("nvidia.com" not in name for amounts in first.get("resources", {}).values() for name in amounts)
         assert_sources({"containers": [first]})
@@ -220,7 +221,7 @@ def test_no_pod_has_anything_of_the_node_or_of_an_account(isle: Site) -> None:
     for pod in pods(isle):
         spec = pod["spec"]
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
-        assert {first["image"] for first in spec.get("initContainers", ())} <= {"git-sync"}
+        assert {first["name"] for first in spec.get("initContainers", ())} <= {"git-sync", "x"}
         assert spec.get("imagePullSecrets", []) in ([], [{"name": "hub"}])
         assert spec["automountServiceAccountToken"] is False
         assert spec.get("serviceAccountName", "default") == "default"

@@ -262,3 +262,22 @@ def test_a_waiting_job_follows_its_pool_to_another_kind_of_sharing(town: Town) -
     town.jobs["big"] += ", suspend: true"
     town.until(lambda: town.phases() == {"big": "Queued", "j": "Running"})
     assert town.ended() == {}
+
+
+def test_sidecars_and_init_containers_are_booked_with_the_job(town: Town) -> None:
+    """All that Kubernetes counts of a pod is the run's: nothing of it is foreign, and the next worker has no room."""
+    more = (
+        ", gpus: 1, resources: {cpu: 1}, sidecars: [{name: log, image: x, gpus: 1, resources: {cpu: 1}}],"
+        " initContainers: [{name: fetch, image: x, gpus: 1, resources: {cpu: 3}}]"
+    )
+    town.more_of_pool = ", resourcesPerNode: {cpu: 80, memory: 512Gi}"
+    town.jobs |= {"one": more, "two": more, "wait": ", gpus: 1"}
+    town.comes_to(one="Running", two="Running", wait="Queued")
+    state = town.state()
+    for run in state.runs:
+        if run.job.name != "wait":
+            assert (run.gpu_milli, run.cpu_milli) == (2000, 3000)
+    mine = [node for node in state.nodes if node.labels.get("town") == town.name]
+    assert [(node.foreign_cpu_milli, sum(node.foreign_gpu_milli)) for node in mine] == [(0, 0)] * 2
+    town.mark("one", run_for="0s")
+    town.until(lambda: town.phases().get("wait") == "Running")

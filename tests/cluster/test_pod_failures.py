@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
@@ -147,6 +148,39 @@ def test_pods_that_end(town: Town, reason: str) -> None:
     told = "\n".join(explain_job(view, SystemClock().now_ms()))
     assert f"Its pods: {reason} " in told
     assert told.endswith("a higher spec.runIndex runs it again.")
+
+
+def test_an_init_container_that_crashes_and_a_sidecar_that_does(town: Town) -> None:
+    """As the kubelet writes it: before the job's own container has begun, and beside it."""
+    more = ", sidecars: [{name: log, image: x}], initContainers: [{name: fetch, image: x}]"
+    town.jobs["stuck"] = f", gpus: 1, env: {{STUCK: ContainerCreating}}{more}"
+    town.until(lambda: town.live("Pod", "stuck"))
+    ((pod, _),) = town.live("Pod", "stuck")
+    said = {"image": "x", "imageID": "", "ready": False, "restartCount": 3}
+    crash = {
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
+        "lastState": {"terminated": {"exitCode": 2, "reason": "Error", "message": "no such bucket"}},
+    }
+    to_come = {"state": {"waiting": {"reason": "PodInitializing"}}}
+    running = {"state": {"running": {"startedAt": format_timestamp(SystemClock().now_ms())}}}
+
+    def become(phase: str, before: dict[str, Any], main: dict[str, Any]) -> None:
+        status = {
+            "phase": phase,
+            "initContainerStatuses": [{**said, **before}],
+            "containerStatuses": [{**said, "name": "main", **main}],
+        }
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        town.plane.call("PATCH", path, {"status": status}, media=MERGE)
+
+    become("Pending", {"name": "fetch", **crash}, to_come)
+    town.until(lambda: status(town) == "Init:CrashLoopBackOff")
+    (view,) = [view for view in live(town.cluster).find(STUCK) if view.ref.namespace == town.namespace]
+    words = "\n".join(explain_job(view, SystemClock().now_ms()))
+    assert f"Init:CrashLoopBackOff (container fetch of {pod.name}, exit code 2): no such bucket" in words
+    assert "gpuctl logs JOB -c fetch --previous" in words
+    become("Running", {"name": "log", **crash}, running)
+    town.until(lambda: status(town) == "CrashLoopBackOff")
 
 
 def test_pods_that_the_server_refuses(town: Town, clock: Ahead) -> None:

@@ -91,7 +91,9 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
     _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
 
 
-@pytest.mark.parametrize("section", ["Several workers", "One job after another", "Sweeps", "Services"])
+@pytest.mark.parametrize(
+    "section", ["Several workers", "One job after another", "Sweeps", "Services", "Init containers and sidecars"]
+)
 def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     text = (DOCS / "declare.md").read_text()
     shown = re.search(rf"## {section}.*?```yaml\n(.*?)```", text, flags=re.DOTALL)
@@ -104,6 +106,9 @@ def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     assert compiled.diagnostics == ()
     assert compiled.declared is not None
     named = set(re.findall(r"`(tune-[0-9a-f]{8})`", text))
+    if section == "Init containers and sidecars":
+        (worker,) = compiled.declared.jobs
+        assert (worker.cpu_milli, worker.mem_bytes) == (16_500, (64 << 30) + (256 << 20))
     assert section != "Sweeps" or named < {job.id.name for job in compiled.declared.jobs}
 
 

@@ -31,9 +31,15 @@ def total(parts: Iterable[Amounts]) -> dict[str, int]:
 
 
 def pod_asks(pod: Body, field: str = "requests") -> dict[str, int]:
-    """All containers together, or the largest init container where that is more; `field` is requests or limits."""
-    asked = total(amounts(mapping(c, "resources", field)) for c in items(pod, "spec", "containers"))
+    """All containers and sidecars together, or an init container and the sidecars before it where that is more, by
+    resource; `field` is requests or limits."""
+    sidecars: dict[str, int] = {}
+    most: dict[str, int] = {}
     for container in items(pod, "spec", "initContainers"):
-        for resource, value in amounts(mapping(container, "resources", field)).items():
-            asked[resource] = max(asked.get(resource, 0), value)
-    return asked
+        asked = total([sidecars, amounts(mapping(container, "resources", field))])
+        if container.get("restartPolicy") == "Always":
+            sidecars = asked
+        most = {resource: max(most.get(resource, 0), asked.get(resource, 0)) for resource in {**most, **asked}}
+    own = (amounts(mapping(c, "resources", field)) for c in items(pod, "spec", "containers"))
+    together = total([sidecars, *own])
+    return {name: max(together.get(name, 0), most.get(name, 0)) for name in {**together, **most}}

@@ -24,11 +24,15 @@ def pod_problems(where: str, template: Mapping[str, Any], restart_policies: set[
     containers = list(items(spec, "containers"))
     if not containers:
         yield f"{where}.spec.containers: Required value"
-    yield from _duplicates(f"{where}.spec.containers", containers, "name")
+    before = list(items(spec, "initContainers"))
+    yield from _duplicates(f"{where}.spec.containers", [*before, *containers], "name")
+    for container in before:
+        if container.get("restartPolicy", "Always") != "Always":
+            yield f"{where}.spec.initContainers.restartPolicy: Unsupported value: {container['restartPolicy']!r}"
     yield from _duplicates(f"{where}.spec.volumes", items(spec, "volumes"), "name")
     volumes = {text(volume, "name") for volume in items(spec, "volumes")}
     claims = {text(claim, "name") for claim in items(spec, "resourceClaims")}
-    for container in (*containers, *items(spec, "initContainers")):
+    for container in (*containers, *before):
         yield from _container(f"{where}.spec.containers[{text(container, 'name')}]", container, volumes, claims)
     for claim in items(spec, "resourceClaims"):
         if bool(claim.get("resourceClaimName")) == bool(claim.get("resourceClaimTemplateName")):

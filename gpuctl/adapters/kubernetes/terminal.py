@@ -22,7 +22,6 @@ from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
-from gpuctl.k8s.names import MAIN_CONTAINER
 from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -47,7 +46,7 @@ class PodSessions:
         self._connection = connection
 
     def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
-        """The log of the pod's main container; of one that is followed no end but its own."""
+        """The log of one of the pod's containers; of one that is followed no end but its own."""
         import urllib3  # noqa: PLC0415 - only now
 
         path = f"{item(pod)}/log?{urlencode(_log_query(request))}"
@@ -224,7 +223,7 @@ def _protocol(socket: WebSocket) -> str:
 
 def _log_query(request: LogRequest) -> Mapping[str, Any]:
     flags = {"follow": request.follow, "previous": request.previous, "timestamps": request.timestamps}
-    query: dict[str, Any] = {"container": MAIN_CONTAINER, **{name: "true" for name, given in flags.items() if given}}
+    query: dict[str, Any] = {"container": request.container, **{name: "true" for name, given in flags.items() if given}}
     if request.tail is not None:
         query["tailLines"] = request.tail
     if request.since_ms is not None:

@@ -126,6 +126,7 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "git: {repository: 'https://x/y', path: /code}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
                 "framework: pytorch", "success: any", "sweep: {completions: 1}",
                 "probes: {liveness: {tcp: {port: 80}}}",
+                "initContainers: [{name: a, image: x}]", "sidecars: [{name: a, image: x}]",
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]", f"manifest: {MANIFEST}"]  # fmt: skip
 
 

@@ -163,3 +163,44 @@ def test_a_foreign_pod_tells_nothing_of_the_run() -> None:
     stranger = {**waiting("CrashLoopBackOff"), "metadata": pod(owners=[{**OWNER, "uid": "another"}])["metadata"]}
     (run,) = decided_on(node(), job(active=1), stranger, on_record()).runs
     assert run.problem is None
+
+
+def init(name: str, **state: Any) -> dict[str, Any]:
+    return {"name": name, "state": state}
+
+
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}}
+ENDED_143 = {"terminated": {"exitCode": 143, "reason": "Error"}}
+TO_COME = container(waiting={"reason": "PodInitializing"})
+OF_OTHERS: dict[str, tuple[str, list[Body], Body, tuple[str, str] | None]] = {
+    "an init container that fails": (
+        "Pending",
+        [init("a", terminated={"exitCode": 0}), init("b", **CRASHING)], TO_COME, ("Init:CrashLoopBackOff", "b"),
+    ),
+    "an init container whose image is not there": (
+        "Pending", [init("a", waiting={"reason": "ImagePullBackOff"})], TO_COME, ("Init:ImagePullBackOff", "a")
+    ),
+    "an init container that ended the pod": (
+        "Failed", [init("a", terminated={"exitCode": 2})], TO_COME, ("Init:Error", "a")
+    ),
+    "init containers on their way": ("Pending", [init("a", running={}), init("b", **TO_COME["state"])], TO_COME, None),
+    "a sidecar that crashes beside the job": (
+        "Running", [init("a", **CRASHING)], container(running={"startedAt": "x"}), ("CrashLoopBackOff", "a")
+    ),
+    "a sidecar that is about to be started again": ("Running", [init("a", **ENDED_143)], container(running={}), None),
+    "a sidecar that was stopped after the job": (
+        "Succeeded", [init("a", **ENDED_143)], container(terminated={"exitCode": 0}), None
+    ),
+    "a sidecar that was stopped after a job that failed": (
+        "Failed", [init("a", **ENDED_143)], container(terminated={"exitCode": 1, "reason": "Error"}), ("Error", "main")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OF_OTHERS)
+def test_other_containers_are_told_by_their_names_and_only_where_they_are_the_trouble(case: str) -> None:
+    phase, before, main, told = OF_OTHERS[case]
+    body = with_status(pod(phase=phase), initContainerStatuses=before, containerStatuses=[main])
+    for seen in (body, Keep()(body)):
+        found = problem_of(seen)
+        assert (None if found is None else (found.status, found.container)) == told

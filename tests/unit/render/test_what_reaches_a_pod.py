@@ -22,15 +22,18 @@ from gpuctl.model.job import (
     EnvSource,
     Expose,
     ExposeVia,
+    ExtraContainer,
     Framework,
     GitCheckout,
     HostAlias,
     HostPathVolume,
     Job,
     JobType,
+    Mount,
     NewClaimVolume,
     NfsVolume,
     OtherWorkload,
+    OwnAmounts,
     Probe,
     Probes,
     RunAs,
@@ -64,6 +67,9 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
                 "containers": [{"name": "main", "image": "other"}]}}}}}]}})),
         "probes": Probes(startup=Probe(port=80, path="/", delay_ms=5000), readiness=Probe(port=80, period_ms=5000),
                          liveness=Probe(command=("alive",), timeout_ms=2000, failures=1)),
+        "init_containers": (ExtraContainer(name="a", image="y", image_pull_policy="Always", gpus=1),),
+        "sidecars": (ExtraContainer(name="b", image="y", image_pull_policy="Always", before_init=True),),
+        "own": OwnAmounts(cpu_milli=7, mem_bytes=7),
     },
 }  # fmt: skip
 """Of each field another value than `BASE` has."""
@@ -127,6 +133,30 @@ def test_what_reaches_the_pods_is_another_run(of: str, name: str) -> None:
 def test_another_run_has_other_pods(of: str, name: str) -> None:
     if run_digest(changed(of, name)) != run_digest(BASE):
         assert pods_of(changed(of, name)) != pods_of(BASE) or name in NOT_IN_A_POD
+
+
+WHOLE = ExtraContainer(name="a", image="y", image_pull_policy="Always", mounts=(Mount(volume="/c", mount_path="/c"),))
+ONE_OTHERWISE: Mapping[str, Any] = {
+    "name": "b", "image": "z", "image_pull_policy": "Never", "command": ("run",), "args": ("--x",),
+    "working_dir": "/w", "env": {"A": "b"}, "env_from": (EnvSource(secret="s", config_map=None, prefix="S_"),),
+    "gpus": 1, "cpu_milli": 1, "mem_bytes": 1, "mounts": (), "run_as": RunAs(user=1),
+    "probes": Probes(startup=Probe(port=80)), "before_init": True,
+}  # fmt: skip
+
+
+def with_sidecar(sidecar: ExtraContainer) -> Job:
+    volumes = (ClaimVolume(claim="c", mount_path="/c"),)
+    first = ExtraContainer(name="init", image="y", image_pull_policy="Always")
+    return replace(
+        BASE, container=replace(BASE.container, volumes=volumes, init_containers=(first,), sidecars=(sidecar,))
+    )
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(ExtraContainer)])
+def test_every_field_of_another_container_reaches_the_pods_of_another_run(name: str) -> None:
+    before, after = with_sidecar(WHOLE), with_sidecar(replace(WHOLE, **{name: ONE_OTHERWISE[name]}))
+    assert run_digest(before) != run_digest(after)
+    assert pods_of(before) != pods_of(after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,7 @@ def test_get_and_json_tell_all_of_it() -> None:
         "message": 'secret "hub" not found',
         "pod": "p",
         "container": "main",
+        "beforeStart": False,
         "exitCode": None,
         "remedy": REMEDIES["CreateContainerConfigError"],
     }

@@ -1,0 +1,90 @@
+"""Jobs of several containers as policies see them: the job, and again for each of its other containers.
+
+A rule about an image, a command, variables, mounts or a user holds for every container, or a second one would be a way
+round it. So each is held against the policies as if it was the job's own: what it says itself stands in place of what
+the job says. Amounts are then those of the whole pod. A mistake is told at the container's own line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuctl.compile.declarations import Declaration
+from gpuctl.compile.document import Document, Path
+from gpuctl.compile.spec_v1 import JobV1
+from gpuctl.compile.text import NO_PARAMS, Params
+from gpuctl.compile.worker import Started, started, worker_of
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.k8s.quantity import format_bytes, format_cpu
+from gpuctl.model.units import WHOLE_GPU
+
+_OWN = ("image", "imagePullPolicy", "command", "args", "workingDir", "envFrom")
+"""What a container says in place of the job."""
+_BY_PART = ("env", "security")
+"""What it says field by field."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ContainerDocument(Document):
+    """A job's document, with one of its other containers in place of its own. `at`: the path of that container."""
+
+    job: Document
+    at: Path
+
+    @property
+    def as_written(self) -> Document:
+        """The document of the file."""
+        return self.job.as_written
+
+    def mistake(
+        self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
+    ) -> Diagnostic:
+        """An error of the value at a path, or of its key, where the container says it."""
+        return self.job.mistake(code, self._written(path), params, fix, at_key=at_key)
+
+    def _written(self, path: Path) -> Path:
+        says = self.job.data
+        for step in self.at:
+            says = says[step]
+        _, *below = path or ("",)
+        if below[:1] == ["volumes"] and says.get("mounts"):
+            return (*self.at, "mounts", *below[1:2])
+        return (*self.at, *below) if below and below[0] in {*_OWN, *_BY_PART} and below[0] in says else path
+
+
+def other_containers(declaration: Declaration[JobV1]) -> Iterator[Declaration[JobV1]]:
+    """The job with each of its other containers in place of its own. Cost: linear in what the job says, for each."""
+    for each in started(declaration.model.spec):
+        document = declaration.document
+        view = ContainerDocument(
+            source=document.source, start=document.start, end=document.end, data=_data(declaration, each),
+            name=document.name, sound=document.sound, job=document, at=each.path,
+        )  # fmt: skip
+        yield Declaration(view, declaration.model)
+
+
+def _data(declaration: Declaration[JobV1], each: Started) -> Mapping[str, Any]:
+    data, worker = declaration.document.data, worker_of(declaration.model.spec)
+    says: Any = data
+    for step in each.path:
+        says = says[step]
+    spec = {**data["spec"], **{name: says[name] for name in _OWN if name in says}}
+    spec |= {name: {**(spec.get(name) or {}), **(says.get(name) or {})} for name in _BY_PART if says.get(name)}
+    if says.get("mounts"):
+        spec["volumes"] = list(_volumes(spec.get("volumes") or [], each))
+    if "gpus" in spec and "gpuMemory" not in spec and not worker.gpu_milli % WHOLE_GPU:
+        spec["gpus"] = worker.gpu_milli // WHOLE_GPU
+    cpu = format_cpu(worker.cpu_milli)
+    whole = {"cpu": int(cpu) if cpu.isdigit() else cpu, "memory": format_bytes(worker.mem_bytes)}
+    asked = {name: amount for name, amount in whole.items() if name in (says.get("resources") or {})}
+    return {**data, "spec": {**spec, "resources": {**(spec.get("resources") or {}), **asked}} if asked else spec}
+
+
+def _volumes(declared: list[Mapping[str, Any]], each: Started) -> Iterator[Mapping[str, Any]]:
+    """The volumes that the container mounts, in the order of its mounts; a checkout is none."""
+    for mount in each.container.mounts:
+        origin = next((volume for volume in declared if volume.get("mountPath") == mount.volume), {})
+        read_only = mount.read_only or origin.get("readOnly", False)
+        yield {**origin, "mountPath": mount.mount_path or mount.volume, "readOnly": read_only}
