@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuctl.app.rights import RightMissing
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.clusters import Where, cluster_options
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import counted
 from gpuctl.cli.terminal import say, show
+from gpuctl.views.rights import past_grant
 
 if TYPE_CHECKING:
     from gpuctl.model.history import History, Subject
@@ -93,4 +95,7 @@ def _found(subject: Subject, since: int, file: Path | None, where: Where) -> His
         return wiring.past_in_file(file, subject, since_ms, now_ms)
     if where.embedded is not None:
         raise Failure("GPU9002", "the past is not kept in the embedded cluster's file", hint="--file HISTORY")
-    return wiring.past_in_cluster(where.kubeconfig, where.context, subject, since_ms, now_ms)
+    try:
+        return wiring.past_in_cluster(where.kubeconfig, where.context, subject, since_ms, now_ms)
+    except RightMissing as fault:
+        raise Failure(fault.code, str(fault), hint=past_grant(fault.right)) from fault

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from gpuctl.app.rights import RightMissing
 from gpuctl.cli.clusters import Where, cluster_options
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import counted
 from gpuctl.cli.terminal import say
+from gpuctl.views.rights import CONTROLLERS_OWN
 
 _MOST_SHOWN = 20
 _STDOUT = Path("-")
@@ -98,4 +100,7 @@ def _content(report: Path | None, at: str | None, history: Path | None, where: W
         return wiring.report_at(history, at_ms)
     if where.embedded is not None:
         raise Failure("GPU9002", "the past is not kept in the embedded cluster's file", hint="--history HISTORY")
-    return wiring.report_in_cluster(where.kubeconfig, where.context, at_ms)
+    try:
+        return wiring.report_in_cluster(where.kubeconfig, where.context, at_ms)
+    except RightMissing as fault:
+        raise Failure(fault.code, str(fault), hint=CONTROLLERS_OWN) from fault

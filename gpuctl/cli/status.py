@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -20,8 +21,17 @@ if TYPE_CHECKING:
     from gpuctl.app.status import Published
 
 LOOK_AGAIN_MS = 1_000
+_HASH = re.compile(r"[0-9a-f]{4,64}")
 _PASSING = frozenset({"GPU7080"})
 """What waiting may change."""
+
+
+def _hash(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A commit's hash as it may be given; the cluster knows no branches, so their names would be waited for in vain."""
+    del context, parameter
+    if value is not None and not _HASH.fullmatch(value.lower()):
+        raise click.BadParameter(f"{value} is no commit's hash; git rev-parse {value} says it")
+    return value
 
 
 @command(
@@ -33,7 +43,7 @@ _PASSING = frozenset({"GPU7080"})
     ),
 )
 @click.option("--wait", "waits", is_flag=True, help="Wait until it is ready.")
-@click.option("--commit", metavar="REV", help="Ready only with this commit, by its full or short hash.")
+@click.option("--commit", metavar="REV", callback=_hash, help="Ready only with this commit, by its full or short hash.")
 @click.option("--timeout", type=DurationType(), default="10m", show_default=True, help="The longest wait.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster_options

@@ -13,22 +13,29 @@ from gpuctl.model.right import Right
 
 _LOOKS = frozenset({"get", "list", "watch"})
 _FORWARDS = "pods/portforward"
-_ENTERS = frozenset({"pods/exec", _FORWARDS, "pods/attach"})
+_COMMANDS = frozenset({"pods/exec", "pods/attach"})
 _CONFIG_MAPS, _LEASES = (kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
 _ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9.-]+)")
 _NAME = re.compile(r"[^a-z0-9-]+")
 _LONGEST_NAME = 40
+CONTROLLERS_OWN = (
+    "no role for people gives it: who runs a command in the controller's pod has the controller's rights. An "
+    "administrator can write the report: gpuctl replay --at TIME --output FILE"
+)
+"""What to do about a missing right to enter the controller's own pods, which `replay` of a cluster needs."""
 
 
 def grant_of(right: Right) -> str:
     """What to do about a missing right, with the command that gives it."""
     home = names.SYSTEM_NAMESPACE
-    if right.resource == _FORWARDS and right.namespace == home:
-        return f"role {names.HISTORY_ROLE} gives it: {_binding(names.HISTORY_ROLE, right, home, kind='role')}"
-    if right.resource in _ENTERS:
+    at_home = right.namespace == home
+    if at_home and right.resource == _FORWARDS:
+        return past_grant(right)
+    if at_home and right.resource in _COMMANDS:
+        return CONTROLLERS_OWN
+    if right.resource in _COMMANDS or right.resource == _FORWARDS:
         there = right.namespace or "NAMESPACE"
         return f"role edit in the project's namespace gives it: {_binding('edit', right, there)}"
-    at_home = right.namespace == home
     if at_home and right.resource == _CONFIG_MAPS and (right.name == names.CONTROL_NAME or right.verb == "create"):
         return _control_grant(right)
     if right.verb not in _LOOKS:
@@ -39,6 +46,12 @@ def grant_of(right: Right) -> str:
     if right.namespace:
         return f"role {names.READER_ROLE} gives it: {_binding(names.READER_ROLE, right, right.namespace)}"
     return f"role {names.READER_ROLE} gives it in all projects: {_binding(names.READER_ROLE, right)}"
+
+
+def past_grant(right: Right) -> str:
+    """What a person needs who asks for the past, whatever of it was refused first."""
+    role = names.HISTORY_ROLE
+    return f"role {role} gives it: {_binding(role, right, names.SYSTEM_NAMESPACE, kind='role')}"
 
 
 def _control_grant(right: Right) -> str:

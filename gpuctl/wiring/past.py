@@ -20,7 +20,7 @@ from gpuctl.model.units import Instant
 from gpuctl.wiring.access import reading
 
 _OK = 200
-_NOT_RUN = "GPU7044"
+_NOT_RUN, _REFUSED = "GPU7044", "GPU7042"
 _MOST_WORDS = 500
 """Characters of what a command in the pod says of its failure."""
 
@@ -48,7 +48,10 @@ def past_in_cluster(
     leader = _leader(kubeconfig, context)
     with closing(connect(kubeconfig, context)) as connection:
         pod = ObjectRef(*kinds.POD, names.SYSTEM_NAMESPACE, leader.rpartition("_")[0])
-        status, content = fetch(PodSessions(connection), pod, HISTORY_PORT, path_of(subject, since_ms, until_ms))
+        try:
+            status, content = fetch(PodSessions(connection), pod, HISTORY_PORT, path_of(subject, since_ms, until_ms))
+        except ClusterUnavailable as fault:
+            raise (_unanswered(leader, str(fault)) if fault.code == _REFUSED else fault) from fault
     try:
         if status == _OK:
             return parsed(content)
@@ -103,7 +106,7 @@ def report_in_cluster(kubeconfig: str | None, context: str | None, at_ms: Instan
             code = PodSessions(connection).run(pod, CommandRequest(command=words, container=CONTAINER), collected)
             why = f"exit code {code}" if code else ""
         except ClusterUnavailable as fault:
-            if fault.code != _NOT_RUN:
+            if fault.code not in {_NOT_RUN, _REFUSED}:
                 raise
             why = str(fault)
     if why:

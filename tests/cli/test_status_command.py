@@ -50,6 +50,8 @@ def test_a_commit_that_is_not_the_one_applied(run: Run, tmp_path: Path) -> None:
     file = reconciled(run, tmp_path)
     applied = json.loads(run("status", "--embedded", file, "-o", "json").stdout)["commit"]["applied"]
     assert run("status", "--embedded", file, "--commit", applied[:9].upper()).exit_code == 0
+    wrong = run("status", "--embedded", file, "--wait", "--commit", "HEAD")
+    assert (wrong.exit_code, "HEAD is no commit's hash; git rev-parse HEAD says it" in wrong.stderr) == (2, True)
     result = run("status", "--embedded", file, "--commit", "f" * 40)
     assert (result.exit_code, result.stderr) == (1, f"note: commit {'f' * 40} is not the one that is applied\n")
 

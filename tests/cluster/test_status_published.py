@@ -151,6 +151,7 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         assert "all are the same" in typed(reader, "replay", str(report)).stdout
         denied = typed(historian, "replay", "--at", at)
         assert (denied.exit_code, "pods/exec" in denied.stderr) == (2, True), denied.stderr
+        assert "kubectl create" not in denied.stderr
         early = typed(site.plane.kubeconfig, "replay", "--at", "2020-01-01T00:00:00Z")
         assert (early.exit_code, "none up to that time are kept" in early.stderr) == (2, True), early.stderr
     finally:

@@ -302,6 +302,25 @@ CONTROLS = {
 }
 
 
+PAST = {"history": ("history", "a/train"), "replay": ("replay", "--at", "2026-03-02T10:04:12Z")}
+
+
+@pytest.mark.parametrize("person", PEOPLE[1:])
+def test_the_past_of_all_teams_names_its_own_role_at_once(person: str, scene: Scene) -> None:
+    told = [scene.run(person, *line) for line in PAST.values()]
+    assert [(each.exit_code, each.stdout) for each in told] == [(2, "")] * 2
+    assert f"--role=gpuctl-history --serviceaccount=default:{person}" in told[0].stderr
+    assert "no role for people gives it" in told[1].stderr
+
+
+@pytest.mark.parametrize("name", PAST)
+def test_a_leader_that_runs_in_no_pod_is_told_as_that(name: str, scene: Scene) -> None:
+    told = scene.run("admin", *PAST[name])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith("error GPU7086: ")
+    assert "runs in no pod" in told.stderr
+
+
 def test_an_administrator_freezes_what_is_declared(scene: Scene) -> None:
     absent = scene.run("admin", "freeze", "project", "nosuch", "--reason", "x")
     assert (absent.exit_code, absent.stdout) == (2, "")
@@ -351,5 +370,5 @@ def test_a_removed_job_is_told_with_its_commit_to_its_team_alone(scene: Scene) -
 
 
 def test_every_command_was_tried() -> None:
-    tried = {line[0] for line in (*LOOKS.values(), *WHOLE.values(), *ALIKE.values(), *CONTROLS.values())}
-    assert tried | {"logs", "exec", "bash", "port-forward", "history", "replay", "reconcile"} == set(COMMANDS)
+    tried = {line[0] for lines in (LOOKS, WHOLE, ALIKE, CONTROLS, PAST) for line in lines.values()}
+    assert tried | {"logs", "exec", "bash", "port-forward", "reconcile"} == set(COMMANDS)

@@ -31,6 +31,8 @@ _RENEWAL_PAUSE_NS = 10 * _SECOND_NS
 _POOL_SIZE = 64
 """More than all threads together use, so that none is thrown away."""
 IN_CLUSTER = "the pod's service account"
+_IMPERSONATES = frozenset({"as", "as-groups", "as-uid", "as-user-extra"})
+"""The kubernetes package leaves them out without a word: the command would run with the rights of the user itself."""
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -151,7 +153,7 @@ def _from_pod() -> Configuration:
 
 
 def _from_files(paths: str, context: str | None) -> Configuration:
-    """What the kubeconfig says, checked: the context, the server, certificates that can be loaded, credentials."""
+    """What the kubeconfig says, checked: the context, its user, certificates that can be loaded, credentials."""
     from kubernetes.client import Configuration  # noqa: PLC0415 - only when a connection is made
     from kubernetes.config import load_kube_config  # noqa: PLC0415
 
@@ -173,13 +175,18 @@ def _check_context(paths: str, context: str | None) -> None:
 
     try:
         merged = KubeConfigMerger(paths).config.value
-        known = [str(entry["name"]) for entry in merged["contexts"]]
+        known = {str(entry["name"]): entry.value.get("context") or {} for entry in merged["contexts"]}
         wanted = context or merged.get("current-context") or ""
+        users = {str(entry["name"]): entry.value.get("user") or {} for entry in merged.get("users") or ()}
+        ignored = _IMPERSONATES & set(users.get(str(known.get(wanted, {}).get("user")), ()))
     except Exception as error:  # a file that is no kubeconfig can be anything
         raise _fault("GPU7011", where=paths, why=_first_line(error)) from error
     if wanted not in known:
         named = f"named {wanted}" if wanted else "chosen"
         raise _fault("GPU7012", where=paths, context=named, known=all_of(sorted(known)) or "none")
+    if ignored:
+        why = f"its user is to act as another ({all_of(sorted(ignored))}), which gpuctl does not do"
+        raise _fault("GPU7011", where=paths, why=why)
 
 
 def _check_tls(paths: str, made: Configuration) -> None:

@@ -87,7 +87,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="The replica that leads keeps the history in a file of its own, and answers questions about it at a port "
         "that only `pods/portforward` in gpuctl-system reaches, for the past names the jobs of all teams.",
         fix="`kubectl -n gpuctl-system get lease,pods` shows whether a replica leads, and its log whether it serves a "
-        "history. To read it, bind Role gpuctl-history in gpuctl-system.",
+        "history. To read it, bind Role gpuctl-history in gpuctl-system. A leader that runs in no pod of the cluster "
+        "has the file of its `--history`, which `gpuctl history --file FILE` and `gpuctl replay --history FILE` read.",
     ),
     CodeEntry(
         code="GPU7087",

@@ -22,6 +22,8 @@ CASES = {
         "kubectl create rolebinding gpuctl-freezer-ann -n gpuctl-system --role=gpuctl-freezer --user=ann",
     Right(user="ann", verb="patch", group="", resource="configmaps", namespace="gpuctl-system", name="gpuctl-control"):
         "kubectl create rolebinding gpuctl-freezer-ann -n gpuctl-system --role=gpuctl-freezer --user=ann",
+    Right(user="ann", verb="create", group="", resource="pods/portforward", namespace="gpuctl-system"):
+        "kubectl create rolebinding gpuctl-history-ann -n gpuctl-system --role=gpuctl-history --user=ann",
     Right(user="ann", verb="create", group="", resource="pods/exec", namespace="gpu-a"):
         "kubectl create rolebinding edit-ann -n gpu-a --clusterrole=edit --user=ann",
     Right(user="system:serviceaccount:ci:bot", verb="list", group="", resource="nodes"):
@@ -40,6 +42,13 @@ def test_the_command_binds_a_role_of_people(right: Right) -> None:
 def test_what_changes_something_is_given_by_no_role_of_readers() -> None:
     assert "kubectl" not in grant_of(
         Right(user="ann", verb="delete", group="batch", resource="jobs", namespace="gpu-a")
+    )
+
+
+@pytest.mark.parametrize("what", ["pods/exec", "pods/attach"])
+def test_nobody_is_told_how_to_enter_the_controllers_pod(what: str) -> None:
+    assert "kubectl" not in grant_of(
+        Right(user="ann", verb="create", group="", resource=what, namespace="gpuctl-system")
     )
 
 

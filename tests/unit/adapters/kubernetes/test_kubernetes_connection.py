@@ -140,6 +140,14 @@ def test_a_token_a_password_and_no_credentials_on_a_plain_address(tmp_path: Path
         connection.close()
 
 
+@pytest.mark.parametrize("more", [{"as": "ann"}, {"as-groups": ["team"], "as": "ann"}, {"as-user-extra": {"a": ["b"]}}])
+def test_a_user_that_acts_as_another_is_not_taken_for_itself(tmp_path: Path, more: dict[str, Any]) -> None:
+    code, text = refused(kubeconfig(tmp_path, HTTPS, {**TOKEN, **more}))
+    assert code == "GPU7011"
+    assert text.endswith("which gpuctl does not do")
+    assert all(key in text for key in more)
+
+
 def test_several_files_are_one_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [kubeconfig(tmp_path, HTTPS, TOKEN, "one"), str(tmp_path / "none")]
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(paths))
