@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.escapes import printable, printable_lines
+from gpuctl.diag.escapes import printable, printable_lines, without_command
 from gpuctl.diag.text import text_form
 from gpuctl.views.styled import Segment
 
@@ -40,9 +40,9 @@ def colour_wanted() -> bool:
 
 
 def say(*parts: str | Segment, err: bool = False) -> None:
-    """Print one line of plain and styled parts; line breaks and control characters in them are escaped."""
+    """Print one line of plain and styled parts; line breaks, control characters and commands in them are escaped."""
     shown = (_paint(part.text, part.style) if isinstance(part, Segment) else printable(part) for part in parts)
-    click.echo("".join(shown).rstrip(" "), err=err)
+    click.echo(without_command("".join(shown).rstrip(" ")), err=err)
 
 
 def show(text: str, *, err: bool = False) -> None:

@@ -1,7 +1,8 @@
 """Escape untrusted text, such as names and messages of a server, in output for people and programs.
 
 Control characters can drive a terminal, marks that change the direction of text can hide content, and Markdown can
-contain links and mentions. All of them become visible escapes; nothing is removed.
+contain links and mentions. The log of a CI job is read by its runner: GitHub's obeys `##[command]` anywhere in a line,
+and `::command::` at its start. All of them become visible escapes; nothing is removed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+_COMMAND = "##["
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
 _LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
 _MENTIONS = re.compile(r"([@#!$%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
@@ -18,10 +20,16 @@ _MENTIONS = re.compile(r"([@#!$%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    """The text with control characters, line breaks and other invisible marks as visible escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    """The text with control characters, line breaks, other invisible marks and commands as visible escapes."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text.replace(_COMMAND, "#\\x23[")
+
+
+def without_command(line: str) -> str:
+    """A whole line of printable parts, which together are no command either."""
+    line = line.replace(_COMMAND, "#\\x23[")
+    return line.replace("::", "\\x3a:", 1) if line.lstrip().startswith("::") else line
 
 
 def printable_lines(text: str) -> str:
@@ -30,14 +38,14 @@ def printable_lines(text: str) -> str:
 
 
 def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """JSON without invisible characters: those that JSON allows in strings are escaped as well."""
+    """JSON without invisible characters and commands: what of them JSON allows in strings is escaped as well."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
-    return _escaped(text, _in_json)
+    return _escaped(text, _in_json).replace(_COMMAND, "#\\u0023[")
 
 
 def yaml_text(text: str) -> str:
-    """Escape invisible characters in YAML, where all of them are in double-quoted strings."""
-    return _escaped(text, _in_yaml)
+    """Escape invisible characters and commands in YAML, where all of them are in double-quoted strings."""
+    return _escaped(text, _in_yaml).replace(_COMMAND, "#\\x23[")
 
 
 def markdown_text(text: str) -> str:

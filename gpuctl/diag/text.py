@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.escapes import json_text, printable
+from gpuctl.diag.escapes import json_text, printable, without_command
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import explain_code, reason_text
 
@@ -37,7 +37,7 @@ def _text(diagnostic: Diagnostic) -> str:
         lines.extend(_caret(diagnostic.source_line, span))
     lines.extend(f"  note: {printable(text)} ({printable(str(where))})" for text, where in diagnostic.related)
     lines.append(f"help: {printable(diagnostic.help)}   more: gpuctl explain {diagnostic.code}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(without_command, lines)) + "\n"
 
 
 def _caret(line: str, span: SourceSpan) -> list[str]:

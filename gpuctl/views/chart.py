@@ -84,8 +84,8 @@ def svg_chart(held: Held, capacity_milli: GpuMilli, begin: str, end: str) -> str
         f'<path d="M{_LEFT},{_TOP} h{_WIDTH} M{_LEFT},{_TOP} v{_TALL} h{_WIDTH}" fill="none" stroke="black"/>',
         f'<text x="{_LEFT - 6}" y="{_TOP + 4}" text-anchor="end">{format_gpus(capacity_milli)}</text>',
         f'<text x="{_LEFT - 6}" y="{bottom}" text-anchor="end">0</text>',
-        f'<text x="{_LEFT}" y="{bottom + 20}">{escape(begin)}</text>',
-        f'<text x="{_LEFT + _WIDTH}" y="{bottom + 20}" text-anchor="end">{escape(end)}</text>',
+        f'<text x="{_LEFT}" y="{bottom + 20}">{escape(printable(begin))}</text>',
+        f'<text x="{_LEFT + _WIDTH}" y="{bottom + 20}" text-anchor="end">{escape(printable(end))}</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuctl.compile import Expanded, parse_documents
+from gpuctl.diag.escapes import printable
 from gpuctl.views.yamltext import yaml_document
 
 
@@ -12,5 +13,5 @@ def expanded_text(job: Expanded) -> str:
     documents, _ = parse_documents("", text.encode())
     lines = text.removesuffix("\n").split("\n")
     for path, origin in job.origins.items():
-        lines[documents[0].key_span(path).line - 1] += f"  # {origin.file}:{origin.line}"
-    return "\n".join([lines[0], f"# {job.at.file}:{job.at.line}", *lines[1:]]) + "\n"
+        lines[documents[0].key_span(path).line - 1] += f"  # {printable(origin.file)}:{origin.line}"
+    return "\n".join([lines[0], f"# {printable(job.at.file)}:{job.at.line}", *lines[1:]]) + "\n"

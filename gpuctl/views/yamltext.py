@@ -1,8 +1,8 @@
 """Write manifests as one YAML stream: keys sorted, one document an object, the same bytes for equal manifests.
 
 YAML readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a string is unquoted only where every
-YAML version reads it as a string, else quoted: with single quotes where it holds JSON. Invisible characters are
-escaped.
+YAML version reads it as a string, else quoted: with single quotes where it holds JSON. Invisible characters and what
+a CI service takes for a command are escaped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from gpuctl.diag.escapes import yaml_text
+from gpuctl.diag.escapes import printable, yaml_text
 from gpuctl.model.manifest import Manifests
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*|[0-9]+[KMGT]i")
@@ -38,7 +38,7 @@ class _Dumper(_Base):  # type: ignore[misc]  # the C dumper has no types
         if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
             style = None
         else:
-            style = "'" if '"' in value and value.isprintable() else '"'
+            style = "'" if '"' in value and value == printable(value) else '"'
         node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
         return node
 

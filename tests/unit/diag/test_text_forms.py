@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,16 @@ def test_the_caret_under_tabs_wide_and_combining_characters() -> None:
 def test_control_characters_do_not_reach_the_terminal() -> None:
     text = text_form([one("a: \x1b[31mred\x07", 4, 5, message="\x1b]0;x", file="\x1b.yaml", help="\x9b")])
     assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("column", range(1, 20))
+@pytest.mark.parametrize("line", ["##[error]x", "a: x##[add-mask]y", "[##[x]", "    - '##[set-output name=a]b'"])
+def test_no_line_is_a_command_to_a_runner(line: str, column: int) -> None:
+    file = "::error::##[x].yaml"
+    text = text_form([one(line, column, column + 3, message="##[x]", file=file, note="", help="##[x]")])
+    assert "##[" not in text
+    assert text.startswith("\\x3a:error::#\\x23[x].yaml:14:")
+    assert "#\\x23[" in text.split("\n")[1]
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
