@@ -42,10 +42,12 @@ def usage_failure(error: click.UsageError, instead: str = "") -> Failure:
     return Failure("GPU9002", said, hint=instead or f"gpuctl explain GPU9002, or: {path} --help")
 
 
-def world_failure(fault: WorldFault) -> Failure:
-    """A fault of the outside world, with what to do: for a missing right, who may do what about it."""
+def world_failure(fault: WorldFault, instead: str = "") -> Failure:
+    """A fault of the outside world, with what to do: for a missing right, who may do what about it. `instead`: another
+    command that was probably meant."""
     fix = grant_of(fault.right) if isinstance(fault, RightMissing) else CODES[fault.code].fix
-    return Failure(fault.code, str(fault), hint=f"{fix}   more: gpuctl explain {fault.code}")
+    meant = f"{instead}. " if instead else ""
+    return Failure(fault.code, str(fault), hint=f"{meant}{fix}   more: gpuctl explain {fault.code}")
 
 
 def internal_failure(error: Exception) -> Failure:

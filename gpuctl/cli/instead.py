@@ -214,7 +214,7 @@ SUBMIT_FLAGS: Mapping[str, str] = {
 
 
 def without_kind(words: Sequence[str]) -> str:
-    """What to do instead of a command with a kind, as kubectl has it: `delete job NAME`; "" for others."""
+    """What to do instead of a command with a kind, as kubectl has it: `get nodes`, `delete job NAME`; "" for others."""
     if len(words) < 2 or words[1] not in KINDS or words[0] not in _OF_A_JOB:
         return ""
     if words[0] == "delete" and KINDS[words[1]] == _PROJECTS:

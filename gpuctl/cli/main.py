@@ -124,7 +124,7 @@ class RootGroup(ExampleGroup):
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
         except WorldFault as fault:
-            raise world_failure(fault) from fault
+            raise world_failure(fault, without_kind(ctx.meta[_WORDS])) from fault
         except Exception as error:
             raise internal_failure(error) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,18 @@ def test_without_a_cluster_it_is_said_where_one_was_looked_for(
     assert result.exit_code == 2
     assert result.stderr.startswith("error GPU7010: there is no kubeconfig: ")
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [("get nodes", "gpuctl top node. "), ("get projects", "gpuctl project list. "), ("list", ""), ("get a-1-g", "")],
+)
+def test_without_a_cluster_it_is_said_what_to_do(
+    run: Run, line: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (told,) = re.findall("(?m)^help: (.*)$", run(*line.split()).stderr)
+    assert told.startswith(f"{meant}Name one with --kubeconfig FILE. Without Kubernetes: --embedded FILE, ")
 
 
 WORDS = st.one_of(st.sampled_from([*COMMANDS, "-o", "json", "--head", "-p", "--", "-"]), st.text(max_size=8))

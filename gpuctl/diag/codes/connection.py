@@ -11,7 +11,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="there is no kubeconfig: {looked}",
         why="gpuctl finds a cluster by `--kubeconfig`, by KUBECONFIG, in ~/.kube/config, or by the service account of "
         "the pod it runs in. None of these is there.",
-        fix="Name a kubeconfig, or run gpuctl in the cluster with the manifests of `gpuctl install`.",
+        fix="Name one with --kubeconfig FILE. Without Kubernetes: --embedded FILE, the file that `gpuctl reconcile` "
+        "has made by this option; for `plan` also --state FILE. `gpuctl install` prints what runs it in a cluster.",
     ),
     CodeEntry(
         code="GPU7011",
