@@ -264,7 +264,7 @@ def _document(document: Document) -> _Taken:
     elif kind == "Job" and _names_a_template(data):
         templated, diagnostics = read_templated(document)
     else:
-        model, diagnostics = check_shape(document, KINDS[kind])
+        model, diagnostics = check_shape(document, KINDS[kind], KINDS)
         if isinstance(model, TemplateV1) and document.sound:
             diagnostics = check_template(document, model)
         declaration = Declaration(document, model) if model is not None and document.sound and not diagnostics else None

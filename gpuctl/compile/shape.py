@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from gpuctl.diag.wording import one_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_NO_FIELD = "GPU2004"
 _QUOTED = re.compile(r"'([^']*)'")
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _WANTED = {
@@ -32,6 +33,9 @@ _WANTED = {
     "model_attributes_type": "a mapping",
 }
 _SHOWN_CHARACTERS = 80
+_MOST_PLACES = 3
+_MOST_DEPTH = 5
+"""Of mappings in each other, from the document down: manifests of others are deeper, and their names are theirs."""
 
 
 def most_similar(word: str, words: Iterable[str]) -> str:
@@ -45,23 +49,32 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f'did you mean "{found}"?' if found else ""
 
 
-def check_shape(document: Document, model: type[Model]) -> tuple[Model | None, list[Diagnostic]]:
+def check_shape(
+    document: Document, model: type[Model], kinds: Mapping[str, type[BaseModel]] = {}
+) -> tuple[Model | None, list[Diagnostic]]:
     """The document as an instance of the model, or all that is wrong with its shape.
 
-    Values that were refused when the YAML was read are not reported again.
+    Values that were refused when the YAML was read are not reported again. `kinds`: where a field may belong that the
+    model has not.
     """
     try:
         return model.model_validate(document.data), []
     except ValidationError as error:
-        return None, list(_diagnostics(document, model, error))
+        return None, list(_diagnostics(document, model, kinds, error))
 
 
-def _diagnostics(document: Document, model: type[BaseModel], error: ValidationError) -> Iterator[Diagnostic]:
+def _diagnostics(
+    document: Document, model: type[BaseModel], kinds: Mapping[str, type[BaseModel]], error: ValidationError
+) -> Iterator[Diagnostic]:
     told = [details for details in error.errors(include_url=False) if details["input"] is not UNREAD]
     if len(told) > MAX_MISTAKES:
         yield document.diagnostic("GPU1020", document.name, {"limit": MAX_MISTAKES})
     for details in told[:MAX_MISTAKES]:
-        yield _mistake(document, model, details).of(document)
+        mistake = _mistake(document, model, details)
+        if mistake.code == _NO_FIELD and all(isinstance(step, str) for step in mistake.path):
+            where = _whose(str(mistake.path[-1]), document.data.get("kind"), kinds)
+            mistake = replace(mistake, fix=where or mistake.fix)
+        yield mistake.of(document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +102,7 @@ def _mistake(document: Document, model: type[BaseModel], details: Any) -> Mistak
         case "extra_forbidden":
             field = str(path[-1])
             fix = nearest(field, fields_at(model, path[:-1]))
-            return Mistake(code="GPU2004", path=path, params={"field": field}, fix=fix, at_key=True)
+            return Mistake(code=_NO_FIELD, path=path, params={"field": field}, fix=fix, at_key=True)
         case "missing":
             field = str(details["loc"][-1])
             return Mistake(code="GPU2005", path=path, params={"field": field}, at_key=True)
@@ -173,6 +186,32 @@ def fields_at(model: type[BaseModel], path: Path) -> list[str]:
     for step in path:
         here = [found for node in here for found in _below(_alternatives(node, definitions), step)]
     return [name for node in here for one in _alternatives(node, definitions) for name in one.get("properties", {})]
+
+
+def _whose(field: str, kind: object, kinds: Mapping[str, type[BaseModel]]) -> str:
+    """The help `it is a field of Cluster.spec.scheduling`, or nothing: of the document's own kind if it is there.
+
+    A name in many places says little.
+    """
+    own = {name: model for name, model in kinds.items() if name == kind}
+    for some in (own, kinds):
+        found = {place for name, model in some.items() for place in _places(field, _schema(model), name)}
+        if found:
+            return f"it is a field of {one_of(sorted(found))}" if len(found) <= _MOST_PLACES else ""
+    return ""
+
+
+def _places(field: str, schema: Mapping[str, Any], name: str) -> Iterator[str]:
+    """The mappings of a kind that have a field of that name."""
+    nodes: list[tuple[str, Any, int]] = [(name, schema, 1)]
+    for place, node, depth in nodes:
+        for one in _alternatives(node, schema.get("$defs", {})):
+            below = one.get("properties", {})
+            if field in below:
+                yield place
+            if depth < _MOST_DEPTH:
+                nodes += [(f"{place}.{step}", found, depth + 1) for step, found in below.items()]
+                nodes += [(f"{place}[]", one["items"], depth + 1)] if "items" in one else []
 
 
 def _below(nodes: list[Any], step: str | int) -> Iterator[Any]:
