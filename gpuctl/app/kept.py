@@ -86,6 +86,7 @@ NOTES: Mapping[Kind, Collection[str]] = {
         names.HAMI_DEVICES_ANNOTATION,
         names.WORKER_INDEX_LABEL,
         names.PROGRESS_ANNOTATION,
+        names.CHECKPOINTED_ANNOTATION,
     ),
 }
 """The annotations to keep of objects that are not gpuctl's own; none of other kinds."""

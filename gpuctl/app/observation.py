@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.diag.wording import reason_text
+from gpuctl.model.checkpoint import work_since_checkpoint
 from gpuctl.model.decision import (
     Admit,
     Decision,
@@ -100,7 +102,18 @@ class Observer:
             nodes=tuple(worker.node for worker in _held(index, job).workers),
             paused_for=act.beneficiary if paused and isinstance(act, Reclaim | Preempt | Move) else None,
             evicted=paused and before in ACTIVE,
+            **(_loss(index, job) if paused and before in ACTIVE else {}),
         )
+
+
+def _loss(index: ReportIndex, job: JobId) -> Mapping[str, Any]:
+    """What a pause that is decided now costs the job."""
+    run, declared = index.runs.get(job), index.jobs.get(job)
+    if run is None or declared is None or run.started_at_ms is None:
+        return {}
+    now_ms = index.report.at_ms
+    lost_ms = work_since_checkpoint(declared.checkpoint_ms, run.started_at_ms, now_ms, run.checkpointed_at_ms)
+    return {"lost_ms": lost_ms, "lost_milli": held_milli(run)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -281,6 +281,11 @@ class World(Progress, Protocol):
         """Make the job's pods succeed after they have run that long in all."""
         ...
 
+    def checkpoint(self, job: JobId, every_ms: DurationMs | None) -> None:
+        """Have the job's pods go on after a pause from the last multiple of that since their start; None: from where
+        they were."""
+        ...
+
     def deal(self, job: JobId, placement: Placement | None) -> None:
         """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there; None: as
         kube-scheduler chooses."""

@@ -137,11 +137,16 @@ class _Simulation:
         given = self.scenario.given
         for job, duration_ms in self.scenario.durations.items():
             self.world.run_for(job, duration_ms)
+        self._set_checkpoints(self.stages[0])
         seed(self.stages[0], given, self.play.context, self.sandbox, EPOCH_MS)
         for foreign in given.foreign:
             self.world.set_strangers(foreign.node, foreign.gpus)
         for node, ready in given.nodes_ready.items():
             self.world.set_node_ready(node, ready=ready)
+
+    def _set_checkpoints(self, declared: Declared) -> None:
+        for job in declared.jobs:
+            self.world.checkpoint(job.id, job.checkpoint_ms)
 
     def _timeline(self) -> list[tuple[Instant, Event | None, Declared]]:
         """The events, each with what is declared after it, and the other instants with expectations, by time."""
@@ -158,6 +163,7 @@ class _Simulation:
     def _happen(self, event: Event, declared: Declared) -> None:
         match event.what:
             case Apply() | Delete():
+                self._set_checkpoints(declared)
                 self.play.declare(declared)
             case Finish(job=job, exit_code=exit_code):
                 self._check_running(job, event.at_ms)

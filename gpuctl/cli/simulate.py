@@ -18,7 +18,7 @@ from gpuctl.cli.files import named_file
 from gpuctl.cli.output import counted, print_json
 from gpuctl.cli.storyboard import LINE_WIDTH, Storyboard
 from gpuctl.cli.terminal import say, show
-from gpuctl.diag.wording import duration
+from gpuctl.diag.wording import duration, thousandths
 from gpuctl.model.source import MAX_FILE_BYTES
 from gpuctl.simulate.report import SimulationReport, document
 from gpuctl.views.styled import Segment
@@ -171,6 +171,8 @@ def _print(report: SimulationReport) -> None:
         say(FAILED, f" at {outcome.at}: {outcome.path}: want {outcome.want}, got {outcome.got}")
     if not report.stable:
         say(FAILED, ": the cluster did not come to rest")
+    if report.lost_gpu_ms:
+        say(f"pauses cost {thousandths(report.lost_gpu_ms // 3600)} GPU-hours of work since checkpoints")
     met = len(report.outcomes) - len(report.failed)
     verdict = Segment("ok", "good") if report.ok else FAILED
     say(verdict, f": {met} of {counted(len(report.outcomes), 'expectation')} met, {report.cycles} cycles")

@@ -250,6 +250,7 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         idle_timeout_ms=limits.interactive.idle_timeout if interactive else None,
         pause_grace_ms=_pause_grace(spec, resolved),
         ttl_ms=spec.ttl_after_finished,
+        checkpoint_ms=spec.checkpoint_every,
         pools=tuple(PoolName(pool.name) for pool in resolved.pools),
         pools_in_order=resolved.in_order,
         suspend=spec.suspend,

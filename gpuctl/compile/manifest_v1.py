@@ -27,7 +27,7 @@ Body: TypeAlias = Mapping[str, Any]
 
 BESIDE = frozenset({
     "type", "template", "manifest", "priority", "preemptible", "maxDuration", "nodePools", "ttlAfterFinished",
-    "suspend", "after", "runIndex",
+    "checkpointEvery", "suspend", "after", "runIndex",
 })  # fmt: skip
 """Fields that a job with a manifest may have; all others are the manifest's to say."""
 MOST_PODS = 10_000

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
+from gpuctl.compile.agreement import disagreements
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.choices_v1 import Freezes, GitSync, Scheduling, Security
 from gpuctl.compile.containers_v1 import MOST_CONTAINERS, InitContainers, Sidecars
@@ -196,42 +197,6 @@ DependencyEntry = Annotated[
 ]
 
 
-def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
-    if data.get("gpuMemory") is not None and data.get("gpus", 0) not in {0, "0", None}:
-        yield WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
-    fewest, workers = data.get("minWorkers"), data.get("workers", 1)
-    if isinstance(fewest, int) and isinstance(workers, int) and fewest > workers >= 1:
-        yield WrongValue("GPU2022", at=("minWorkers",), found=fewest, workers=workers)
-    framework = data.get("framework")
-    if framework is not None and data.get("type") == "inference":
-        fix = "remove framework: the workers of an inference job do not know each other"
-        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework and type: inference", found="both")
-    if data.get("success", "all") != "all" and data.get("type") == "inference":
-        fix = "remove success: an inference job never ends"
-        yield WrongValue("GPU2019", fix=fix, at=("success",), fields="success and type: inference", found="both")
-    yield from _names_taken_twice(data)
-    sweep = data.get("sweep")
-    if sweep is not None and data.get("type", "training") != "training":
-        fix = "remove sweep, or write type: training"
-        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep and another type than training", found="both")
-    if isinstance(sweep, dict) and sweep.get("completions") is not None and workers != 1:
-        fix = "write a matrix: JOB_COMPLETION_INDEX is the number of the worker in a job of several"
-        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep.completions and workers", found="both")
-    if framework == "jax" and fewest is not None and fewest != workers:
-        fix = "remove minWorkers: JAX does not go on without a worker"
-        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
-
-
-def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:
-    """Sidecars that are called as an init container is: all containers of a pod have names of their own."""
-    written = {field: data.get(field) for field in ("initContainers", "sidecars")}
-    before, beside = (value if isinstance(value, list) else [] for value in written.values())
-    taken = {entry.get("name") for entry in before if isinstance(entry, dict)}
-    for position, entry in enumerate(beside):
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"] in taken:
-            yield WrongValue("GPU2021", at=("sidecars", position, "name"), found=entry["name"])
-
-
 def _of_manifest(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     if data.get("manifest") is not None:
         yield from counted(data).mistakes
@@ -350,6 +315,11 @@ class JobSpec(Spec):
     pre_stop: list[CommandText] = Field(
         [], max_length=1000, description="A command that is run in the container before SIGTERM, within pauseGrace."
     )
+    checkpoint_every: Limit | None = Field(
+        None,
+        description="How often it writes a checkpoint from which it goes on after a pause: 30m. plan and simulate tell "
+        "by it what a pause loses; it is no protection from one. Default: not known.",
+    )
     ttl_after_finished: Ttl | None = Field(
         None,
         description="How long the run's Job and its pods stay, with their logs, after its end: 1d. Its state stays. "
@@ -371,7 +341,7 @@ class JobSpec(Spec):
     )
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 
-    _agrees = in_mapping(_disagreements)
+    _agrees = in_mapping(disagreements)
     _counts = in_mapping(_of_manifest, _with_counts)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain.forecast import forecasts
 from gpuctl.explain.rest import Pause, Rest
+from gpuctl.model.checkpoint import work_since_checkpoint
 from gpuctl.model.decision import Decision, Displace, Pending, Placement, Suspended
 from gpuctl.model.declared import Declared
 from gpuctl.model.effect import (
@@ -29,8 +30,9 @@ from gpuctl.model.effect import (
 )
 from gpuctl.model.explanation import QueuePlace
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
+from gpuctl.model.job import Job
 from gpuctl.model.state import Node, Run
-from gpuctl.model.units import GpuMilli
+from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
 def effect_of(before: Rest | None, after: Rest) -> Effect:
@@ -78,15 +80,28 @@ def _started(old: Mapping[JobId, Run], after: Rest) -> Iterator[Started]:
         )
 
 
+def _lost_ms(was: Run, job: Job | None, now_ms: Instant) -> DurationMs | None:
+    """The most work that a run has to do again once it is stopped. Of one that is not seen to have run yet, as all are
+    where no live cluster is asked, that may be all between two checkpoints."""
+    every_ms = None if job is None else job.checkpoint_ms
+    if was.started_at_ms is None or was.started_at_ms >= now_ms:
+        return every_ms
+    return work_since_checkpoint(every_ms, was.started_at_ms, now_ms, was.checkpointed_at_ms)
+
+
 def _paused(old: Mapping[JobId, Run], after: Rest) -> Iterator[Paused]:
     running, waiting = after.running, after.waiting
+    jobs = {job.id: job for job in after.declared.jobs if job.id in after.pauses}
     for job, pause in sorted(after.pauses.items()):
         was = old.get(job)
         if was is not None and job not in running and job in waiting:
-            yield Paused(job=job, gpu_milli=_held(was), reason=pause.reason, beneficiary=_beneficiary(pause))
+            lost_ms = _lost_ms(was, jobs.get(job), after.at_ms)
+            for_job = _beneficiary(pause)
+            yield Paused(job=job, gpu_milli=_held(was), reason=pause.reason, beneficiary=for_job, lost_ms=lost_ms)
 
 
 def _moved(old: Mapping[JobId, Run], after: Rest) -> Iterator[Moved]:
+    jobs = {job.id: job for job in after.declared.jobs if job.id in after.pauses}
     for job, run in sorted(after.running.items()):
         was, pause = old.get(job), after.pauses.get(job)
         if was is None or pause is None or was.digest != run.digest or was.starts == run.starts:
@@ -98,6 +113,7 @@ def _moved(old: Mapping[JobId, Run], after: Rest) -> Iterator[Moved]:
             after=run.placement or Placement(workers=()),
             reason=pause.reason,
             beneficiary=_beneficiary(pause),
+            lost_ms=_lost_ms(was, jobs.get(job), after.at_ms),
         )
 
 

@@ -33,7 +33,8 @@ MAKERS = (ACCOUNT, ONE_FOR_ALL, *CONTROLLERS)
 """The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made."""
 
 _MARK = "gpuctl.dev/"
-_IS_MARK = f"k.startsWith('{_MARK}') && k != '{names.IDLE_SINCE_ANNOTATION}' && k != '{names.PROGRESS_ANNOTATION}'"
+_OF_PODS = (names.IDLE_SINCE_ANNOTATION, names.PROGRESS_ANNOTATION, names.CHECKPOINTED_ANNOTATION)
+_IS_MARK = " && ".join((f"k.startsWith('{_MARK}')", *(f"k != '{name}'" for name in _OF_PODS)))
 """What others measure and write down, and what a pod says of itself, is none."""
 _PLACES = tuple(
     f"{place}.?{field}"

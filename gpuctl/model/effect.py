@@ -37,17 +37,21 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """A job that ran and waits then. `beneficiary` None: it is paused for no other job, it can't stay where it was."""
+    """A job that ran and waits then. `beneficiary` None: it is paused for no other job, it can't stay where it was.
+
+    `lost_ms`: the most work of it that it has to do again; None: not known.
+    """
 
     job: JobId
     gpu_milli: GpuMilli
     reason: Reason
     beneficiary: JobId | None = None
+    lost_ms: DurationMs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A job that is stopped and runs again, elsewhere or in the same place."""
+    """A job that is stopped and runs again, elsewhere or in the same place. `lost_ms`: as of one that is paused."""
 
     job: JobId
     gpu_milli: GpuMilli
@@ -55,6 +59,7 @@ class Moved:
     after: Placement
     reason: Reason
     beneficiary: JobId | None = None
+    lost_ms: DurationMs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -342,6 +342,7 @@ class Job:
     pools it may use; with `pools_in_order` the job or its project lists them, and the first with a place is taken.
     `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project. `pause_grace_ms`: how long a worker has
     from the signal that stops it to its end.
+    `checkpoint_ms`: how often it says that it writes a checkpoint; the engine never reads it.
     `ttl_ms`: how long the object of its run is kept after the run's end; None: for good.
     `min_workers` equals `workers` unless the job is elastic. `after`: what it depends on, until its run first starts.
     `sweep`: None for a job that is no index of one; `position`: its place among the indices, from 0; `parallelism`: how
@@ -364,6 +365,7 @@ class Job:
     pause_grace_ms: DurationMs = USUAL_GRACE_MS
     idle_timeout_ms: DurationMs | None = None
     ttl_ms: DurationMs | None = None
+    checkpoint_ms: DurationMs | None = None
     pools: tuple[PoolName, ...] = ()
     pools_in_order: bool = False
     suspend: bool = False

@@ -99,6 +99,7 @@ def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, 
     return replace(
         _recorded(run, record), phase=RunPhase.STARTING, placement=placement, reserved=None, started_at_ms=since_ms,
         gpu_milli=charge.gpu_milli, cpu_milli=charge.cpu_milli, mem_bytes=charge.mem_bytes, idle_since_ms=None,
+        checkpointed_at_ms=None,
         unbound=tuple(Counter(worker.node for worker in placement.workers).elements()), unstarted=True,
     )  # fmt: skip
 
@@ -140,7 +141,8 @@ def _waiting(run: Run, reserved: Placement | None, reason: Reason | None) -> Run
     keeps_reason = reserved is not None or run.failed_starts > 0
     return _with(
         run, phase=RunPhase.QUEUED, placement=reserved, reserved=None, leaving=None, made_with=None, unbound=(),
-        unstarted=False, started_at_ms=None, idle_since_ms=None, reason=reason if keeps_reason else None,
+        unstarted=False, started_at_ms=None, idle_since_ms=None, checkpointed_at_ms=None,
+        reason=reason if keeps_reason else None,
     )  # fmt: skip
 
 

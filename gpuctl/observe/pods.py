@@ -90,6 +90,7 @@ class Pod:
     claims: frozenset[str] = frozenset()
     started_at_ms: Instant | None = None
     idle_since_ms: Instant | None = None
+    checkpointed_at_ms: Instant | None = None
     devices: tuple[HeldDevice, ...] = ()
     leaving: bool = False
     helper: bool = False
@@ -143,6 +144,7 @@ def read_pod(
         claims=claims_of(mapping(body, "spec")),
         started_at_ms=instant(body, "status", "startTime"),
         idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
+        checkpointed_at_ms=decode_instant(notes.get(names.CHECKPOINTED_ANNOTATION)),
         devices=devices,
         leaving=is_deleting(body),
         disrupted=bool(condition(body, DISRUPTED)),

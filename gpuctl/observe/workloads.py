@@ -283,6 +283,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         reason=_reason(entry, phase),
         paused_for=record.paused_for,
         idle_since_ms=None if idle is None or started is None else max(idle, started),
+        checkpointed_at_ms=max((pod.checkpointed_at_ms for pod in pods if pod.checkpointed_at_ms), default=None),
         unbound=unbound_nodes(held, pods, ends.workers) if phase is RunPhase.STARTING else (),
         unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
         reserved=_reserved(entry, phase, ends_as),

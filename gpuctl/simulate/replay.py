@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from gpuctl.engine.reasons import FOR_START, GUARDED
 from gpuctl.model import transition
+from gpuctl.model.checkpoint import work_since_checkpoint
 from gpuctl.model.decision import Admit, Move, Pending, Preempt, Reclaim
 from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
@@ -40,8 +41,11 @@ class PauseCost:
     stop_ms: DurationMs = 30_000
     checkpoint_ms: DurationMs | None = 0
 
-    def lost_ms(self, ran_ms: DurationMs) -> DurationMs:
-        """Work since the last start that a paused job has to repeat."""
+    def lost_ms(self, job: Job, ran_ms: DurationMs) -> DurationMs:
+        """Work since the last start that a paused job has to repeat. What the job itself declares goes first."""
+        declared = work_since_checkpoint(job.checkpoint_ms, 0, ran_ms)
+        if declared is not None:
+            return declared
         if self.checkpoint_ms is None:
             return ran_ms
         return ran_ms % self.checkpoint_ms if self.checkpoint_ms else 0
@@ -251,7 +255,7 @@ class Replay:
     def _pause(self, tracked: TrackedJob, pause: Reclaim | Preempt | Move, now_ms: Instant) -> None:
         run = tracked.run
         ran_ms = now_ms - (now_ms if run.started_at_ms is None else run.started_at_ms)
-        lost_ms = self._pause_cost.lost_ms(ran_ms)
+        lost_ms = self._pause_cost.lost_ms(tracked.job, ran_ms)
         tracked.left_ms -= ran_ms - lost_ms
         self.result.pauses += 1
         if isinstance(pause, Reclaim):

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuctl.model.decision import JobState, Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.units import DurationMs, GpuMilli, Instant
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 
 API_VERSION = "gpuctl.dev/v1"
 QUEUED_STATES = frozenset({JobState.PENDING, JobState.PREEMPTED})
@@ -74,7 +74,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A job's change of state. `before` None: it is new; `after` None: it is gone. `paused_for`: set on a pause."""
+    """A job's change of state. `before` None: it is new; `after` None: it is gone. `paused_for`: set on a pause.
+
+    `lost_ms`: the work that it has to do again after that pause, on `lost_milli` GPUs; None: not known.
+    """
 
     at_ms: Instant
     job: JobId
@@ -85,6 +88,8 @@ class Transition:
     nodes: tuple[str, ...] = ()
     paused_for: JobId | None = None
     evicted: bool = False
+    lost_ms: DurationMs | None = None
+    lost_milli: GpuMilli = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,12 @@ class SimulationReport:
     outcomes: tuple[Outcome, ...]
     cycles: int
     stable: bool = True
+
+    @property
+    def lost_gpu_ms(self) -> int:
+        """The work that pauses cost, in milliseconds of a GPU, as far as jobs declare how often they write a
+        checkpoint."""
+        return sum((each.lost_ms or 0) * each.lost_milli for each in self.transitions) // WHOLE_GPU
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
@@ -143,6 +154,7 @@ def document(report: SimulationReport) -> dict[str, Any]:
             "endMs": report.checkpoints[-1].at_ms if report.checkpoints else 0,
             "starts": sum(starts.values()),
             "evictions": sum(transition.evicted for transition in report.transitions),
+            "lostGpuMs": report.lost_gpu_ms,
         },
     }
 
@@ -201,4 +213,5 @@ def _transition(transition: Transition) -> dict[str, Any]:
         "node": ",".join(dict.fromkeys(transition.nodes)) or None,
         "for": str(transition.paused_for) if transition.paused_for else None,
         "evicted": transition.evicted,
+        "lostMs": transition.lost_ms,
     }

@@ -14,7 +14,7 @@ from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect, Ground, Holding, Moved, Paused, Prospect, Resized, Started, Stop, Waits
 from gpuctl.model.explanation import QueuePlace
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant, count_gpus, format_gpus
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant, count_gpus, format_gpus
 from gpuctl.views.explanation import without_limit
 
 SHOWN = 3
@@ -181,6 +181,7 @@ def document(effect: Effect, ground: Ground | None) -> dict[str, Any]:
                 "gpuMilli": each.gpu_milli,
                 "for": _name(each.beneficiary),
                 "reason": _reason_form(each.reason),
+                "lostMs": each.lost_ms,
             }
             for each in effect.paused
         ],
@@ -232,7 +233,14 @@ def _as(reason: Reason) -> str:
 
 
 def _pause(pause: Paused) -> str:
-    return f"is {reason_text(pause.reason)}"
+    return f"is {reason_text(pause.reason)}{_loss(pause.lost_ms)}"
+
+
+def _loss(lost_ms: DurationMs | None) -> str:
+    """What a pause loses, where that is known."""
+    if lost_ms is None:
+        return ""
+    return f", loses up to {duration(lost_ms)} of work" if lost_ms else ", loses no work"
 
 
 def _move(move: Moved) -> str:
@@ -241,7 +249,7 @@ def _move(move: Moved) -> str:
     reason = reason_text(move.reason)
     for prefix in _MOVES:
         reason = reason.removeprefix(prefix)
-    return f"{where}: {reason}"
+    return f"{where}: {reason}{_loss(move.lost_ms)}"
 
 
 def _size(size: Resized) -> str:
@@ -358,6 +366,7 @@ def _moved_form(move: Moved) -> dict[str, Any]:
         "to": _places(move.after),
         "for": _name(move.beneficiary),
         "reason": _reason_form(move.reason),
+        "lostMs": move.lost_ms,
     }
 
 

@@ -145,6 +145,9 @@ class PausedForm(Form):
     gpu_milli: int = Field(description="What it held, in thousandths of a GPU.")
     for_: str | None = Field(alias="for", description="The job it makes room for; null: none.")
     reason: ReasonForm = Field(description="Why it is paused.")
+    lost_ms: int | None = Field(
+        None, description="The most work that it has to do again, in milliseconds; null: not known."
+    )
 
 
 class MovedForm(Form):
@@ -156,6 +159,9 @@ class MovedForm(Form):
     to: list[WorkerForm] = Field(description="Where they run then.")
     for_: str | None = Field(alias="for", description="The job it makes room for; null: none.")
     reason: ReasonForm = Field(description="Why it is moved.")
+    lost_ms: int | None = Field(
+        None, description="The most work that it has to do again, in milliseconds; null: not known."
+    )
 
 
 class ResizedForm(Form):

@@ -368,7 +368,7 @@ HARMLESS = frozenset({
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
     "spec.sweep", "spec.sweep.completions", "spec.sweep.parallelism",
-    "spec.framework", "spec.success", "spec.ttlAfterFinished", "spec.git.size",
+    "spec.framework", "spec.success", "spec.ttlAfterFinished", "spec.checkpointEvery", "spec.git.size",
     *(
         f"spec.probes{part}"
         for kind in ("startup", "readiness", "liveness")

@@ -281,3 +281,22 @@ def test_sidecars_and_init_containers_are_booked_with_the_job(town: Town) -> Non
     assert [(node.foreign_cpu_milli, sum(node.foreign_gpu_milli)) for node in mine] == [(0, 0)] * 2
     town.mark("one", run_for="0s")
     town.until(lambda: town.phases().get("wait") == "Running")
+
+
+def test_a_paused_worker_that_exits_with_0_has_not_ended_its_job(town: Town) -> None:
+    """It has saved its work: Kubernetes counts no pod that it stopped for a pause, as long as that takes to leave."""
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    town.mark("j", leave_after="3s")
+    town.jobs["j"] = ", gpus: 1, suspend: true"
+    town.until(lambda: all("deletionTimestamp" in pod["metadata"] for _, pod in town.live("Pod", "j")))
+    for pod, _ in town.live("Pod", "j"):
+        ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+        main = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        town.plane.call("PATCH", path, {"status": {"phase": "Succeeded", "containerStatuses": [main]}}, media=MERGE)
+    town.comes_to(j="Queued")
+    assert not town.live("Pod", "j")
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    assert "succeeded" not in town.one("Job", "j")["status"]

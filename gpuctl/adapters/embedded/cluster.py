@@ -21,7 +21,7 @@ from gpuctl.adapters.embedded.devices import DeviceBook
 from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
 from gpuctl.adapters.embedded.jobsets import JobSets
-from gpuctl.adapters.embedded.kubelets import RUN_FOR, STUCK, Kubelets
+from gpuctl.adapters.embedded.kubelets import CHECKPOINT, RUN_FOR, STUCK, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set_ready
 from gpuctl.adapters.embedded.quotas import Quotas
@@ -158,6 +158,11 @@ class EmbeddedCluster:
             self._store.set_fact(str(job), RUN_FOR, duration_ms)
             for key in self._book.workers(job):
                 self._agenda.soon(Task(self._kubelets.name, key))
+
+    def checkpoint(self, job: JobId, every_ms: DurationMs | None) -> None:
+        """Have the job's workers go on from the last multiple of that since their start, once they were stopped."""
+        with self._turn():
+            self._store.set_fact(str(job), CHECKPOINT, every_ms)
 
     def deal(self, job: JobId, placement: Placement | None) -> None:
         """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there; None: as

@@ -17,11 +17,15 @@ from gpuctl.adapters.embedded.podwork import disrupted
 from gpuctl.k8s import kinds
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
 from gpuctl.k8s.objects import annotations_of, is_deleting, items, number, text, uid
+from gpuctl.model.checkpoint import work_since_checkpoint
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 RUN_FOR = "run-for"
 """The fact about a declared job how long its workers run in all."""
+
+CHECKPOINT = "checkpoint"
+"""The fact about a declared job how often its workers write a checkpoint; without it they lose no work."""
 
 STUCK = "stuck"
 """The fact about a declared job for which reason the containers of its pods can't be started."""
@@ -110,7 +114,14 @@ class Kubelets:
         if not executing and since is not None:
             store.set_fact(uid(pod), _EXECUTING, None)
             owner, worker = self._account(pod)
-            store.set_fact(owner, worker, store.fact(owner, worker, 0) + self._desk.instant - since)
+            ran_ms = self._desk.instant - since
+            lost_ms = work_since_checkpoint(self._checkpoint_ms(pod), since, self._desk.instant) or 0
+            store.set_fact(owner, worker, store.fact(owner, worker, 0) + ran_ms - lost_ms)
+
+    def _checkpoint_ms(self, pod: Body) -> DurationMs | None:
+        job = job_of(pod)
+        every_ms: DurationMs | None = None if job is None else self._desk.store.fact(str(job), CHECKPOINT)
+        return every_ms
 
     def _account(self, pod: Body) -> tuple[str, str]:
         """Where it is kept how long a worker has run: with its Job, for all its pods, as long as the Job is there."""

@@ -115,7 +115,7 @@ MANIFEST = """{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replic
  {template: {spec: {containers: [{name: main, image: y}]}}}}}]}}""".replace("\n", "")
 CHANGES_NOTHING = ["gpus: 1.0", 'gpus: "1"', "priority: 5", "maxDuration: 1h", "suspend: true", "retries: 3",
                    "nodePools: [dgx]", "preemptible: false", "pauseGrace: 2m", "after: [validate]",
-                   "ttlAfterFinished: 1d",
+                   "ttlAfterFinished: 1d", "checkpointEvery: 30m",
                    "expose: [{port: 80}]", "resources: {cpu: 0}"]  # fmt: skip
 IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}", "args: [x]", "command: [x]",
                 "type: inference", "workingDir: /w", "largeShm: true", "imagePullPolicy: Never",

@@ -59,6 +59,33 @@ def test_a_new_job_within_quota_starts_and_who_pays_is_named() -> None:
     assert told.unaffected == 0
 
 
+def lost(saving: Job, ran_ms: int, said_ms: int | None = None) -> int | None:
+    """What a pause for a job of another project loses, of one that has run for so long."""
+    base = cluster(saving, a=1000, b=3000)
+    before = at_rest(base, ClusterState(nodes=live_nodes(base.cluster.pools)), NOW_MS)
+    (run,) = before.state.runs
+    seen = replace(run, started_at_ms=NOW_MS - ran_ms, checkpointed_at_ms=said_ms)
+    before = replace(before, state=replace(before.state, runs=(seen,)))
+    head = cluster(saving, job("b/new", 3000), a=1000, b=3000)
+    (pause,) = effect_of(before, at_rest(head, before.state, NOW_MS)).paused
+    return pause.lost_ms
+
+
+def test_what_a_pause_loses_is_what_was_done_since_the_last_checkpoint() -> None:
+    saving = job("a/held", 4000, checkpoint_ms=400)
+    assert [lost(saving, ran_ms) for ran_ms in (0, 300, 400, 900)] == [400, 300, 0, 100]
+    assert lost(job("a/held", 4000), 900) is None
+
+
+def test_a_job_that_says_when_it_wrote_a_checkpoint_loses_no_more_than_what_came_after_it() -> None:
+    saving = job("a/held", 4000, checkpoint_ms=400)
+    assert lost(saving, 900, NOW_MS - 20) == 20
+    assert lost(saving, 900, NOW_MS - 300) == 100
+    assert lost(saving, 900, NOW_MS - 2000) == 100, "of an earlier start"
+    assert lost(saving, 900, NOW_MS + 2000) == 0, "in the future"
+    assert lost(job("a/held", 4000), 900, NOW_MS - 20) == 20
+
+
 def names_of(jobs: tuple[JobId, ...]) -> list[str]:
     return [str(each) for each in jobs]
 

@@ -226,6 +226,14 @@ def test_a_run_let_go_by_hand_holds_the_highest_free_slots() -> None:
     assert only_run(node(), by_hand, pod()).placement == place(("dgx1-1", (6, 7)))
 
 
+def test_the_last_checkpoint_that_a_worker_tells_is_the_runs_and_decides_nothing() -> None:
+    notes = {names.CHECKPOINTED_ANNOTATION: NOON}
+    run = only_run(job(startTime=NOON), pod(annotations=notes))
+    assert run.checkpointed_at_ms == NOON_MS
+    assert run == only_run(job(startTime=NOON), pod())
+    assert only_run(job(startTime=NOON), pod(annotations={names.CHECKPOINTED_ANNOTATION: "9" * 400})) == run
+
+
 def test_a_gang_is_idle_since_its_last_worker_is() -> None:
     earlier, later = "2020-07-29T11:00:00Z", "2020-07-29T12:00:00Z"
     gang = job(parallelism=2)

@@ -48,8 +48,8 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "cpu_milli": 500, "mem_bytes": 2**30, "priority": 7, "preemptible": False, "max_duration_ms": 60_000,
         "idle_timeout_ms": 60_000, "pause_grace_ms": 60_000, "pools": (PoolName("other"),), "pools_in_order": True,
         "suspend": True, "run_index": 2, "after": (Dependency(job=JobId(ProjectName("team-a"), "before")),),
-        "ttl_ms": 60_000, "sweep": SweepIndex(sweep="a", key="1", values={"LR": "0.1"}), "position": 1,
-        "parallelism": 2,
+        "ttl_ms": 60_000, "checkpoint_ms": 60_000, "parallelism": 2,
+        "sweep": SweepIndex(sweep="a", key="1", values={"LR": "0.1"}), "position": 1,
     },
     "Container": {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",

@@ -119,5 +119,5 @@ def test_the_document_of_a_report() -> None:
     assert (form["transitions"][1]["from"], form["transitions"][1]["to"]) == ("Running", None)
     assert form["summary"] == {
         "ok": False, "stable": True, "expectations": 1, "failed": 1, "cycles": 7, "endMs": 5000, "starts": 2,
-        "evictions": 1,
+        "lostGpuMs": 0, "evictions": 1,
     }  # fmt: skip

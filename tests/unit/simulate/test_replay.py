@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,6 +82,13 @@ def test_what_a_paused_job_does_again_is_by_its_checkpoints(checkpoint_ms: int |
     assert figures.lost_ppm == lost_ms * 4000 * 1_000_000 // (36 * HOUR * 1000)
     assert figures.wasted_ppm == (lost_ms + 30_000) * 4000 * 1_000_000 // (36 * HOUR * 1000)
     assert figures.end_ms == 5 * HOUR + 30_000 + lost_ms
+
+
+def test_what_a_job_says_of_its_checkpoints_goes_before_the_usual() -> None:
+    load = _load(*CONTENDED)
+    saving = replace(load, jobs=tuple((each, replace(job, checkpoint_ms=40 * 60_000)) for each, job in load.jobs))
+    figures = replay(saving, ModeName.FAIR, SLOW, WINDOW)
+    assert figures.end_ms == 5 * HOUR + 30_000 + 20 * 60_000
 
 
 def test_what_has_not_run_for_long_enough_is_looked_at_again_when_it_has() -> None:

@@ -1,0 +1,49 @@
+"""Fields of a job that can't be together, each as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuctl.compile.amounts import WrongValue
+
+
+def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    """All that a job's spec says both of, at the field to remove."""
+    if data.get("gpuMemory") is not None and data.get("gpus", 0) not in {0, "0", None}:
+        yield WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
+    fewest, workers = data.get("minWorkers"), data.get("workers", 1)
+    if isinstance(fewest, int) and isinstance(workers, int) and fewest > workers >= 1:
+        yield WrongValue("GPU2022", at=("minWorkers",), found=fewest, workers=workers)
+    framework = data.get("framework")
+    if framework is not None and data.get("type") == "inference":
+        fix = "remove framework: the workers of an inference job do not know each other"
+        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework and type: inference", found="both")
+    if data.get("success", "all") != "all" and data.get("type") == "inference":
+        fix = "remove success: an inference job never ends"
+        yield WrongValue("GPU2019", fix=fix, at=("success",), fields="success and type: inference", found="both")
+    yield from _names_taken_twice(data)
+    if data.get("checkpointEvery") is not None and data.get("type") == "inference":
+        fix = "remove checkpointEvery: an inference job has no work to go on with"
+        names = "checkpointEvery and type: inference"
+        yield WrongValue("GPU2019", fix=fix, at=("checkpointEvery",), fields=names, found="both")
+    sweep = data.get("sweep")
+    if sweep is not None and data.get("type", "training") != "training":
+        fix = "remove sweep, or write type: training"
+        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep and another type than training", found="both")
+    if isinstance(sweep, dict) and sweep.get("completions") is not None and workers != 1:
+        fix = "write a matrix: JOB_COMPLETION_INDEX is the number of the worker in a job of several"
+        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep.completions and workers", found="both")
+    if framework == "jax" and fewest is not None and fewest != workers:
+        fix = "remove minWorkers: JAX does not go on without a worker"
+        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
+
+
+def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    """Sidecars that are called as an init container is: all containers of a pod have names of their own."""
+    written = {field: data.get(field) for field in ("initContainers", "sidecars")}
+    before, beside = (value if isinstance(value, list) else [] for value in written.values())
+    taken = {entry.get("name") for entry in before if isinstance(entry, dict)}
+    for position, entry in enumerate(beside):
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"] in taken:
+            yield WrongValue("GPU2021", at=("sidecars", position, "name"), found=entry["name"])
