@@ -10,7 +10,7 @@ Of gpuctl's own objects all is kept that is compared. Of any other object a few 
 from __future__ import annotations
 
 import marshal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -19,6 +19,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, is_own_apply, items, labels_of, mapping, ref_of, text
 from gpuctl.k8s.requests import requests_of
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
@@ -45,6 +46,18 @@ _DEVICES = {
     "taints": _whole("effect"),
 }
 
+
+def _of_status(paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+    """What is read of a status, by paths that begin there."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        below = found
+        for step in path[1:-1]:
+            below = below.setdefault(step, {})
+        below[path[-1]] = WHOLE
+    return found
+
+
 KEPT: Mapping[Kind, Parts] = {
     kinds.NAMESPACE: {"status": _whole("phase")},
     kinds.NODE: {
@@ -63,9 +76,7 @@ KEPT: Mapping[Kind, Parts] = {
         }
     },
     kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
-    kinds.JOB_SET: {
-        "status": {**_whole("restarts"), "replicatedJobsStatus": _whole("active"), "conditions": _CONDITIONS}
-    },
+    **{kind: {"status": {**_of_status(row.read), "conditions": _CONDITIONS}} for kind, row in WORKLOAD_KINDS.items()},
     kinds.RESOURCE_CLAIM: {
         "status": {"allocation": {"devices": {"results": _RESULTS}}, "reservedFor": _whole("resource", "name")}
     },

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
-from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
+from gpuctl.k8s.kinds import CONFIG_MAP, KINDS, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 
@@ -157,7 +156,7 @@ class ObjectCache:
             return 0
         except Forbidden as fault:
             # An installation of an older version has no right to a kind of another controller, nor any object of it.
-            if kind not in WORKLOAD_KINDS or self._objects[kind]:
+            if not KINDS[kind].of_others or self._objects[kind]:
                 raise
             self._refused[kind] = fault
             return 0

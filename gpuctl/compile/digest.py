@@ -52,7 +52,7 @@ NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
 
 _NO_FACT: Mapping[type, frozenset[str]] = {
     Job: frozenset({"id", "digest", "container", "span"}),
-    OtherWorkload: frozenset({"pods", "jobs"}),
+    OtherWorkload: frozenset({"pods", "made"}),
 }
 """What is not declared of a run as such, or is read in parts."""
 

@@ -11,7 +11,8 @@ from gpuctl.compile.containers_v1 import ContainerSecurity, InitContainer, Sidec
 from gpuctl.compile.manifest_v1 import as_json
 from gpuctl.compile.worker import started, worker_of
 from gpuctl.k8s.objects import mapping
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, jobs_of, sum_of
+from gpuctl.k8s.workload_kinds import made_of, sum_of
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model import job as job_model
 from gpuctl.model.units import WHOLE_GPU
 
@@ -139,7 +140,7 @@ def _manifest(manifest: Mapping[str, Any]) -> job_model.OtherWorkload:
         kind=row.kind[1],
         text=as_json(manifest),
         pods=sum_of(row, spec).pods,
-        jobs=jobs_of(row, spec),
+        made=made_of(row, spec),
     )
 
 

@@ -14,7 +14,8 @@ from gpuctl.compile.resolve import ResolvedJob
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, mapping, number, text
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_kinds import pod_sets
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 63
@@ -28,27 +29,30 @@ def check_manifest(
 ) -> Iterator[Diagnostic]:
     """All that is wrong with a manifest of which the fields are known to be right."""
     row = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]]
-    here: Path = ("spec", "manifest", "spec", *row.sets.entries)
-    for position, entry in enumerate(items(mapping(manifest, "spec"), *row.sets.entries)):
-        name = (*here, position, *row.sets.name)
-        most = [max(number(entry, *path, default=1) for path in paths) for paths in row.sets.numbers]
-        yield from _wrong_name(job, text(entry, *row.sets.name), most, name)
-        pod, at = mapping(entry, *row.sets.template, "spec"), (*here, position, *row.sets.template, "spec")
+    run = names.run_name(job.declaration.model.metadata.name, _DIGEST)
+    if len(run) > row.longest_name:
+        problem = f"has {len(run)} characters, at most {row.longest_name} are allowed"
+        yield job.mistake("GPU3105", ("metadata", "name"), {"name": run, "what": "the object", "problem": problem})
+    for each in pod_sets(row, mapping(manifest, "spec")):
+        here: Path = ("spec", "manifest", "spec", *each.at)
+        most = [max(number(each.entry, *path, default=1) for path in paths) for paths in each.sets.numbers]
+        yield from _wrong_name(job, "-".join((run, each.name, *(str(count - 1) for count in most))) + _SUFFIX,
+                               (*here, *each.sets.name), is_named=bool(each.name))  # fmt: skip
+        pod, at = mapping(each.template, "spec"), (*here, *each.sets.template, "spec")
         yield from _wrong_volumes(job, pod, at, security, level)
         if level == "restricted":
             yield from _refused(job, pod, at)
 
 
-def _wrong_name(job: ResolvedJob, name: str, counts: list[int], at: Path) -> Iterator[Diagnostic]:
+def _wrong_name(job: ResolvedJob, longest: str, at: Path, *, is_named: bool) -> Iterator[Diagnostic]:
     """A pod's name, `<run>-<name>-<number>-<number>-abcde`, is a DNS label that begins with a letter."""
-    run = names.run_name(job.declaration.model.metadata.name, _DIGEST)
-    longest = "-".join((run, name, *(str(count - 1) for count in counts))) + _SUFFIX
-    if not name or not _LABEL.fullmatch(longest):
+    problem = ""
+    if not is_named or not _LABEL.fullmatch(longest):
         problem = "is no DNS label that begins with a letter: a-z, 0-9 and -"
-        yield job.mistake("GPU3105", at, {"name": longest, "problem": problem})
     elif len(longest) > _LONGEST:
         problem = f"has {len(longest)} characters, at most {_LONGEST} are allowed"
-        yield job.mistake("GPU3105", at, {"name": longest, "problem": problem})
+    if problem:
+        yield job.mistake("GPU3105", at, {"name": longest, "what": "a pod", "problem": problem})
 
 
 def _wrong_volumes(

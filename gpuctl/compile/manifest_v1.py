@@ -7,34 +7,29 @@ is not known here is refused: what a job can't have by gpuctl's own fields it ca
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from decimal import Decimal
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import values_in
-from gpuctl.compile.pod_v1 import HARMLESS_CAPABILITIES
-from gpuctl.k8s import names
+from gpuctl.compile.manifest_pods import At, Body, wrong_marks, wrong_mount, wrong_template
+from gpuctl.k8s.manifest_fields import ANY, METADATA, Allowed
 from gpuctl.k8s.objects import items, mapping, number, text
-from gpuctl.k8s.pod_keys import is_for_people, reserved_after
-from gpuctl.k8s.quantity import exact, format_cpu
-from gpuctl.k8s.workload_kinds import ANY, METADATA, WORKLOAD_KINDS, Allowed, PodSet, WorkloadKind, pod_sets, sum_of
+from gpuctl.k8s.quantity import format_cpu
+from gpuctl.k8s.workload_kinds import PodSet, pod_sets, sum_of
+from gpuctl.k8s.workload_row import MOST_PODS, WorkloadKind
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.job import USUAL_GRACE_MS
-
-At: TypeAlias = tuple[str | int, ...]
-Body: TypeAlias = Mapping[str, Any]
 
 BESIDE = frozenset({
     "type", "template", "manifest", "priority", "preemptible", "maxDuration", "nodePools", "ttlAfterFinished",
     "checkpointEvery", "suspend", "after", "runIndex",
 })  # fmt: skip
 """Fields that a job with a manifest may have; all others are the manifest's to say."""
-MOST_PODS = 10_000
 _MOST_VALUES = 1_500
-_LISTS = frozenset({"containers", "initContainers", "volumes", "env", "envFrom", "replicatedJobs"})
-_AMOUNTS = ("cpu", "memory", "ephemeral-storage", names.GPU_RESOURCE)
-_DEVICES_MOUNT = "nvidia-container-devices"
+_LISTS = frozenset({
+    "containers", "initContainers", "volumes", "env", "envFrom", "replicatedJobs", "workerGroupSpecs",
+})  # fmt: skip
 _INSTEAD = {
     "suspend": "write suspend: true in the job's own spec",
     "ttlSecondsAfterFinished": "write ttlAfterFinished in the job's own spec",
@@ -66,13 +61,16 @@ def counted(spec: Mapping[str, Any]) -> Counted:
         wrong = WrongValue("GPU2018", at=("manifest",), found="a manifest", rule=f"at most {_MOST_VALUES} values")
         return Counted(_NOTHING, (*mistakes, wrong))
     shape = {"apiVersion": ANY, "kind": ANY, "metadata": METADATA, "spec": row.allowed}
+    mistakes += _wrong_type(row, spec.get("type"))
     mistakes += _not_allowed(manifest, shape, ("manifest",))
-    mistakes += _wrong_marks(mapping(manifest, "metadata"), ("manifest", "metadata"))
+    mistakes += wrong_marks(row, mapping(manifest, "metadata"), ("manifest", "metadata"))
+    mistakes += _wrong_settings(row, mapping(manifest, "spec"))
     if not mistakes:
         mistakes += _of_entries(row, manifest)
     if mistakes:
         return Counted(_NOTHING, tuple(mistakes))
-    return Counted(_fields(row, manifest), ())
+    fields = _fields(row, manifest)
+    return Counted(fields if row.ends or "type" in spec else {**fields, "type": "inference"}, ())
 
 
 _NOTHING: Mapping[str, Any] = {"image": "-"}
@@ -88,9 +86,30 @@ def _both(spec: Mapping[str, Any]) -> Iterator[WrongValue]:
     for field in spec.keys() - BESIDE:
         fix = "say it in the manifest, in its pod templates" if field != "framework" else "remove it"
         yield WrongValue("GPU2019", at=(field,), fix=fix, fields=f"manifest and {field}", found="both")
-    if spec.get("type") == "inference":
-        fix = "leave type out: a job with a manifest is training or interactive"
-        yield WrongValue("GPU2019", at=("type",), fix=fix, fields="manifest and type: inference", found="both")
+
+
+def _wrong_type(row: WorkloadKind, kind: object) -> Iterator[WrongValue]:
+    """What ends by itself serves nobody, and what never ends trains nothing."""
+    if kind == ("inference" if row.ends else "training"):
+        others = "training or interactive" if row.ends else "inference or interactive"
+        fix = f"leave type out: a job that is a {row.kind[1]} is {others}"
+        fields = f"manifest of a {row.kind[1]} and type: {kind}"
+        yield WrongValue("GPU2019", at=("type",), fix=fix, fields=fields, found="both")
+
+
+def _wrong_settings(row: WorkloadKind, spec: Body) -> Iterator[WrongValue]:
+    """Values of single fields that the controller, or gpuctl, does not take."""
+    for path, values in row.choices.items():
+        found = mapping(spec, *path[:-1]).get(path[-1])
+        if found is not None and found not in values:
+            rule = " or ".join(_written(value) for value in values)
+            yield WrongValue("GPU2018", at=("manifest", "spec", *path), found=_written(found), rule=rule)
+    for path in row.mounts:
+        yield from wrong_mount(text(spec, *path), ("manifest", "spec", *path))
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _row(manifest: Any) -> WorkloadKind | WrongValue:
@@ -100,9 +119,9 @@ def _row(manifest: Any) -> WorkloadKind | WrongValue:
     row = WORKLOAD_KINDS.get(kind)
     if row is not None:
         return row
-    known = ", ".join(f"apiVersion: {version}, kind: {name}" for version, name in WORKLOAD_KINDS)
+    known = ", ".join(f"{name} ({version})" for version, name in WORKLOAD_KINDS)
     found = f"{kind[1] or 'nothing'} of {kind[0] or 'no apiVersion'}"
-    return WrongValue("GPU3100", at=("manifest", "kind"), fix=f"write {known}", found=found)
+    return WrongValue("GPU3100", at=("manifest", "kind"), fix=f"write one of {known}", found=found)
 
 
 def _not_allowed(value: Any, allowed: Allowed, at: At) -> Iterator[WrongValue]:
@@ -125,160 +144,67 @@ def _not_allowed(value: Any, allowed: Allowed, at: At) -> Iterator[WrongValue]:
                 yield from _not_allowed(below, allowed[key], (*at, key))
 
 
-def _wrong_marks(metadata: Mapping[str, Any], at: At) -> Iterator[WrongValue]:
-    """Labels and annotations that gpuctl, Kubernetes, a driver or the workload's controller obeys."""
-    for part in ("labels", "annotations"):
-        for key, value in mapping(metadata, part).items():
-            if not is_for_people(str(key)):
-                fix = "take a key with a domain of your own, or without one"
-                rule = "gpuctl, Kubernetes or a driver obeys this key"
-                yield WrongValue("GPU2018", at=(*at, part, key), fix=fix, found=str(key), rule=rule)
-            elif not isinstance(value, str):
-                yield WrongValue("GPU2008", at=(*at, part, key), fix=f'write "{value}"', found=str(value),
-                                 kind="no text")  # fmt: skip
-
-
 def _of_entries(row: WorkloadKind, manifest: Body) -> Iterator[WrongValue]:
     """What is wrong with each of the sets of pods, and with all of them together."""
     spec = mapping(manifest, "spec")
-    entries = list(items(spec, *row.sets.entries))
-    here: At = ("manifest", "spec", *row.sets.entries)
-    if not entries:
-        yield WrongValue("GPU2005", at=("manifest", "spec"), field=".".join(("spec", *row.sets.entries)))
+    here: At = ("manifest", "spec")
+    sets = list(pod_sets(row, spec))
+    there = {each.sets for each in sets}
+    absent = [known for known in row.pods if known.needed and known not in there]
+    for known in absent or ([] if sets else row.pods[:1]):
+        yield WrongValue("GPU2005", at=here, field=".".join(("spec", *known.entries, *known.template[:2])))
     named: set[str] = set()
-    broken = False
-    for position, entry in enumerate(entries):
-        name, at = text(entry, *row.sets.name), (*here, position)
-        if name in named:
-            yield WrongValue("GPU2021", at=(*at, *row.sets.name), found=name)
-        named.add(name)
-        found = [*_wrong_counts(row, entry, at), *_of_template(row, entry, at)]
+    broken = bool(absent) or not sets
+    for each in sets:
+        at = (*here, *each.at)
+        if each.sets.name and each.name in named:
+            yield WrongValue("GPU2021", at=(*at, *each.sets.name), found=each.name)
+        named.add(each.name)
+        found = [*_wrong_counts(each, at), *wrong_template(row, each, (*at, *each.sets.template))]
         broken = broken or bool(found)
         yield from found
     if not broken:
-        yield from _unequal(row, spec, here)
-        yield from _in_steps(row, spec)
+        yield from _unequal(sets, here)
+        yield from _in_steps(row, spec, sets)
 
 
-def _wrong_counts(row: WorkloadKind, entry: Body, at: At) -> Iterator[WrongValue]:
-    for path in row.sets.counts:
-        value = mapping(entry, *path[:-1]).get(path[-1], 1)
-        if not isinstance(value, int) or isinstance(value, bool):
-            yield WrongValue("GPU2006", at=(*at, *path), wanted="a whole number", found="something else")
-        elif not 1 <= value <= MOST_PODS:
-            yield WrongValue("GPU2018", at=(*at, *path), found=str(value), rule=f"at least 1 and at most {MOST_PODS}")
+def _wrong_counts(each: PodSet, at: At) -> Iterator[WrongValue]:
+    for count in each.sets.counts:
+        value = mapping(each.entry, *count.path[:-1]).get(count.path[-1], count.usual)
+        if value == 0 and not count.usual:
+            yield WrongValue("GPU2005", at=at, field=".".join(count.path))
+        elif not isinstance(value, int) or isinstance(value, bool):
+            yield WrongValue("GPU2006", at=(*at, *count.path), wanted="a whole number", found="something else")
+        elif not 1 <= value <= count.most:
+            rule = "1" if count.most == 1 else f"at least 1 and at most {count.most}"
+            yield WrongValue("GPU2018", at=(*at, *count.path), found=str(value), rule=rule)
 
 
-def _of_template(row: WorkloadKind, entry: Body, at: At) -> Iterator[WrongValue]:
-    template, here = mapping(entry, *row.sets.template), (*at, *row.sets.template)
-    yield from _wrong_marks(mapping(template, "metadata"), (*here, "metadata"))
-    pod, here = mapping(template, "spec"), (*here, "spec")
-    if not list(items(pod, "containers")):
-        yield WrongValue("GPU2005", at=here, field="containers")
-    grace = pod.get("terminationGracePeriodSeconds", 1)
-    if not isinstance(grace, int) or isinstance(grace, bool) or grace < 1:
-        where = (*here, "terminationGracePeriodSeconds")
-        yield WrongValue("GPU2018", at=where, found=str(grace), rule="a whole number of seconds, at least 1")
-    if pod.get("dnsPolicy", "ClusterFirst") not in {"ClusterFirst", "Default"}:
-        yield WrongValue(
-            "GPU2018", at=(*here, "dnsPolicy"), found=str(pod["dnsPolicy"]), rule="ClusterFirst or Default"
-        )
-    yield from _wrong_profile(pod, here)
-    for kind in ("initContainers", "containers"):
-        for position, container in enumerate(items(pod, kind)):
-            yield from _of_container(container, (*here, kind, position))
-
-
-def _wrong_profile(owner: Body, at: At) -> Iterator[WrongValue]:
-    profile = text(owner, "securityContext", "seccompProfile", "type")
-    if profile not in {"", "RuntimeDefault"}:
-        where = (*at, "securityContext", "seccompProfile", "type")
-        yield WrongValue("GPU2018", at=where, found=profile, rule="RuntimeDefault, or left out")
-
-
-def _of_container(container: Body, at: At) -> Iterator[WrongValue]:
-    if not text(container, "image"):
-        yield WrongValue("GPU2005", at=at, field="image")
-    yield from _wrong_profile(container, at)
-    added = mapping(container, "securityContext", "capabilities").get("add")
-    for position, capability in enumerate(added if isinstance(added, list) else ()):
-        if capability not in HARMLESS_CAPABILITIES:
-            where = (*at, "securityContext", "capabilities", "add", position)
-            yield WrongValue("GPU2018", at=where, found=str(capability), rule="it reaches the node")
-    for position, variable in enumerate(items(container, "env")):
-        name = text(variable, "name")
-        if name in names.RESERVED_ENV_NAMES or name.startswith(names.RESERVED_ENV_PREFIXES):
-            yield WrongValue("GPU3047", at=(*at, "env", position, "name"), name=name)
-    for position, source in enumerate(items(container, "envFrom")):
-        if not text(source, "prefix"):
-            where, wanted = (*at, "envFrom", position), "a prefix, so that no key can name a variable that gives GPUs"
-            yield WrongValue("GPU2018", at=where, fix="add prefix: HUB_", found="envFrom", rule=wanted)
-        elif reserved := reserved_after(text(source, "prefix")):
-            where = (*at, "envFrom", position, "prefix")
-            yield WrongValue("GPU3049", at=where, prefix=text(source, "prefix"), name=reserved)
-    for position, mount in enumerate(items(container, "volumeMounts")):
-        if _DEVICES_MOUNT in text(mount, "mountPath"):
-            where = (*at, "volumeMounts", position, "mountPath")
-            yield WrongValue("GPU2018", at=where, found=text(mount, "mountPath"), rule="a mount there gives GPUs")
-    yield from _wrong_amounts(mapping(container, "resources"), (*at, "resources"))
-
-
-def _wrong_amounts(resources: Body, at: At) -> Iterator[WrongValue]:
-    """Amounts that can't be counted as the cluster counts them: unreadable ones, and devices of other kinds."""
-    for part in ("requests", "limits"):
-        for name, amount in mapping(resources, part).items():
-            here = (*at, part, name)
-            if name not in _AMOUNTS:
-                yield WrongValue("GPU3103", at=here, found=str(name))
-            elif not _is_amount(amount) or (name == names.GPU_RESOURCE and not str(amount).isdecimal()):
-                yield WrongValue("GPU2018", at=here, found=str(amount), rule="an amount as Kubernetes reads it")
-    asked, most = (mapping(resources, part).get(names.GPU_RESOURCE) for part in ("requests", "limits"))
-    if asked is not None and str(asked) != str(most):
-        where = (*at, "requests", names.GPU_RESOURCE)
-        yield WrongValue("GPU2018", at=where, fix="leave it out of requests", found=str(asked),
-                         rule="GPUs are asked for in limits; a request is the same")  # fmt: skip
-
-
-def _is_amount(amount: Any) -> bool:
-    if not isinstance(amount, int | str | Decimal) or isinstance(amount, bool):
-        return False
-    try:
-        return exact(str(amount)) >= 0
-    except ValueError:
-        return False
-
-
-def _unequal(row: WorkloadKind, spec: Body, at: At) -> Iterator[WrongValue]:
+def _unequal(sets: Sequence[PodSet], here: At) -> Iterator[WrongValue]:
     """The first pods with GPUs that ask for others than those before them: a gang's workers are equal."""
-    sets = list(pod_sets(row, spec))
-    with_gpus = [(position, each) for position, each in enumerate(sets) if each.requests.gpus]
-    name = partial(_name_at, row, spec)
-    for position, each in with_gpus:
-        (first, one), gpus = with_gpus[0], each.requests.gpus
-        if gpus != one.requests.gpus:
-            other, others = name(first), one.requests.gpus
-            at_one = (*at, position)
-            yield WrongValue("GPU3102", at=at_one, name=name(position), found=gpus, other=other, others=others)
+    with_gpus = [each for each in sets if each.requests.gpus]
+    for each in with_gpus:
+        first, gpus = with_gpus[0], each.requests.gpus
+        if gpus != first.requests.gpus:
+            at, other, others = (*here, *each.at), first.name, first.requests.gpus
+            yield WrongValue("GPU3102", at=at, name=each.name, found=gpus, other=other, others=others)
             return
     if sum(each.pods for each in sets) > MOST_PODS:
+        at = (*here, *sets[0].sets.entries)
         yield WrongValue("GPU2018", at=at, found="the sum of all pods", rule=f"at most {MOST_PODS}")
 
 
-def _in_steps(row: WorkloadKind, spec: Body) -> Iterator[WrongValue]:
+def _in_steps(row: WorkloadKind, spec: Body, sets: Sequence[PodSet]) -> Iterator[WrongValue]:
     """Pods with GPUs that start after others with GPUs: the first would hold theirs while the last are not made."""
-    entries = list(items(spec, *row.sets.entries))
-    sets = list(pod_sets(row, spec))
-    if sum(bool(each.requests.gpus) for each in sets) < 2:
+    with_gpus = [each for each in sets if each.requests.gpus]
+    if len(with_gpus) < 2:
         return
-    if text(spec, "startupPolicy", "startupPolicyOrder") == "InOrder":
-        yield WrongValue("GPU3104", at=("manifest", "spec", "startupPolicy", "startupPolicyOrder"))
-    for position, (entry, each) in enumerate(zip(entries, sets, strict=True)):
-        if each.requests.gpus and list(items(entry, "dependsOn")):
-            yield WrongValue("GPU3104", at=("manifest", "spec", *row.sets.entries, position, "dependsOn"))
-
-
-def _name_at(row: WorkloadKind, spec: Body, position: int) -> str:
-    return text(list(items(spec, *row.sets.entries))[position], *row.sets.name)
+    for path, value in row.in_order.items():
+        if text(spec, *path) == value:
+            yield WrongValue("GPU3104", at=("manifest", "spec", *path))
+    for each in with_gpus:
+        if each.sets.waits and list(items(each.entry, *each.sets.waits)):
+            yield WrongValue("GPU3104", at=("manifest", "spec", *each.at, *each.sets.waits))
 
 
 def _fields(row: WorkloadKind, manifest: Body) -> Mapping[str, Any]:

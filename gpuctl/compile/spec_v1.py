@@ -225,8 +225,9 @@ class JobSpec(Spec):
     )
     manifest: dict[str, Any] | None = Field(
         None,
-        description="The object of another controller that the job is, in place of an image: a JobSet. gpuctl places, "
-        "starts and pauses it; workers, GPUs, CPU and memory are counted in its pod templates.",
+        description="The object of another controller that the job is, in place of an image: a JobSet, PyTorchJob, "
+        "MPIJob, RayJob, RayCluster or LeaderWorkerSet. gpuctl places, starts and pauses it; workers, GPUs, CPU and "
+        "memory are counted in its pod templates.",
     )
     image: Image = Field(description="The container image. It has to be there, unless template or manifest says it.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(

@@ -15,10 +15,10 @@ from typing import Any
 
 from gpuctl.install.installation import ACCOUNT, Installation, made
 from gpuctl.install.matching import everywhere, in_projects, rule
-from gpuctl.install.pods import is_gpu_note, reaches_gpu_nodes, ways
+from gpuctl.install.pods import hides_gpus_before, is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.state import Body
 
 ONE_FOR_ALL = "system:kube-controller-manager"
@@ -28,6 +28,7 @@ CONTROLLERS = (
     "system:serviceaccount:kube-system:job-controller",
     "system:serviceaccount:kube-system:replicaset-controller",
     "system:serviceaccount:kube-system:resource-claim-controller",
+    "system:serviceaccount:kube-system:statefulset-controller",
 )
 MAKERS = (ACCOUNT, ONE_FOR_ALL, *CONTROLLERS)
 """The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made."""
@@ -50,6 +51,7 @@ _PLACES = tuple(
 """Where marks may stand: on the object, on the claims, pods or Jobs it makes, and on the pods of those Jobs."""
 _OWN_PODS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 """Labels by which the Job controller knows its pods: it adopts a pod without an owner that has them."""
+_OF_RAY = "ray.io/cluster"
 _WRITES = ("CREATE", "UPDATE")
 _MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowed()"
 """Schedulers and agents of GPUs, which write on pods what they gave them; no tenant."""
@@ -124,6 +126,11 @@ def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         "validations": [
             *(_validation(f"variables.ours || !({way})", text) for way, text in ways()),
             _validation(
+                f"!(variables.ours && '{_OF_RAY}' in object.metadata.labels) || {hides_gpus_before()}",
+                "KubeRay's wait-gcs-ready runs the job's image with all GPUs of the node in sight: start KubeRay with "
+                "ENABLE_INIT_CONTAINER_INJECTION=false",
+            ),
+            _validation(
                 "variables.pod.?nodeName.orValue('') == ''",
                 "spec.nodeName goes past the scheduler and its account of GPUs",
             ),
@@ -184,9 +191,11 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     The owner is in a reference; or the Job controller writes that, for each pod without an owner that has the labels of
     its Job. Pods have such labels from a template too, and no owner any more once their workload is deleted alone.
     """
-    workload = "o.kind in ['Job', 'ReplicaSet', 'Deployment'] && o.apiVersion.split('/')[0] in ['batch', 'apps']"
-    others = f"o.apiVersion.split('/')[0] in {_list(map(group_of, WORKLOAD_KINDS))} && variables.more"
-    pod = "o.kind == 'Pod' && o.apiVersion == 'v1' && request.resource.resource == 'resourceclaims'"
+    owners = "['Job', 'ReplicaSet', 'Deployment', 'StatefulSet']"
+    workload = f"o.kind in {owners} && o.apiVersion.split('/')[0] in ['batch', 'apps']"
+    groups = dict.fromkeys(map(group_of, WORKLOAD_KINDS))
+    others = f"o.apiVersion.split('/')[0] in {_list(groups)} && variables.more"
+    pod = "o.kind == 'Pod' && o.apiVersion == 'v1' && request.resource.resource in ['resourceclaims', 'statefulsets']"
     by_server = "request.resource.resource == 'jobs' && !dyn(object).spec.?manualSelector.orValue(false)"
     is_own = f"k in {_list(_OWN_PODS)}"
     before = "request.operation == 'UPDATE' ? dyn(oldObject).metadata.{} : {}".format

@@ -41,6 +41,13 @@ def ways() -> Iterator[tuple[str, str]]:
     )
 
 
+def hides_gpus_before() -> str:
+    """Whether each init container that has no GPU hides those of the node, whatever its image says."""
+    has = "c.?resources.?limits.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
+    hides = f"c.?env.orValue([]).exists(e, {_HIDES})"
+    return f"variables.pod.?initContainers.orValue([]).all(c, {has} || {hides})"
+
+
 def _ways_to_a_gpu() -> Iterator[tuple[str, str]]:
     limits = f"c.?resources.?limits.orValue({{}}).exists(k, {_begins(_GPU_RESOURCES)})"
     yield _any_container(limits), "GPUs are asked for in Git: only gpuctl's pods have them"

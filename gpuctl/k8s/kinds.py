@@ -31,7 +31,13 @@ SERVICE_ACCOUNT: Kind = ("v1", "ServiceAccount")
 CORE_EVENT: Kind = ("v1", "Event")
 JOB: Kind = ("batch/v1", "Job")
 DEPLOYMENT: Kind = ("apps/v1", "Deployment")
+STATEFUL_SET: Kind = ("apps/v1", "StatefulSet")
 JOB_SET: Kind = ("jobset.x-k8s.io/v1alpha2", "JobSet")
+PYTORCH_JOB: Kind = ("kubeflow.org/v1", "PyTorchJob")
+MPI_JOB: Kind = ("kubeflow.org/v2beta1", "MPIJob")
+RAY_JOB: Kind = ("ray.io/v1", "RayJob")
+RAY_CLUSTER: Kind = ("ray.io/v1", "RayCluster")
+LEADER_WORKER_SET: Kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
 INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
 ROLE: Kind = (_RBAC, "Role")
@@ -67,7 +73,9 @@ class KindInfo:
     `scope`. `writes`: the verbs used besides those of a cycle's
     reading. `own_namespace`: only in gpuctl's own namespace. `prune_rank`:
     the order in which objects that are no longer declared are deleted, from 1; 0 for a kind that gpuctl never renders.
-    `needed_for`: what does not work on a server without it. Raises ValueError where a kind is deleted without a rank.
+    `needed_for`: what does not work on a server without it. `of_others`: it is another controller's, or made by one: a
+    server may be without it, and gpuctl without rights on it until it is installed anew.
+    Raises ValueError where a kind is deleted without a rank.
     """
 
     plural: str
@@ -78,6 +86,7 @@ class KindInfo:
     own_namespace: bool = False
     prune_rank: int = 0
     needed_for: str = "gpuctl itself"
+    of_others: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a row that would be deleted at no certain moment."""
@@ -96,35 +105,50 @@ _UNPUBLISHED = Scope(
 """Ledgers. What the leader publishes beside them is read by people only, and must not wake the loop."""
 _DRA = "pools with `sharing: dra`"
 
+
+def _of_others(plural: str, prune_rank: int) -> KindInfo:
+    return KindInfo(
+        plural=plural, observed=True, writes=_WRITE, prune_rank=prune_rank, needed_for="jobs with `manifest`",
+        of_others=True,
+    )  # fmt: skip
+
+
 KINDS: Mapping[Kind, KindInfo] = {
-    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=11),
+    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=16),
     NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
     JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=3),
-    JOB_SET: KindInfo(
-        plural="jobsets", observed=True, writes=_WRITE, prune_rank=5, needed_for="jobs with `manifest`",
-    ),
+    JOB_SET: _of_others("jobsets", 5),
+    PYTORCH_JOB: _of_others("pytorchjobs", 6),
+    MPI_JOB: _of_others("mpijobs", 7),
+    RAY_JOB: _of_others("rayjobs", 8),
+    RAY_CLUSTER: _of_others("rayclusters", 9),
+    LEADER_WORKER_SET: _of_others("leaderworkersets", 10),
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
-        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=12,
+        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=17,
     ),
-    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=7),
-    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=9),
+    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=12),
+    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=14),
     DEPLOYMENT: KindInfo(
         plural="deployments", observed=True, writes=_WRITE, prune_rank=4, needed_for="jobs of `type: inference`",
     ),
     REPLICA_SET: KindInfo(plural="replicasets", observed=True),
+    STATEFUL_SET: KindInfo(
+        plural="statefulsets", observed=True, scope=Scope(label_selector="leaderworkerset.sigs.k8s.io/name"),
+        needed_for="jobs that are LeaderWorkerSets", of_others=True,
+    ),
     INGRESS: KindInfo(
         plural="ingresses", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=1,
         needed_for="ports exposed `via: ingress`",
     ),
-    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=8),
+    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=13),
     PRIORITY_CLASS: KindInfo(
-        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=10,
+        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=15,
         needed_for="all jobs",
     ),
     CLAIM_TEMPLATE: KindInfo(
-        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=6, needed_for=_DRA,
+        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=11, needed_for=_DRA,
     ),
     RESOURCE_CLAIM: KindInfo(plural="resourceclaims", observed=True, needed_for=_DRA),
     RESOURCE_SLICE: KindInfo(plural="resourceslices", namespaced=False, observed=True, needed_for=_DRA),
@@ -153,6 +177,9 @@ Jobs are read before pods, so that of a pod that a Job's status counts the objec
 
 OBSERVED: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.observed)
 """What a cycle reads. A server without one of them has none of it."""
+
+OF_OTHERS: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.of_others)
+"""Kinds of other controllers, and what is read because of them."""
 
 RENDERED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if info.prune_rank)
 """Kinds of which an object may be gpuctl's own."""

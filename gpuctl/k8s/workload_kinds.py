@@ -1,175 +1,34 @@
-"""Workloads of other controllers that a job may be, as data: where their pods, their numbers and their states are.
+"""Objects of other controllers, read by the rows of `gpuctl/k8s/workload_table.py`: pods, counts, stopped, ended.
 
-One row a kind. From it follow what of an object is allowed (`gpuctl/compile/manifest_v1.py`), how many workers it has,
-how it is suspended (`gpuctl/k8s/workloads.py`) and when it has ended (`gpuctl/observe/workloads.py`). A kind is a row
-here and one in `kinds.KINDS`; the shape of its fields for the embedded cluster is in
-`gpuctl/adapters/embedded/shapes.py`.
-Source: jobset.x-k8s.io/v1alpha2, release 0.12: api/jobset/v1alpha2/jobset_types.go, pkg/webhooks/jobset_webhook.go.
+From it follow how many workers a job with such a manifest has, how its object is stopped (`gpuctl/plan/admission.py`)
+and when its run has ended (`gpuctl/observe/workloads.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import condition, flag, items, mapping, number, text
+from gpuctl.k8s.objects import condition, flag, instant, items, mapping, number, text, with_value
 from gpuctl.k8s.requests import Requests, requests_of
+from gpuctl.k8s.workload_row import Count, Path, PodSets, Told, WorkloadKind
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.state import Body
-
-Path = tuple[str, ...]
-Allowed = Mapping[str, Any]
-"""Fields that may be written, by name: what is allowed below each, or ANY. Of a list, of each of its entries."""
-
-ANY: Allowed = {}
-"""Whatever the field takes."""
-
-
-def _any(*fields: str) -> dict[str, Allowed]:
-    return dict.fromkeys(fields, ANY)
-
-
-METADATA: Allowed = _any("labels", "annotations")
-_USER = _any("runAsUser", "runAsGroup", "runAsNonRoot")
-_SECCOMP = {"seccompProfile": _any("type")}
-_HTTP = _any("path", "port", "scheme", "httpHeaders")
-_ASKED = {"exec": _any("command"), "httpGet": _HTTP, "tcpSocket": _any("port")}
-_PROBE = {
-    **_ASKED,
-    "grpc": _any("port", "service"),
-    **_any("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
-}
-_ITEMS = {"items": _any("key", "path", "mode"), **_any("defaultMode", "optional")}
-CONTAINER: Allowed = {
-    **_any("name", "image", "imagePullPolicy", "command", "args", "workingDir", "stdin", "stdinOnce", "tty"),
-    **_any("terminationMessagePath", "terminationMessagePolicy", "restartPolicy"),
-    "env": {
-        **_any("name", "value"),
-        "valueFrom": _any("secretKeyRef", "configMapKeyRef", "fieldRef", "resourceFieldRef"),
-    },
-    "envFrom": {**_any("prefix"), "secretRef": _any("name", "optional"), "configMapRef": _any("name", "optional")},
-    "ports": _any("name", "containerPort", "protocol"),
-    "resources": _any("requests", "limits"),
-    "volumeMounts": _any("name", "mountPath", "subPath", "readOnly"),
-    "startupProbe": _PROBE,
-    "readinessProbe": _PROBE,
-    "livenessProbe": _PROBE,
-    "lifecycle": {"postStart": _ASKED, "preStop": {**_ASKED, "sleep": _any("seconds")}},
-    "securityContext": {
-        **_USER, **_SECCOMP, **_any("allowPrivilegeEscalation", "readOnlyRootFilesystem"),
-        "capabilities": _any("add", "drop"),
-    },
-}  # fmt: skip
-"""What a container of such a workload may have: no more than one of a job of gpuctl's own fields."""
-POD: Allowed = {
-    "containers": CONTAINER,
-    "initContainers": CONTAINER,
-    "volumes": {
-        **_any("name"),
-        "emptyDir": _any("medium", "sizeLimit"),
-        "configMap": {**_any("name"), **_ITEMS},
-        "secret": {**_any("secretName"), **_ITEMS},
-        "persistentVolumeClaim": _any("claimName", "readOnly"),
-        "nfs": _any("server", "path", "readOnly"),
-        "hostPath": _any("path", "type"),
-        "downwardAPI": ANY,
-    },
-    "securityContext": {**_USER, **_SECCOMP, **_any("fsGroup", "fsGroupChangePolicy", "supplementalGroups")},
-    "imagePullSecrets": _any("name"),
-    "hostAliases": _any("ip", "hostnames"),
-    **_any("restartPolicy", "terminationGracePeriodSeconds", "dnsPolicy", "hostname", "subdomain"),
-    **_any("enableServiceLinks", "setHostnameAsFQDN"),
-}
-"""What the spec of its pods may have. Where they run, as which account and in which order is gpuctl's to say."""
-_TEMPLATE: Allowed = {"metadata": METADATA, "spec": POD}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodSets:
-    """Pods of one template for each entry of a list of the spec: `template` and `counts` lead on from an entry.
-
-    There are as many pods at a time as the product of `counts` says, each of which is 1 where it is absent. `jobs`: the
-    number of Jobs that they are of. `name`: what the entry is called. `numbers`: the counts by which its
-    pods are called, the largest of each. `marked`: metadata of what is made of an entry besides its pods.
-    """
-
-    entries: Path
-    template: Path
-    counts: tuple[Path, ...]
-    jobs: Path
-    name: Path
-    numbers: tuple[tuple[Path, ...], ...]
-    marked: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadKind:
-    """What gpuctl knows of a kind.
-
-    `allowed`: the fields of its spec that a job may write. `suspend`: the field that stops it. `succeeded`, `failed`:
-    conditions that say how it ended. `suspended`: the condition by which its controller says that the field was heard.
-    `restarts`: how often it has begun anew by itself.
-    """
-
-    kind: Kind
-    allowed: Allowed
-    sets: PodSets
-    suspend: Path
-    suspended: str
-    succeeded: str
-    failed: str
-    restarts: Path
-
-
-JOBSET = WorkloadKind(
-    kind=kinds.JOB_SET,
-    allowed={
-        "replicatedJobs": {
-            **_any("name", "groupName", "replicas"),
-            "dependsOn": _any("name", "status"),
-            "template": {
-                "metadata": METADATA,
-                "spec": {
-                    **_any("parallelism", "completions", "completionMode", "backoffLimit", "backoffLimitPerIndex"),
-                    **_any("maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "successPolicy"),
-                    "template": _TEMPLATE,
-                },
-            },
-        },
-        "network": _any("enableDNSHostnames", "publishNotReadyAddresses"),
-        "successPolicy": _any("operator", "targetReplicatedJobs"),
-        "failurePolicy": {
-            **_any("maxRestarts", "restartStrategy"),
-            "rules": _any("name", "action", "onJobFailureReasons", "targetReplicatedJobs"),
-        },
-        "startupPolicy": _any("startupPolicyOrder"),
-        "coordinator": _any("replicatedJob", "jobIndex", "podIndex"),
-    },
-    sets=PodSets(
-        entries=("replicatedJobs",),
-        template=("template", "spec", "template"),
-        counts=(("replicas",), ("template", "spec", "parallelism")),
-        jobs=("replicas",),
-        name=("name",),
-        numbers=((("replicas",),), (("template", "spec", "parallelism"), ("template", "spec", "completions"))),
-        marked=(("template", "metadata"),),
-    ),
-    suspend=("spec", "suspend"),
-    suspended="Suspended",
-    succeeded="Completed",
-    failed="Failed",
-    restarts=("status", "restarts"),
-)
-
-WORKLOAD_KINDS: Mapping[Kind, WorkloadKind] = {row.kind: row for row in (JOBSET,)}
-"""The kinds of other controllers that a job may be."""
+from gpuctl.model.units import Instant
 
 
 class PodSet(NamedTuple):
-    """Pods of one template: how many at a time, and what each requests."""
+    """Pods of one template: how many at a time, and what each requests.
 
+    `at` leads from the spec to the `entry` that they are of.
+    """
+
+    sets: PodSets
+    at: tuple[str | int, ...]
+    entry: Body
+    name: str
     template: Body
     pods: int
     requests: Requests
@@ -181,13 +40,32 @@ def row_of(body: Body) -> WorkloadKind | None:
 
 
 def pod_sets(row: WorkloadKind, spec: Body) -> Iterator[PodSet]:
-    """The pods that a spec makes, in its order. Cost: linear in the containers."""
-    for entry in items(spec, *row.sets.entries):
-        pods = 1
-        for path in row.sets.counts:
-            pods *= max(0, number(entry, *path, default=1))
-        template = mapping(entry, *row.sets.template)
-        yield PodSet(template, pods, requests_of(mapping(template, "spec")))
+    """The pods that a spec makes, in the order of the row. Cost: linear in the containers."""
+    for sets in row.pods:
+        for at, entry in _entries(sets, spec):
+            template = mapping(entry, *sets.template)
+            if not template and not sets.is_list:
+                continue
+            name = text(entry, *sets.name) if sets.name else sets.called
+            requests = requests_of(mapping(template, "spec"))
+            yield PodSet(sets, at, entry, name, template, product(sets.counts, entry), requests)
+
+
+def _entries(sets: PodSets, spec: Body) -> Iterator[tuple[tuple[str | int, ...], Body]]:
+    if not sets.is_list:
+        yield sets.entries, mapping(spec, *sets.entries)
+    else:
+        for position, entry in enumerate(items(spec, *sets.entries)):
+            yield (*sets.entries, position), entry
+
+
+def product(counts: Iterable[Count], entry: Body) -> int:
+    """How many the fields say together; none is below 0."""
+    found = 1
+    for each in counts:
+        less = bool(each.but_one and mapping(entry, *each.but_one))
+        found *= max(0, number(entry, *each.path, default=each.usual) - less)
+    return found
 
 
 class WorkerSum(NamedTuple):
@@ -223,26 +101,62 @@ def sum_of(row: WorkloadKind, spec: Body) -> WorkerSum:
     return WorkerSum(sum(each.pods for each in ask), worker.plus(beside), helpers, beside)
 
 
-def jobs_of(row: WorkloadKind, spec: Body) -> int:
-    """How many Jobs the workload's controller makes."""
-    return sum(max(0, number(entry, *row.sets.jobs, default=1)) for entry in items(spec, *row.sets.entries))
+def made_of(row: WorkloadKind, spec: Body) -> Mapping[Kind, int]:
+    """How many objects of other kinds the workload's controller makes, besides pods."""
+    found: Counter[Kind] = Counter()
+    for each in pod_sets(row, spec):
+        for made in each.sets.made:
+            found[made.kind] += product(made.counts, each.entry)
+    return dict(found)
 
 
 def is_suspended(row: WorkloadKind, body: Body) -> bool:
     """Whether it is to have no pods."""
-    return flag(body, *row.suspend)
+    return number(body, *row.suspend, default=1) <= 0 if row.is_count else flag(body, *row.suspend)
+
+
+def stopped(row: WorkloadKind, body: Body) -> dict[str, Any]:
+    """The object as one that is to have no pods."""
+    return with_value(body, row.suspend, 0 if row.is_count else True)
+
+
+def stopped_like(row: WorkloadKind, body: Body, wanted: Body) -> dict[str, Any]:
+    """The object, stopped or not as another one of its kind is."""
+    return with_value(body, row.suspend, mapping(wanted, *row.suspend[:-1]).get(row.suspend[-1]))
 
 
 def is_at_rest(row: WorkloadKind, body: Body) -> bool:
     """Whether it is suspended, and its controller has not resumed it, or has suspended it again."""
-    if not is_suspended(row, body):
+    if not is_suspended(row, body) or any(_is_active(body, path) for path in row.active):
         return False
-    told = [entry for entry in items(body, "status", "conditions") if entry.get("type") == row.suspended]
-    return all(entry.get("status") == "True" for entry in told) and not any(
-        number(each, "active") for each in items(body, "status", "replicatedJobsStatus")
-    )
+    return row.suspended is None or _is_told(body, row.suspended, or_nothing=True)
 
 
-def end_of(row: WorkloadKind, body: Body) -> tuple[Body, Body]:
-    """The conditions that say that it succeeded, and that it failed; empty where it did not."""
-    return condition(body, row.succeeded), condition(body, row.failed)
+def _is_active(body: Body, path: Path) -> bool:
+    *above, last = path
+    return number(body, *path) > 0 or any(number(each, last) for each in items(body, *above))
+
+
+def _is_told(body: Body, state: Told, *, or_nothing: bool = False) -> bool:
+    """Whether the object tells that state; `or_nothing`: or none at all in that place."""
+    if state.condition:
+        told = [entry for entry in items(body, "status", "conditions") if entry.get("type") == state.condition]
+        return all(entry.get("status") == "True" for entry in told) and bool(told or or_nothing)
+    value = text(body, *state.field)
+    return value in state.values or (or_nothing and not value)
+
+
+class End(NamedTuple):
+    """How and when a workload ended, as far as it says when."""
+
+    succeeded: bool
+    at_ms: Instant | None
+
+
+def end_of(row: WorkloadKind, body: Body) -> End | None:
+    """How it ended by its own status; None for one that goes on."""
+    for state, succeeded in ((row.succeeded, True), (row.failed, False)):
+        if state is not None and _is_told(body, state):
+            told = condition(body, state.condition)
+            return End(succeeded, instant(told, "lastTransitionTime") if told else instant(body, *state.since))
+    return None

@@ -6,7 +6,8 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import flag, labels_of, mapping, number, text
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, is_suspended, row_of
+from gpuctl.k8s.workload_kinds import is_suspended, row_of
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Body

@@ -264,14 +264,15 @@ class OwnAmounts:
 class OtherWorkload:
     """The object of another controller that a job is: its kind, and all that is declared of it as JSON.
 
-    `pods`: all pods that it has at a time, those without GPUs too. `jobs`: Jobs that its controller makes for it.
+    `pods`: all pods that it has at a time, those without GPUs too. `made`: how many other objects its controller makes
+    for it, by apiVersion and kind.
     """
 
     api_version: str
     kind: str
     text: str
     pods: int
-    jobs: int
+    made: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 
+from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import LedgerReading
 from gpuctl.k8s.objects import uid
 from gpuctl.k8s.requests import Requests
@@ -123,11 +124,20 @@ class ObserveCache:
     def pod_runs(
         self, pods: Mapping[ObjectRef, Body], sets: Mapping[ObjectRef, Body], told: Testimony
     ) -> list[RunKey | None]:
-        """The run of each pod, by its controller; `sets` are the ReplicaSets."""
+        """The run of each pod, by its controller; `sets` is what may stand between: ReplicaSets above all.
+
+        A pod may stand there too: the leader of a LeaderWorkerSet's group has the StatefulSet of its workers.
+        """
         owners = self._owners_of(self._owners, pods)
-        of_sets, uids = self._owners_of(self._sets, sets), list(map(uid, sets.values()))
-        inputs = (self._roster, told, list(sets), of_sets, uids)
-        make = partial(Lineage, self._roster, told, dict(zip(sets, of_sets, strict=True)), uids)
+        refs, of_sets, uids = list(sets), self._owners_of(self._sets, sets), list(map(uid, sets.values()))
+        leaders = {owner.uid for owner in of_sets if owner.kind == kinds.POD[1]}
+        if leaders:
+            found = [(at, own) for at, own in enumerate(map(uid, pods.values())) if own in leaders]
+            every = list(pods)
+            refs += [every[at] for at, _ in found]
+            of_sets, uids = [*of_sets, *(owners[at] for at, _ in found)], [*uids, *(own for _, own in found)]
+        inputs = (self._roster, told, refs, of_sets, uids)
+        make = partial(Lineage, self._roster, told, dict(zip(refs, of_sets, strict=True)), uids)
         return self._lineages.get(None, inputs, make).runs_of(owners)
 
     def claimed(

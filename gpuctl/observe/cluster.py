@@ -45,7 +45,9 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     trust = cache.trust(tenancy, _kept(records, cluster))
     told = cache.told(records.ledgers_of(cluster), tenancy)
     own = cache.workloads({ref: body for kind in _WORKLOADS for ref, body in bodies[kind].items()}, told, trust)
-    between = {**bodies[kinds.REPLICA_SET], **bodies[kinds.JOB]} if own.others else bodies[kinds.REPLICA_SET]
+    between = bodies[kinds.REPLICA_SET]
+    if own.others:
+        between = {ref: body for kind in _BETWEEN for ref, body in bodies[kind].items()}
     runs_of_pods = cache.pod_runs(bodies[kinds.POD], between, told)
     inventory = cache.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
     registered = _registered(bodies[kinds.NODE], cache.faults)
@@ -90,6 +92,8 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
 
 
 _WORKLOADS = sorted(WORKLOADS)
+_BETWEEN = (kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB, kinds.RAY_CLUSTER)
+"""What may stand between a run's object and its pods."""
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:

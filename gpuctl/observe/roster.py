@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.state import Body, OwnObject
 from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
@@ -66,6 +66,10 @@ class Roster:
         )
 
 
+_MOST_BETWEEN = 4
+"""Objects between a run's and a pod: a StatefulSet, its pod that leads, that one's StatefulSet, and one to spare."""
+
+
 class Lineage:
     """Of which run a pod is, by its controller: the run's object, live or on record, or a ReplicaSet of it."""
 
@@ -78,10 +82,13 @@ class Lineage:
         in the same order."""
         self._by_uid: dict[InNamespace, RunKey] = {**told.uids, **roster.uids}
         self._names, self._sets = told.names, sets
-        for (ref, owner), own_uid in zip(sets.items(), set_uids, strict=True):
-            run = self._by_uid.get(owner[:2])
-            if run is not None:
-                self._by_uid[ref.namespace, own_uid] = run
+        left = [((ref.namespace, own), owner[:2]) for (ref, owner), own in zip(sets.items(), set_uids, strict=True)]
+        for _ in range(_MOST_BETWEEN):
+            found = {own: run for own, owner in left if (run := self._by_uid.get(owner)) is not None}
+            if not found:
+                break
+            self._by_uid |= found
+            left = [each for each in left if each[0] not in found]
 
     def runs_of(self, owners: Sequence[Owner]) -> list[RunKey | None]:
         """The runs of pods with these controllers. Cost: a look-up for each."""

@@ -16,7 +16,8 @@ from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_instant
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
 from gpuctl.k8s.requests import Requests, requests_of
-from gpuctl.k8s.workload_kinds import WorkerSum, WorkloadKind, is_at_rest, is_suspended, row_of, sum_of
+from gpuctl.k8s.workload_kinds import WorkerSum, end_of, is_at_rest, is_suspended, row_of, sum_of
+from gpuctl.k8s.workload_row import WorkloadKind
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
@@ -139,7 +140,7 @@ class _Workload:
     @property
     def ends_by_pods(self) -> bool:
         """Whether a pod that has succeeded is not made again."""
-        return self.is_job or self.row is not None
+        return self.is_job if self.row is None else self.row.ends
 
     @property
     def workers(self) -> int:
@@ -176,7 +177,10 @@ class _Workload:
     @property
     def outcome(self) -> RunPhase | None:
         """The final phase its conditions state; certain even while pods are left."""
-        if any(condition(self.body, kind) for kind in self._conditions(well=True)):
+        if self.row is not None:
+            end = end_of(self.row, self.body)
+            return None if end is None else RunPhase.SUCCEEDED if end.succeeded else RunPhase.FAILED
+        if any(condition(self.body, kind) for kind in _SUCCEEDED):
             return RunPhase.SUCCEEDED
         failed = self._failed
         if not failed:
@@ -187,18 +191,13 @@ class _Workload:
     def ended_at_ms(self) -> Instant | None:
         """When it ended; None where its outcome is still open."""
         if self.row is not None:
-            ended = condition(self.body, self.row.succeeded) or self._failed
-            return instant(ended, "lastTransitionTime")
+            end = end_of(self.row, self.body)
+            return None if end is None else end.at_ms
         return instant(self.body, "status", "completionTime") or instant(self._failed, "lastTransitionTime")
 
     @property
     def _failed(self) -> Body:
-        return next((found for kind in self._conditions(well=False) if (found := condition(self.body, kind))), {})
-
-    def _conditions(self, *, well: bool) -> tuple[str, ...]:
-        if self.row is not None:
-            return (self.row.succeeded if well else self.row.failed,)
-        return _SUCCEEDED if well else _FAILED
+        return next((found for kind in _FAILED if (found := condition(self.body, kind))), {})
 
     @property
     def template_charge(self) -> Charge:
@@ -301,7 +300,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
     """Whether all workers have run, though not all do now: one that failed may be made again."""
-    if workload.row is not None and number(workload.body, *workload.row.restarts):
+    if workload.row is not None and workload.row.restarts and number(workload.body, *workload.row.restarts):
         return True
     ran = [pod for pod in pods if pod.has_run]
     return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least

@@ -28,8 +28,8 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import OF_A_PLACE, template_digest
-from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, number, text, with_value
-from gpuctl.k8s.workload_kinds import is_at_rest, row_of
+from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, number, text
+from gpuctl.k8s.workload_kinds import is_at_rest, row_of, stopped, stopped_like
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
 from gpuctl.plan.ownership import extract, owned_fields
@@ -91,7 +91,7 @@ def _with_spec(wanted: Body, live: Body) -> Body:
     meta, mark = mapping(wanted, "metadata"), annotations_of(live).get(names.TEMPLATE_ANNOTATION)
     notes = {**mapping(meta, "annotations"), **({names.TEMPLATE_ANNOTATION: mark} if mark is not None else {})}
     whole = {**wanted, "metadata": {**meta, "annotations": notes}, "spec": applied}
-    return with_value(whole, row.suspend, not is_let_go(wanted))
+    return stopped_like(row, whole, wanted)
 
 
 def born(wanted: Body) -> Body:
@@ -110,7 +110,7 @@ def born(wanted: Body) -> Body:
 def _suspended(wanted: Body) -> Mapping[str, Any]:
     row = row_of(wanted)
     if row is not None:
-        return mapping(with_value(wanted, row.suspend, value=True), "spec")
+        return mapping(stopped(row, wanted), "spec")
     suspension = {"replicas": 0} if wanted.get("kind") == kinds.DEPLOYMENT[1] else {"suspend": True}
     return {**mapping(wanted, "spec"), **suspension}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.k8s.workloads import is_let_go, run_of
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifest

@@ -9,7 +9,7 @@ from operator import attrgetter
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.k8s.workloads import is_let_go, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.decision import JobState

@@ -9,14 +9,15 @@ was made for is made anew there: see `gpuctl/plan/admission.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_charge, spec_digest
 from gpuctl.k8s.objects import mapping, whole
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS, Path, WorkloadKind
+from gpuctl.k8s.workload_kinds import pod_sets, stopped
+from gpuctl.k8s.workload_row import Path
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.job import OtherWorkload
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.container import WITHOUT_PRIVILEGES, is_restricted
@@ -31,10 +32,13 @@ def other_workload(owner: JobOwner, manifest: OtherWorkload, terms: DeviceTerms,
     row = WORKLOAD_KINDS[manifest.api_version, manifest.kind]
     declared: dict[str, Any] = json.loads(manifest.text)
     spec = declared["spec"]
-    for entry in _entries(row, spec):
-        template = _at(entry, row.sets.template)
+    for path, value in row.usual.items():
+        _at(spec, path[:-1]).setdefault(path[-1], value)
+    for each in list(pod_sets(row, spec)):
+        entry = cast("dict[str, Any]", each.entry)  # of the JSON that was read above
+        template = _at(entry, each.sets.template)
         _mark(owner, template)
-        for path in row.sets.marked:
+        for path in each.sets.marked:
             _mark(owner, {"metadata": _at(entry, path)})
         _complete(owner, template["spec"], standing)
     facts = {
@@ -44,14 +48,13 @@ def other_workload(owner: JobOwner, manifest: OtherWorkload, terms: DeviceTerms,
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
         names.TEMPLATE_ANNOTATION: spec_digest(spec),
     }
-    _at(declared, row.suspend[:-1])[row.suspend[-1]] = not standing.running
-    made = owner.run_manifest(row.kind, {"spec": spec}, facts)
+    if not row.is_count:
+        _at(declared, row.suspend[:-1])[row.suspend[-1]] = False
+    if not standing.running:
+        declared = stopped(row, declared)
+    made = owner.run_manifest(row.kind, {"spec": declared["spec"]}, facts)
     labels = {**declared.get("metadata", {}).get("labels", {}), **made.body["metadata"]["labels"]}
     return replace(made, body={**made.body, "metadata": {**made.body["metadata"], "labels": labels}})
-
-
-def _entries(row: WorkloadKind, spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from _at(spec, row.sets.entries[:-1])[row.sets.entries[-1]]
 
 
 def _at(body: dict[str, Any], path: Path) -> dict[str, Any]:

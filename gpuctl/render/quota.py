@@ -35,9 +35,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import group_of
+from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Declared, NodePool, Project, Sharing, Way
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.render.devices import DeviceTerms, device_class, resource_name
@@ -48,6 +50,9 @@ ROOM = 500
 """Objects of each kind that people may have in a project's namespace besides gpuctl's."""
 _REVISIONS = 11
 """ReplicaSets of one Deployment: its `revisionHistoryLimit`, which is the server's default, and the one at work."""
+
+_OF_OTHERS = {f"count/{info.plural}.{group_of(kind)}": kind for kind, info in kinds.KINDS.items() if info.of_others}
+"""Kinds of other controllers by the name that a quota counts them by."""
 
 _Run: TypeAlias = tuple[Job, DeviceTerms, Placement | None]
 
@@ -78,14 +83,21 @@ def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
     jobs = [job for job, _, _ in runs]
     others = [job.container.manifest for job in jobs if job.container.manifest is not None]
     workers = sum(job.workers if job.container.manifest is None else job.container.manifest.pods for job in jobs)
-    served = sum(job.type is JobType.INFERENCE for job in jobs)
+    served = sum(kind_of(job) == kinds.DEPLOYMENT for job in jobs)
+    of_others = Counter((other.api_version, other.kind) for other in others)
+    for other in others:
+        of_others.update(other.made)
     return {
         "pods": workers,
-        "count/jobs.batch": len(jobs) - served - len(others) + sum(other.jobs for other in others),
+        "count/jobs.batch": len(jobs) - served - len(others) + of_others[kinds.JOB],
         "count/deployments.apps": served,
         "count/replicasets.apps": _REVISIONS * served,
-        "count/jobsets.jobset.x-k8s.io": len(others),
-        "count/services": 2 * len(jobs),  # one for its ports, one for a gang's workers
+        **{
+            f"count/{info.plural}.{group_of(kind)}": of_others[kind]
+            for kind, info in kinds.KINDS.items()
+            if info.of_others
+        },
+        "count/services": 2 * len(jobs) + of_others[kinds.SERVICE],  # one for its ports, one for a gang's workers
         "count/ingresses.networking.k8s.io": len(jobs),
         "count/persistentvolumeclaims": sum(len(job.container.volumes) for job in jobs),
         "count/resourceclaims.resource.k8s.io": workers,

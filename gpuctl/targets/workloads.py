@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, NodePool, Project, Sharing
 from gpuctl.model.ids import DomainName, ObjectRef
 from gpuctl.model.job import Job, JobType

@@ -45,6 +45,11 @@ def _set(pod: str = "", *, container: str = "", top: str = "", meta: str = "") -
     return _manifest(f"apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, {whole}")
 
 
+def _of(version: str, kind: str, spec: str) -> Attempt:
+    """An object of that kind with a field that its pods need not have."""
+    return _manifest(f"apiVersion: {version}, kind: {kind}, spec: {{{spec}}}")
+
+
 def _manifest(text: str) -> Attempt:
     return Attempt("spec.manifest", _job("job").replace("image: x", f"manifest: {{{text}}}"))
 
@@ -122,6 +127,28 @@ REFUSED: Mapping[str, Attempt] = {
     "a manifest with claims of its own": _set(top=", volumeClaimPolicies: [{templates: []}]"),
     "a manifest that is let go": _set(top=", suspend: false"),
     "a manifest of another controller": _set(top=", managedBy: example.com/mine"),
+    "a Ray cluster that takes more by itself": _of("ray.io/v1", "RayCluster", "enableInTreeAutoscaling: true"),
+    "a Ray cluster with an Ingress of its own": _of("ray.io/v1", "RayCluster", "headGroupSpec: {enableIngress: true}"),
+    "a Ray cluster with pods of Redis": _of("ray.io/v1", "RayCluster", "gcsFaultToleranceOptions: {redisAddress: a}"),
+    "a Ray job on the cluster of others": _of("ray.io/v1", "RayJob", "clusterSelector: {ray.io/cluster: theirs}"),
+    "a Ray job that keeps its cluster": _of("ray.io/v1", "RayJob", "shutdownAfterJobFinishes: false"),
+    "a PyTorchJob that grows by itself": _of("kubeflow.org/v1", "PyTorchJob", "elasticPolicy: {maxReplicas: 9}"),
+    "a PyTorchJob whose pods stay": _of("kubeflow.org/v1", "PyTorchJob", "runPolicy: {cleanPodPolicy: None}"),
+    "a PyTorchJob in another queue": _of(
+        "kubeflow.org/v1", "PyTorchJob", "runPolicy: {schedulingPolicy: {priorityClass: system-node-critical}}"
+    ),
+    "an MPIJob with a mount that gives GPUs": _of(
+        "kubeflow.org/v2beta1", "MPIJob", "sshAuthMountPath: /var/run/nvidia-container-devices/all"
+    ),
+    "an MPIJob of another controller": _of("kubeflow.org/v2beta1", "MPIJob", "runPolicy: {managedBy: a.b/m}"),
+    "a set of groups with claims": _of(
+        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderWorkerTemplate: {volumeClaimTemplates: [{}]}"
+    ),
+    "a set of groups with pods beyond its replicas": _of(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        "rolloutStrategy: {rollingUpdateConfiguration: {maxSurge: 9}}",
+    ),
     "a manifest of a kind of the cluster": _manifest("apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole"),
     "a manifest of a pod": _manifest("apiVersion: v1, kind: Pod, spec: {}"),
     "a job of team-b": Attempt("metadata.project", _job("train", project="team-b")),

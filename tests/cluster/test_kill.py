@@ -32,7 +32,6 @@ from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.declared import NodePool
 from gpuctl.model.history import Commit
 from gpuctl.model.ids import ObjectRef, Revision
@@ -231,7 +230,7 @@ class Theatre:
         return compiled.declared.cluster.pools
 
     def _objects(self) -> Iterator[Body]:
-        for kind in (each for each in kinds.OBSERVED if each not in WORKLOAD_KINDS):
+        for kind in (each for each in kinds.OBSERVED if each not in kinds.OF_OTHERS):
             for body in self.plane.call("GET", collection(kind, ""))["items"]:
                 whole = {**body, "apiVersion": kind[0], "kind": kind[1]}
                 ref = ref_of(whole)

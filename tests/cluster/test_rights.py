@@ -15,7 +15,7 @@ from unattended import LEASE, Site, provide, within
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.wiring import blueprint
 

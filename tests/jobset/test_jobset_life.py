@@ -22,6 +22,7 @@ from controlplane.build import go
 from controlplane.server import ControlPlane
 from town import Town, running, town_on
 from unattended import install
+from workloads.declarations import manifest
 
 from gpuctl.install.installation import ACCOUNT
 from gpuctl.k8s import kinds
@@ -53,38 +54,8 @@ def town(plane_with_jobset: ControlPlane, request: pytest.FixtureRequest) -> Ite
         yield made
 
 
-def job_set(more: str = "", restarts: int = 1) -> str:
-    return f"""
-{more}
-  manifest:
-    apiVersion: jobset.x-k8s.io/v1alpha2
-    kind: JobSet
-    spec:
-      failurePolicy: {{maxRestarts: {restarts}}}
-      successPolicy: {{operator: All, targetReplicatedJobs: [workers]}}
-      replicatedJobs:
-      - name: driver
-        template:
-          spec:
-            backoffLimit: 0
-            template:
-              spec:
-                restartPolicy: Never
-                containers:
-                - {{name: main, image: driver, resources: {{requests: {{cpu: 500m, memory: 1Gi}}}}}}
-      - name: workers
-        template:
-          spec:
-            parallelism: 2
-            completions: 2
-            backoffLimit: 0
-            template:
-              spec:
-                restartPolicy: Never
-                containers:
-                - name: main
-                  image: trainer
-                  resources: {{limits: {{nvidia.com/gpu: 1}}}}"""
+def job_set(more: str = "") -> str:
+    return f"\n{more}\n  manifest: {json.dumps(manifest(kinds.JOB_SET))}"
 
 
 def train(town: Town) -> Run:

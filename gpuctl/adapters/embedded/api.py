@@ -25,7 +25,9 @@ KINDS: frozenset[Kind] = frozenset({
 })  # fmt: skip
 """What this server serves; anything else is 404."""
 
-_GENERATIONS = frozenset({kinds.JOB, kinds.DEPLOYMENT, kinds.JOB_SET, kinds.INGRESS, kinds.POD, kinds.RESOURCE_SLICE})
+_GENERATIONS = frozenset({
+    kinds.JOB, kinds.DEPLOYMENT, *kinds.OF_OTHERS, kinds.INGRESS, kinds.POD, kinds.RESOURCE_SLICE,
+})  # fmt: skip
 _MAX_BYTES = 3 * 512 * 1024
 
 

@@ -24,6 +24,7 @@ from gpuctl.adapters.embedded.jobsets import JobSets
 from gpuctl.adapters.embedded.kubelets import CHECKPOINT, RUN_FOR, STUCK, Kubelets
 from gpuctl.adapters.embedded.nodebook import NodeBook
 from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set_ready
+from gpuctl.adapters.embedded.otherkinds import OtherKinds
 from gpuctl.adapters.embedded.quotas import Quotas
 from gpuctl.adapters.embedded.scheduler import DEALT, Scheduler
 from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
@@ -75,6 +76,7 @@ class EmbeddedCluster:
             Collector(desk),
             Jobs(desk),
             JobSets(desk),
+            OtherKinds(desk),
             Deployments(desk),
             DeviceClaims(desk, self._book),
             Volumes(desk),

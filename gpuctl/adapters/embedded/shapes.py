@@ -76,6 +76,16 @@ _WORKLOAD = Fields({
 _POD_TEMPLATE = Fields({"metadata": _METADATA, "spec": _POD_SPEC})
 _REPLICATED_JOB = Fields({"template": Fields({"metadata": _METADATA, "spec": Fields({"template": _POD_TEMPLATE})})})
 _JOB_SET = Fields({"replicatedJobs": _keyed("name", _REPLICATED_JOB)})
+_REPLICA = Fields({"template": _POD_TEMPLATE})
+_OF_KUBEFLOW = Fields({
+    kind: Fields(dict.fromkeys(roles, _REPLICA))
+    for kind, roles in (("pytorchReplicaSpecs", ("Master", "Worker")), ("mpiReplicaSpecs", ("Launcher", "Worker")))
+})
+_RAY_CLUSTER = Fields({"headGroupSpec": _REPLICA})
+_RAY_JOB = Fields({"rayClusterSpec": _RAY_CLUSTER, "submitterPodTemplate": _POD_TEMPLATE})
+_LEADER_WORKER_SET = Fields({
+    "leaderWorkerTemplate": Fields({"leaderTemplate": _POD_TEMPLATE, "workerTemplate": _POD_TEMPLATE})
+})
 _SERVICE = Fields({"selector": ATOMIC, "ports": Keyed((("port", None), ("protocol", "TCP")), OPEN)})
 
 _SPECS: Mapping[Kind, Fields] = {
@@ -86,6 +96,11 @@ _SPECS: Mapping[Kind, Fields] = {
     ("batch/v1", "Job"): _WORKLOAD,
     ("apps/v1", "Deployment"): _WORKLOAD,
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): _JOB_SET,
+    ("kubeflow.org/v1", "PyTorchJob"): _OF_KUBEFLOW,
+    ("kubeflow.org/v2beta1", "MPIJob"): _OF_KUBEFLOW,
+    ("ray.io/v1", "RayJob"): _RAY_JOB,
+    ("ray.io/v1", "RayCluster"): _RAY_CLUSTER,
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): _LEADER_WORKER_SET,
     ("networking.k8s.io/v1", "Ingress"): OPEN,
 }
 _STATUS = Fields({"conditions": _keyed("type")})

@@ -10,7 +10,6 @@ from gpuctl.app.ports import NotFound
 from gpuctl.diag.wording import all_of, message
 from gpuctl.k8s.kinds import KINDS, VERBS, Kind
 from gpuctl.k8s.objects import items, text
-from gpuctl.k8s.workload_kinds import WORKLOAD_KINDS
 from gpuctl.model.state import Body
 
 
@@ -36,7 +35,7 @@ class ServerReport:
 def discover(requests: Requests) -> ServerReport:
     """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
     version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
-    of_kubernetes = [kind for kind in KINDS if kind in VERBS and kind not in WORKLOAD_KINDS]
+    of_kubernetes = [kind for kind in VERBS if not KINDS[kind].of_others]
     served = {kind for group in sorted({kind[0] for kind in of_kubernetes}) for kind in _kinds(requests, group)}
     return ServerReport(version=_version(version), absent=tuple(kind for kind in of_kubernetes if kind not in served))
 

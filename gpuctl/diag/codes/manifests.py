@@ -9,8 +9,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3100",
         title="a manifest of a kind that is not known",
         message="a job's manifest can't be {found}: gpuctl does not know where such an object has its pods",
-        why="What a job holds is counted in its pod templates, and it is paused by a field of its object. Both are "
-        "known of the kinds that the fix names. A kind that can't be suspended could not make way for others.",
+        why="What a job holds is counted in its pod templates, and it is stopped by a field of its object. Both are "
+        "known of the kinds that the fix names. A kind that can't be stopped could not wait for its place.",
         fix="write one of the kinds that are known, or a job with an image",
     ),
     CodeEntry(
@@ -49,7 +49,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3105",
         title="a name that the manifest's controller refuses",
-        message='"{name}", as a pod would be called, {problem}',
+        message='"{name}", as {what} would be called, {problem}',
         why="The object is called after the job and its run, and its controller calls its pods after that and their "
         "own names and numbers.",
         fix="shorten the name of the job, or those in the manifest",

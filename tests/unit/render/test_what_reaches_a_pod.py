@@ -62,7 +62,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "host_aliases": (HostAlias(ip="10.0.0.7", hostnames=("data",)),), "dns_policy": "Default",
         "git": GitCheckout(repository="https://x/y", revision="v1", path="/code", secret=None, size_bytes=2**30),
         "framework": Framework.PYTORCH, "success": Success.ANY,
-        "manifest": OtherWorkload(api_version=kinds.JOB_SET[0], kind=kinds.JOB_SET[1], pods=1, jobs=1, text=json.dumps({
+        "manifest": OtherWorkload(api_version=kinds.JOB_SET[0], kind=kinds.JOB_SET[1], pods=1, text=json.dumps({
             "spec": {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": {"spec": {
                 "containers": [{"name": "main", "image": "other"}]}}}}}]}})),
         "probes": Probes(startup=Probe(port=80, path="/", delay_ms=5000), readiness=Probe(port=80, period_ms=5000),

@@ -1,17 +1,21 @@
-"""A job that is a JobSet, through its whole life: admitted, paused, resumed elsewhere, begun anew, ended, removed."""
+"""A job that is another controller's object, through its life: admitted, paused, resumed elsewhere, ended, removed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stage import Stage, job, project
+from workloads.declarations import declared
 
 from gpuctl.app.ports import Cluster, R, T
-from gpuctl.k8s import names
-from gpuctl.k8s.objects import flag, labels_of, mapping, resource_version, uid
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid, with_value
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import Body, Run
@@ -32,49 +36,33 @@ spec:
 TRAIN = JobId.parse("a/train")
 
 
-def job_set(name: str = "train", gpus: int = 2, workers: int = 2, more: str = "") -> str:
-    return f"""apiVersion: gpuctl.dev/v1
-kind: Job
-metadata: {{name: {name}, project: a}}
-spec:{more}
-  manifest:
-    apiVersion: jobset.x-k8s.io/v1alpha2
-    kind: JobSet
-    spec:
-      failurePolicy: {{maxRestarts: 1}}
-      replicatedJobs:
-      - name: driver
-        template:
-          spec:
-            backoffLimit: 0
-            template:
-              spec:
-                restartPolicy: Never
-                containers:
-                - {{name: main, image: driver, resources: {{requests: {{cpu: 500m, memory: 1Gi}}}}}}
-      - name: workers
-        template:
-          spec:
-            parallelism: {workers}
-            completions: {workers}
-            backoffLimit: 0
-            template:
-              spec:
-                restartPolicy: Never
-                containers:
-                - name: main
-                  image: trainer
-                  resources: {{requests: {{cpu: 4, memory: 32Gi}}, limits: {{nvidia.com/gpu: {gpus}}}}}
-"""
+SIZES: Any = {"workers": 2, "gpus": 2}
+EACH = pytest.mark.parametrize("kind", WORKLOAD_KINDS, ids=lambda kind: kind[1])
+ENDING = pytest.mark.parametrize("kind", [k for k, row in WORKLOAD_KINDS.items() if row.ends], ids=lambda kind: kind[1])
+ENDLESS = pytest.mark.parametrize(
+    "kind", [k for k, row in WORKLOAD_KINDS.items() if not row.ends], ids=lambda kind: kind[1]
+)
+JOB_SET = pytest.mark.parametrize("kind", [kinds.JOB_SET], ids=["JobSet"])
+
+
+def train_as(kind: Kind, **more: Any) -> str:
+    """Preemptible whatever the kind, so that each can be made to make way."""
+    return declared(kind, more={"preemptible": True, **more}, **SIZES)
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def kind() -> Kind:
+    """What the job is; each test says which."""
+    return kinds.JOB_SET
+
+
+@pytest.fixture
+def stage(tmp_path: Path, kind: Kind) -> Stage:
     made = Stage(tmp_path)
     made.commit({
         "c/cluster.yaml": CLUSTER,
         "c/projects/a/project.yaml": project("a", 0),
-        "c/projects/a/train.yaml": job_set(),
+        "c/projects/a/train.yaml": train_as(kind),
         "c/projects/b/project.yaml": project("b", 8),
     })
     made.play(30)
@@ -86,31 +74,39 @@ def train(stage: Stage) -> Run:
     return found
 
 
+def pods_of(stage: Stage) -> list[Body]:
+    return [body for ref, body in stage.state().live.items() if ref.kind == "Pod" and ref.name.startswith("train")]
+
+
+def asks_gpus(pod: Body) -> bool:
+    return any(names.GPU_RESOURCE in mapping(each, "resources", "limits") for each in pod["spec"]["containers"])
+
+
 def nodes(run: Run) -> list[str]:
     return sorted(worker.node for worker in run.placement.workers) if run.placement else []
 
 
+@EACH
 def test_it_is_placed_and_runs_with_its_pods_charged_as_one_gang(stage: Stage) -> None:
     run = train(stage)
     assert (run.phase, run.gpu_milli, run.starts) == ("Running", 2000, 1)
     assert nodes(run) == ["n1", "n1"]
-    # Of CPU and memory each worker is charged its own and the driver's, which may be on any of its nodes.
-    assert (run.cpu_milli, run.mem_bytes) == (4500, 33 << 30)
+    # Of CPU and memory each worker is charged its own and the helpers', which may be on any of its nodes.
+    helpers = len([pod for pod in pods_of(stage) if not asks_gpus(pod)])
+    assert (run.cpu_milli, run.mem_bytes) == (1000 + 500 * helpers, (4 + helpers) << 30)
     state = stage.state()
     assert all(node.foreign_cpu_milli == 0 for node in state.nodes)
-    pods = [body for ref, body in state.live.items() if ref.kind == "Pod"]
-    assert len(pods) == 3
+    pods = pods_of(stage)
+    assert len(pods) == 2 + helpers
     assert all(labels_of(pod)[names.RUN_LABEL] == run.digest for pod in pods)
-
-
-def test_at_rest_it_costs_no_write(stage: Stage) -> None:
     before = stage.version()
-    stage.play(300)
-    assert stage.version() == before
+    stage.play(120)
+    assert stage.version() == before, "at rest it costs no write"
 
 
-def test_it_makes_way_whole_and_goes_on_where_there_is_room(stage: Stage) -> None:
-    _, first = stage.live("JobSet", "train")
+@EACH
+def test_it_makes_way_whole_and_goes_on_where_there_is_room(stage: Stage, kind: Kind) -> None:
+    _, first = stage.live(kind[1], "train")
     stage.commit({"c/projects/b/k.yaml": job("k", "b", 4)})
     stage.play(60)
     stage.commit({"c/projects/b/m.yaml": job("m", "b", 4)})
@@ -119,14 +115,14 @@ def test_it_makes_way_whole_and_goes_on_where_there_is_room(stage: Stage) -> Non
     paused = train(stage)
     assert str(paused.paused_for) in {"b/k", "b/m"}
     assert paused.ran_ms > 0
-    _, body = stage.live("JobSet", "train")
-    assert flag(body, "spec", "suspend")
+    _, body = stage.live(kind[1], "train")
+    assert not is_let_go(body)
     on_first = nodes_of_pods(stage, "k") == {"n1"}
     stage.cluster.finish(JobId.parse("b/m" if on_first else "b/k"), 0)
     stage.play(240)
     resumed = train(stage)
     assert (resumed.phase, nodes(resumed)) == ("Running", ["n2", "n2"])
-    _, second = stage.live("JobSet", "train")
+    _, second = stage.live(kind[1], "train")
     assert uid(second) != uid(first), "its pod templates can't be changed, so it is made anew at its new place"
     assert resumed.ran_ms >= paused.ran_ms
     assert resumed.starts >= 2
@@ -137,29 +133,32 @@ def nodes_of_pods(stage: Stage, name: str) -> set[str]:
     return {body["spec"].get("nodeName", "") for body in pods if labels_of(body).get(names.JOB_LABEL) == name}
 
 
-def test_resumed_where_it_was_it_is_the_same_object(stage: Stage) -> None:
-    _, first = stage.live("JobSet", "train")
-    stage.commit({"c/projects/a/train.yaml": job_set(more="\n  suspend: true")})
+@EACH
+def test_resumed_where_it_was_it_is_the_same_object(stage: Stage, kind: Kind) -> None:
+    _, first = stage.live(kind[1], "train")
+    stage.commit({"c/projects/a/train.yaml": train_as(kind, suspend=True)})
     stage.play(60)
     assert train(stage).phase == "Queued"
-    stage.commit({"c/projects/a/train.yaml": job_set()})
+    stage.commit({"c/projects/a/train.yaml": train_as(kind)})
     stage.play(120)
     assert train(stage).phase == "Running"
-    assert uid(stage.live("JobSet", "train")[1]) == uid(first)
+    assert uid(stage.live(kind[1], "train")[1]) == uid(first)
 
 
-def test_what_crashes_is_begun_anew_by_its_own_controller_in_its_place(stage: Stage) -> None:
+@JOB_SET
+def test_what_crashes_is_begun_anew_by_its_own_controller_in_its_place(stage: Stage, kind: Kind) -> None:
     stage.cluster.finish(TRAIN, 1)
     stage.play(60)
     again = train(stage)
     assert (again.phase, again.starts, nodes(again)) == ("Running", 1, ["n1", "n1"])
-    _, body = stage.live("JobSet", "train")
+    _, body = stage.live(kind[1], "train")
     assert mapping(body, "status")["restarts"] == 1
     stage.cluster.finish(TRAIN, 1)
     stage.play(120)
     assert stage.phases() == {"a/train": "Failed"}
 
 
+@ENDING
 def test_it_ends_and_is_not_run_again(stage: Stage) -> None:
     stage.cluster.finish(TRAIN, 0)
     stage.play(60)
@@ -171,14 +170,16 @@ def test_it_ends_and_is_not_run_again(stage: Stage) -> None:
     assert [run.state for run in ledger.finished.values()] == ["Succeeded"]
 
 
-def test_it_ends_when_it_has_run_for_as_long_as_it_may(stage: Stage) -> None:
-    stage.commit({"c/projects/a/train.yaml": job_set(more="\n  maxDuration: 2m")})
+@EACH
+def test_it_ends_when_it_has_run_for_as_long_as_it_may(stage: Stage, kind: Kind) -> None:
+    stage.commit({"c/projects/a/train.yaml": train_as(kind, maxDuration="2m")})
     stage.play(400)
     (ledger,) = [one for one in stage.state().ledgers.values() if one.project == "a"]
     assert [run.state for run in ledger.finished.values()] == ["TimedOut"]
     assert not [ref for ref in stage.state().live if ref.kind == "Pod"]
 
 
+@EACH
 def test_it_is_pruned_with_all_that_its_controller_made(stage: Stage) -> None:
     stage.commit({"c/projects/a/train.yaml": None, "c/projects/a/other.yaml": job("other", "a")})
     stage.play(120)
@@ -186,20 +187,23 @@ def test_it_is_pruned_with_all_that_its_controller_made(stage: Stage) -> None:
     assert left == []
 
 
-def test_one_that_a_person_removed_is_not_made_again(stage: Stage) -> None:
-    ref, body = stage.live("JobSet", "train")
+@EACH
+def test_one_that_a_person_removed_is_not_made_again(stage: Stage, kind: Kind) -> None:
+    ref, body = stage.live(kind[1], "train")
     stage.cluster.delete(ref, uid(body), resource_version(body))
     stage.play(120)
-    assert not [ref for ref in stage.state().live if ref.kind == "JobSet"]
+    assert not [ref for ref in stage.state().live if ref.kind == kind[1]]
 
 
-def test_a_hand_that_resumes_a_waiting_one_is_undone(stage: Stage) -> None:
-    stage.commit({"c/projects/a/train.yaml": job_set(gpus=2, workers=4, more="\n  suspend: true")})
+@EACH
+def test_a_hand_that_resumes_a_waiting_one_is_undone(stage: Stage, kind: Kind) -> None:
+    stage.commit({"c/projects/a/train.yaml": train_as(kind, suspend=True)})
     stage.play(60)
-    _, body = stage.live("JobSet", "train")
-    stage.cluster.update({**body, "spec": {**body["spec"], "suspend": False}})
+    _, body = stage.live(kind[1], "train")
+    row = WORKLOAD_KINDS[kind]
+    stage.cluster.update(with_value(body, row.suspend, 1 if row.is_count else False))
     stage.play(120)
-    _, body = stage.live("JobSet", "train")
+    _, body = stage.live(kind[1], "train")
     assert not is_let_go(body)
     assert not [ref for ref in stage.state().live if ref.kind == "Pod"]
 
@@ -223,6 +227,18 @@ def test_pods_that_only_claim_to_be_its_helpers_are_booked_as_others(stage: Stag
     })
     found = {str(node.name): node.foreign_cpu_milli for node in stage.state().nodes}
     assert found["n2"] == 8000
+
+
+@ENDLESS
+def test_what_never_ends_is_a_service(stage: Stage, kind: Kind) -> None:
+    stage.cluster.finish(TRAIN, 0)
+    stage.play(120)
+    assert (train(stage).phase, len(pods_of(stage))) == ("Running", 3), "its pods start again at once"
+    stage.commit({"c/projects/a/train.yaml": declared(kind, **SIZES), "c/projects/a/project.yaml": project("a", 4)})
+    stage.play(180)
+    stage.commit({"c/projects/b/k.yaml": job("k", "b", 4), "c/projects/b/m.yaml": job("m", "b", 4)})
+    stage.play(300)
+    assert train(stage).phase == "Running", "it makes no way unless it says that it is preemptible"
 
 
 class Struck(BaseException):
@@ -257,14 +273,16 @@ class Mortal:
 
 @pytest.mark.parametrize("at_write", range(1, 9))
 @pytest.mark.parametrize("after", [False, True])
-def test_killed_at_any_write_of_a_move_it_goes_on_in_its_new_place(stage: Stage, at_write: int, *, after: bool) -> None:
+def test_killed_at_any_write_of_a_move_it_goes_on_in_its_new_place(
+    stage: Stage, kind: Kind, at_write: int, *, after: bool
+) -> None:
     """It is paused, its node is taken, and where it goes on it is made anew: deleted, made, seen, let go."""
-    stage.commit({"c/projects/a/train.yaml": job_set(more="\n  suspend: true")})
+    stage.commit({"c/projects/a/train.yaml": train_as(kind, suspend=True)})
     stage.play(60)
     stage.commit({"c/projects/b/k.yaml": job("k", "b", 4)})
     stage.play(90)
     assert nodes_of_pods(stage, "k") == {"n1"}
-    stage.commit({"c/projects/a/train.yaml": job_set()})
+    stage.commit({"c/projects/a/train.yaml": train_as(kind)})
     stage.through = Mortal(stage.cluster, at_write, after=after)
     with suppress(Struck):
         stage.play(120)
@@ -272,4 +290,4 @@ def test_killed_at_any_write_of_a_move_it_goes_on_in_its_new_place(stage: Stage,
     stage.play(240)
     run = train(stage)
     assert (run.phase, nodes(run), run.starts) == ("Running", ["n2", "n2"], 2)
-    assert len([ref for ref in stage.state().live if ref.kind == "Pod" and ref.name.startswith("train")]) == 3
+    assert len(pods_of(stage)) == 3

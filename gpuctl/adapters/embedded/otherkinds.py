@@ -1,0 +1,141 @@
+"""The controllers of kinds that are a row of gpuctl's table and have none of their own here: all but JobSet.
+
+Played is what a row says: pods of each template, as many as it counts, gone while the object is stopped; its end once
+those have ended that decide; of a kind that never ends, pods that end are made again. The pods belong to the object
+itself, without the Job, RayCluster or StatefulSet that the real controllers put between, and no Service is made.
+Sources: those of `gpuctl/k8s/workload_table.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gpuctl.adapters.embedded.bodies import Key, key_of, put, terminal, with_condition
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.podwork import Refusals, active, new_pod, owned_pods, warn
+from gpuctl.app.ports import WorldFault
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, text
+from gpuctl.k8s.workload_kinds import PodSet, end_of, is_suspended, pod_sets
+from gpuctl.k8s.workload_row import Told, WorkloadKind
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.model.state import Body
+
+_ROWS: Mapping[Kind, WorkloadKind] = {kind: row for kind, row in WORKLOAD_KINDS.items() if kind != kinds.JOB_SET}
+_DECIDING = {kinds.PYTORCH_JOB: "master", kinds.MPI_JOB: "launcher", kinds.RAY_JOB: "submitter"}
+"""The pods whose success is that of the object, where it has any; else all of them."""
+_SET = "embedded.gpuctl.dev/set"
+"""The label by which pods of one template are known."""
+
+
+class OtherKinds:
+    """The controller."""
+
+    name = "otherkinds"
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._refusals = Refusals()
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """A changed object, and that of a changed pod."""
+        if key.kinds in _ROWS:
+            return (key,) if new is not None else ()
+        if key.kinds == kinds.POD:
+            return list(_owners(key.namespace, new if new is not None else old or {}))
+        return self._refusals.woken_by(key)
+
+    def sync(self, key: Key) -> None:
+        """End it, or make its pods and remove them."""
+        self._refusals.clear(key)
+        body = self._desk.store.get(key)
+        if body is None or is_deleting(body):
+            return
+        row = _ROWS[key.kinds]
+        pods = owned_pods(self._desk, body)
+        if row.ends and end_of(row, body) is not None:
+            self._remove(pod for pod in pods if active(pod))
+        elif is_suspended(row, body):
+            self._remove(pod for pod in pods if not is_deleting(pod))
+        else:
+            self._run(row, body, pods)
+        self._report(row, body)
+
+    def _remove(self, pods: Iterable[Body]) -> None:
+        for pod in pods:
+            self._desk.api.delete(key_of(pod))
+
+    def _run(self, row: WorkloadKind, body: Body, pods: Sequence[Body]) -> None:
+        """As many pods of each template as there are to be."""
+        if not row.ends:
+            self._remove(pod for pod in pods if terminal(pod) and not is_deleting(pod))
+        try:
+            for at, each in enumerate(pod_sets(row, mapping(body, "spec"))):
+                there = sum(_is_of(pod, at) for pod in pods)
+                for _ in range(each.pods - there):
+                    self._make(row, body, at, each)
+        except WorldFault as fault:
+            warn(self._desk, body, "FailedCreate", f"Error creating: {fault}")
+            self._refusals.note(key_of(body))
+
+    def _make(self, row: WorkloadKind, body: Body, at: int, each: PodSet) -> None:
+        owner = {**body, "spec": {"template": each.template}}
+        more: dict[str, Any] = {"labels": {_SET: str(at)}}
+        if row.ends:
+            more["spec"] = {"restartPolicy": "Never"}
+        new_pod(self._desk, owner, f"{body['metadata']['name']}-{each.name}", more)
+
+    def _report(self, row: WorkloadKind, body: Body) -> None:
+        """What its status says now."""
+        pods = owned_pods(self._desk, body)
+        new, live = dict(body), [pod for pod in pods if active(pod)]
+        for path in row.active:
+            sets = [at for at, each in enumerate(pod_sets(row, mapping(body, "spec"))) if each.name in path[-2].lower()]
+            new = put(new, path, sum(any(_is_of(pod, at) for at in sets) for pod in live) if sets else len(live))
+        if end_of(row, body) is None and row.suspended is not None:
+            stops = is_suspended(row, body)
+            if not (stops and pods):
+                new = self._telling(new, row.suspended, "True" if stops else "False", instead="Running")
+            ended = _end(row, body, pods) if row.ends and not stops else None
+            if ended is not None:
+                new = self._telling(new, ended, "True")
+        if new.get("status") != body.get("status"):
+            self._desk.api.replace(new)
+
+    def _telling(self, body: Body, state: Told, status: str, *, instead: str = "") -> dict[str, Any]:
+        """The object telling a state, or that it is not in it; `instead`: what a field then says."""
+        if state.condition:
+            known = {entry.get("type") for entry in items(body, "status", "conditions")}
+            new = {"type": state.condition, "status": status, "reason": state.condition, "message": ""}
+            return dict(body) if status == "False" and state.condition not in known else with_condition(
+                body, new, self._desk.instant
+            )  # fmt: skip
+        told = put(body, state.field, state.values[0] if status == "True" else instead)
+        return put(told, state.since, self._desk.api.now) if state.since else told
+
+
+def _owners(namespace: str, pod: Body) -> Iterator[Key]:
+    for owner in items(pod, "metadata", "ownerReferences"):
+        kind = (text(owner, "apiVersion"), text(owner, "kind"))
+        if kind in _ROWS:
+            yield Key(*kind, namespace, text(owner, "name"))
+
+
+def _is_of(pod: Body, at: int) -> bool:
+    return labels_of(pod).get(_SET) == str(at)
+
+
+def _end(row: WorkloadKind, body: Body, pods: Sequence[Body]) -> Told | None:
+    """How it has ended, by its pods; None as long as it goes on."""
+    phases = [text(pod, "status", "phase") for pod in pods]
+    if "Failed" in phases:
+        return row.failed
+    sets = list(pod_sets(row, mapping(body, "spec")))
+    decide = [at for at, each in enumerate(sets) if each.name == _DECIDING[row.kind]] or list(range(len(sets)))
+    wanted = sum(sets[at].pods for at in decide)
+    done = sum(
+        phase == "Succeeded" and any(_is_of(pod, at) for at in decide) for pod, phase in zip(pods, phases, strict=True)
+    )
+    return row.succeeded if done >= wanted > 0 else None

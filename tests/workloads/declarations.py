@@ -1,0 +1,106 @@
+"""A job of each kind of another controller, as teams write it: workers with GPUs, and pods without beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
+
+
+def _pods(name: str, gpus: int = 0, more: str = "", container: str = "main") -> str:
+    """A pod template: a worker's with GPUs, or a helper's."""
+    asks = "requests: {cpu: 500m, memory: 1Gi}"
+    if gpus:
+        asks = f"requests: {{cpu: 1, memory: 4Gi}}, limits: {{nvidia.com/gpu: {gpus}}}"
+    return f"{{spec: {{{more}containers: [{{name: {container}, image: {name}, resources: {{{asks}}}}}]}}}}"
+
+
+def manifest(kind: Kind, *, workers: int = 2, gpus: int = 1, restarts: int = 1) -> Any:
+    """The object of that kind with so many workers of so many GPUs, and one pod beside them where it has such."""
+    return {"apiVersion": kind[0], "kind": kind[1], "spec": yaml.safe_load(_SPECS[kind](workers, gpus, restarts))}
+
+
+def declared(
+    kind: Kind, name: str = "train", project: str = "a", *, more: Mapping[str, Any] | None = None, **sizes: int
+) -> str:
+    """The job with that manifest, as a document; `more`: further fields of its spec."""
+    head = {"apiVersion": "gpuctl.dev/v1", "kind": "Job", "metadata": {"name": name, "project": project}}
+    return yaml.safe_dump({**head, "spec": {**(more or {}), "manifest": manifest(kind, **sizes)}}, sort_keys=False)
+
+
+def _job_set(workers: int, gpus: int, restarts: int) -> str:
+    never = "restartPolicy: Never, "
+    return f"""
+    failurePolicy: {{maxRestarts: {restarts}}}
+    successPolicy: {{operator: All, targetReplicatedJobs: [workers]}}
+    replicatedJobs:
+    - name: driver
+      template: {{spec: {{backoffLimit: 0, template: {_pods("driver", more=never)}}}}}
+    - name: workers
+      template:
+        spec: {{parallelism: {workers}, completions: {workers}, backoffLimit: 0,
+               template: {_pods("trainer", gpus, never)}}}
+    """
+
+
+def _pytorch_job(workers: int, gpus: int, restarts: int) -> str:
+    return f"""
+    nprocPerNode: auto
+    runPolicy: {{backoffLimit: {restarts}}}
+    pytorchReplicaSpecs:
+      Master: {{replicas: 1, restartPolicy: Never, template: {_pods("trainer", gpus, container="pytorch")}}}
+      Worker: {{replicas: {workers - 1}, restartPolicy: Never,
+                template: {_pods("trainer", gpus, container="pytorch")}}}
+    """
+
+
+def _mpi_job(workers: int, gpus: int, restarts: int) -> str:
+    return f"""
+    slotsPerWorker: {gpus}
+    runPolicy: {{cleanPodPolicy: All, backoffLimit: {restarts}}}
+    mpiReplicaSpecs:
+      Launcher: {{template: {_pods("mpirun")}}}
+      Worker: {{replicas: {workers}, template: {_pods("trainer", gpus)}}}
+    """
+
+
+def _ray(workers: int, gpus: int, indent: str = "    ") -> str:
+    return f"""
+    rayVersion: "2.52.0"
+    headGroupSpec: {{rayStartParams: {{dashboard-host: 0.0.0.0}}, template: {_pods("ray")}}}
+    workerGroupSpecs:
+    - {{groupName: gpu, replicas: {workers}, rayStartParams: {{}}, template: {_pods("ray", gpus)}}}
+    """.replace("\n    ", f"\n{indent}")
+
+
+def _ray_job(workers: int, gpus: int, restarts: int) -> str:
+    return f"""
+    entrypoint: python train.py
+    backoffLimit: {restarts - 1}
+    submitterPodTemplate: {_pods("ray")}
+    rayClusterSpec:{_ray(workers, gpus, "      ")}
+    """
+
+
+def _leader_worker_set(workers: int, gpus: int, _: int) -> str:
+    return f"""
+    replicas: 1
+    leaderWorkerTemplate:
+      size: {workers + 1}
+      leaderTemplate: {_pods("router")}
+      workerTemplate: {_pods("server", gpus)}
+    """
+
+
+_SPECS = {
+    kinds.JOB_SET: _job_set,
+    kinds.PYTORCH_JOB: _pytorch_job,
+    kinds.MPI_JOB: _mpi_job,
+    kinds.RAY_JOB: _ray_job,
+    kinds.RAY_CLUSTER: lambda workers, gpus, _: _ray(workers, gpus),
+    kinds.LEADER_WORKER_SET: _leader_worker_set,
+}

@@ -1,0 +1,179 @@
+"""Each row of the table of kinds against the definition that the kind's makers ship, and against a real server that has
+it: what gpuctl renders is accepted there, and nothing of it is drift."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from controlplane.server import ControlPlane, is_served
+
+from gpuctl import api
+from gpuctl.app.planning import waiting_manifests
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import KINDS, Kind
+from gpuctl.k8s.manifest_fields import ANY, Allowed
+from gpuctl.k8s.names import FIELD_MANAGER
+from gpuctl.k8s.workload_kinds import is_suspended
+from gpuctl.k8s.workload_row import Path as FieldPath
+from gpuctl.k8s.workload_row import PodSets, WorkloadKind
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.plan import drift
+from workloads.declarations import declared
+from workloads.definitions import definition, schema
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "workloads"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: prod}
+spec:
+  nodePools:
+  - {name: dgx, nodes: [dgx-1], gpusPerNode: 8, gpuMemory: 80Gi, resourcesPerNode: {cpu: 128, memory: 1Ti},
+     sharing: device-plugin}
+---
+apiVersion: gpuctl.dev/v1
+kind: Project
+metadata: {name: a}
+spec: {quota: 8}
+"""
+EACH = pytest.mark.parametrize("kind", WORKLOAD_KINDS, ids=lambda kind: kind[1])
+
+
+def rendered(kind: Kind) -> Any:
+    compiled = api.compile({"cluster.yaml": CLUSTER, "train.yaml": declared(kind)})
+    assert compiled.declared is not None, compiled.diagnostics
+    (found,) = [item.body for item in waiting_manifests(compiled.declared).items if item.ref.kind == kind[1]]
+    return found
+
+
+@EACH
+def test_it_is_rendered_as_it_is_declared_with_what_gpuctl_adds(
+    kind: Kind, golden: Callable[[Path, str], None]
+) -> None:
+    body = rendered(kind)
+    assert is_suspended(WORKLOAD_KINDS[kind], body)
+    golden(GOLDEN / f"{kind[1].lower()}.yaml", yaml.safe_dump(json.loads(json.dumps(body)), sort_keys=True))
+
+
+@EACH
+def test_what_the_row_names_is_in_the_definition(kind: Kind) -> None:
+    row, whole = WORKLOAD_KINDS[kind], schema(kind)
+    spec = whole["properties"]["spec"]
+    assert not list(_missing(row.allowed, spec, "spec"))
+    for path in (row.suspend, *row.read, *([("status", "conditions")] if _tells_conditions(row) else [])):
+        assert _at(whole, path) is not None, path
+    for path in (*row.choices, *row.mounts, *row.in_order, *row.usual):
+        assert _at(spec, path) is not None, path
+    for sets in row.pods:
+        _check(sets, spec)
+
+
+def _tells_conditions(row: WorkloadKind) -> bool:
+    return any(state is not None and state.condition for state in (row.suspended, row.succeeded, row.failed))
+
+
+def _check(sets: PodSets, spec: Any) -> None:
+    entry = _at(spec, sets.entries)
+    assert entry is not None, sets.entries
+    assert (entry.get("type") == "array") is sets.is_list
+    entry = entry.get("items", entry)
+    more = [path for each in sets.made for count in each.counts for path in (count.path,)]
+    less = [count.but_one for count in sets.counts if count.but_one]
+    for path in ((*sets.template, "spec", "containers"), *(count.path for count in sets.counts), sets.name, *more,
+                 *sets.marked, *(path for paths in sets.numbers for path in paths), *less, sets.waits):  # fmt: skip
+        assert not path or _at(entry, path) is not None, path
+    for count in sets.counts:
+        assert _at(entry, count.path)["type"] == "integer"
+        assert _at(entry, count.path).get("default", 1) == count.usual or not count.usual
+
+
+@EACH
+def test_what_is_taken_where_a_field_is_absent_is_its_default(kind: Kind) -> None:
+    """Of a field with a closed list of values, each that may be written is one."""
+    row, spec = WORKLOAD_KINDS[kind], schema(kind)["properties"]["spec"]
+    for path, values in row.choices.items():
+        known = _at(spec, path).get("enum")
+        assert known is None or set(values) <= set(known), path
+
+
+@EACH
+def test_it_is_a_kind_that_is_read_written_and_pruned(kind: Kind) -> None:
+    info = KINDS[kind]
+    assert info.observed
+    assert info.prune_rank
+    assert info.of_others
+    assert info.plural == definition(kind)["spec"]["names"]["plural"]
+
+
+def _missing(allowed: Allowed, fields: Any, at: str) -> Iterator[str]:
+    fields = fields.get("items", fields)
+    for name, below in allowed.items():
+        found = _at(fields, (name,))
+        if found is None and not (at.endswith(".metadata") or "x-kubernetes-preserve-unknown-fields" in fields):
+            yield f"{at}.{name}"
+        elif below is not ANY and found is not None:
+            yield from _missing(below, found, f"{at}.{name}")
+
+
+def _at(fields: Any, path: FieldPath) -> Any:
+    """The schema at a path, through lists; the keys of a mapping are not said by a schema."""
+    for step in path:
+        fields = fields.get("items", fields)
+        below = fields.get("properties", {}).get(step) or fields.get("additionalProperties")
+        if not isinstance(below, dict):
+            return None
+        fields = below
+    return fields
+
+
+@pytest.fixture(scope="module")
+def server(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
+    """A server that has all the kinds, without their controllers."""
+    bodies = [definition(kind) for kind in WORKLOAD_KINDS]
+    plane = new_control_plane()
+    for body in bodies:
+        plane.call("POST", _CRDS, {**body, "spec": {**body["spec"], "conversion": {"strategy": "None"}}})
+    until = time.monotonic() + 60
+    names = [body["metadata"]["name"] for body in bodies]
+    while not all(is_served(plane.call("GET", f"{_CRDS}/{name}")) for name in names):
+        assert time.monotonic() < until, "the API server does not serve the kinds"
+        time.sleep(0.1)
+    plane.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-a"}})
+    return plane
+
+
+@pytest.mark.server
+@pytest.mark.xdist_group("workloads")
+@EACH
+def test_a_real_server_takes_it_stopped_and_let_go_and_keeps_it_as_it_is(server: ControlPlane, kind: Kind) -> None:
+    row, waiting = WORKLOAD_KINDS[kind], rendered(kind)
+    whole = yaml.safe_load(declared(kind))["spec"]["manifest"]
+    base = f"/apis/{kind[0]}/namespaces/{waiting['metadata']['namespace']}/{KINDS[kind].plural}"
+    path = f"{base}/{waiting['metadata']['name']}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict"
+    running = _let_go(row, waiting, whole)
+    assert not is_suspended(row, running)
+    for body in (waiting, running):
+        assert server.refused("PATCH", f"{path}&dryRun=All", body) is None
+        stored = server.call("PATCH", path, body)
+        assert drift(body, stored) == ()
+        assert is_suspended(row, stored) is is_suspended(row, body)
+
+
+def _let_go(row: WorkloadKind, waiting: Any, whole: Any) -> Any:
+    body = yaml.safe_load(yaml.safe_dump(waiting))
+    above = body
+    for step in row.suspend[:-1]:
+        above = above[step]
+    above[row.suspend[-1]] = whole["spec"]["replicas"] if row.is_count else False
+    return body
+
+
+def test_the_kinds_that_are_read_because_of_them_are_known() -> None:
+    made = {each.kind for row in WORKLOAD_KINDS.values() for sets in row.pods for each in sets.made}
+    assert {*WORKLOAD_KINDS, *(made - {kinds.JOB, kinds.SERVICE})} == set(kinds.OF_OTHERS)
