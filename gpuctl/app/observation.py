@@ -75,6 +75,7 @@ class Observer:
     transitions: list[Transition] = field(default_factory=list)
     _states: Mapping[JobId, JobState] = field(default_factory=dict)
     _acts: dict[JobId, Decision] = field(default_factory=dict)
+    _ran: dict[JobId, Run] = field(default_factory=dict)
 
     def take(self, index: ReportIndex) -> None:
         """Note how the jobs have changed since the last report, and what was decided on them now."""
@@ -82,6 +83,7 @@ class Observer:
             if self._states.get(job) is not index.states.get(job):
                 self.transitions.append(self._transition(index, job))
         self._states = index.states
+        self._ran.update({job: run for job, run in index.runs.items() if run.started_at_ms is not None})
         self._acts.update({job: decision for job, decision in index.decisions.items() if isinstance(decision, ACTING)})
 
     def _transition(self, index: ReportIndex, job: JobId) -> Transition:
@@ -102,13 +104,13 @@ class Observer:
             nodes=tuple(worker.node for worker in _held(index, job).workers),
             paused_for=act.beneficiary if paused and isinstance(act, Reclaim | Preempt | Move) else None,
             evicted=paused and before in ACTIVE,
-            **(_loss(index, job) if paused and before in ACTIVE else {}),
+            **(_loss(index, job, self._ran.get(job)) if paused and before in ACTIVE else {}),
         )
 
 
-def _loss(index: ReportIndex, job: JobId) -> Mapping[str, Any]:
-    """What a pause that is decided now costs the job."""
-    run, declared = index.runs.get(job), index.jobs.get(job)
+def _loss(index: ReportIndex, job: JobId, run: Run | None) -> Mapping[str, Any]:
+    """What a pause now costs the job; `run`: as it was seen last while it ran."""
+    declared = index.jobs.get(job)
     if run is None or declared is None or run.started_at_ms is None:
         return {}
     now_ms = index.report.at_ms

@@ -29,6 +29,14 @@ def test_the_engine_keeps_to_the_rule(rule: str, example: str) -> None:
     assert report.outcomes, "an example expects something"
 
 
+def test_a_simulation_sums_up_what_pauses_lost() -> None:
+    (example,) = [example for rule, example in EXAMPLES if rule == "What a pause loses"]
+    report = reported(PAGE.with_name("loses.yaml"), written_out("loses", yaml.safe_load(example)))
+    lost = [(str(each.job), each.lost_ms, each.lost_milli) for each in report.transitions if each.lost_ms is not None]
+    assert lost == [("a/train", 20 * 60_000, 4000)]
+    assert report.lost_gpu_ms == 80 * 60_000
+
+
 def test_each_rule_has_an_example() -> None:
     assert RULES
     assert [rule.partition("\n")[0] for rule in RULES if "```yaml" not in rule] == []
