@@ -209,6 +209,12 @@ class Security(Spec):
         description="Folders of NFS servers that jobs may mount, with everything below. Default: none. A server takes "
         "a job's word for its user's number, so list only what all may read.",
     )
+    csi_drivers: Annotated[list[Annotated[Subdomain, Field(max_length=63)]], unique()] = Field(
+        [],
+        max_length=1000,
+        description="CSI drivers whose inline volumes jobs may have: [secrets-store.csi.k8s.io]. Default: none. A "
+        "driver runs on the node with rights of its own, and is told by the job what to mount.",
+    )
     priority_classes: Annotated[list[Subdomain], unique()] = Field(
         [],
         max_length=1000,

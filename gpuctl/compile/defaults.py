@@ -15,9 +15,10 @@ from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.defaults_v1 import Defaults, JobDefaults
 from gpuctl.compile.document import Document, Origin, Path, origin_of
 from gpuctl.compile.fields_v1 import written
-from gpuctl.compile.pod_v1 import PodSecurity, Volume
+from gpuctl.compile.pod_v1 import PodSecurity
 from gpuctl.compile.spec_v1 import ClusterV1, JobSpec, JobV1, ProjectV1
 from gpuctl.compile.text import NO_PARAMS, Params
+from gpuctl.compile.volumes_v1 import Volume
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.quantity import format_bytes, format_cpu

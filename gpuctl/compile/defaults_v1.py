@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from gpuctl.compile.fields_v1 import Cpu, EnvName, Memory, Spec, Subdomain, Ttl, unique
-from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, HostAlias, PodAnnotations, PodLabels, PodSecurity, Volume
+from gpuctl.compile.pod_v1 import EnvEntry, EnvSource, HostAlias, PodAnnotations, PodLabels, PodSecurity
+from gpuctl.compile.volumes_v1 import Volume
 
 
 class JobDefaults(Spec):

@@ -18,27 +18,32 @@ from typing import Any
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import RunDigest
 from gpuctl.model.job import (
-    ClaimVolume,
-    ConfigMapVolume,
     Container,
-    EmptyDirVolume,
     EnvSource,
     ExtraContainer,
     GitCheckout,
     HostAlias,
-    HostPathVolume,
     Job,
     Mount,
-    NewClaimVolume,
-    NfsVolume,
     OtherWorkload,
     OwnAmounts,
     Probe,
     Probes,
     RunAs,
     SecretKey,
-    SecretVolume,
     SweepIndex,
+)
+from gpuctl.model.volumes import (
+    ClaimVolume,
+    ConfigMapVolume,
+    CsiVolume,
+    EmptyDirVolume,
+    HostPathVolume,
+    NewClaimVolume,
+    NfsVolume,
+    ProjectedSource,
+    ProjectedVolume,
+    SecretVolume,
 )
 
 NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
@@ -77,6 +82,9 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     SecretVolume: ("secret", ("secret", "mount_path", "read_only")),
     ConfigMapVolume: ("configMap", ("config_map", "mount_path", "read_only")),
     EmptyDirVolume: ("emptyDir", ("size_bytes", "mount_path", "read_only")),
+    ProjectedSource: (None, ("secret", "config_map", "items", "facts")),
+    ProjectedVolume: ("projected", ("sources", "mount_path", "read_only")),
+    CsiVolume: ("csi", ("driver", "attributes", "fs_type", "secret", "mount_path", "read_only")),
     EnvSource: (None, ("secret", "config_map", "prefix")),
     GitCheckout: (None, ("repository", "revision", "path", "secret", "size_bytes")),
     HostAlias: (None, ("ip", "hostnames")),

@@ -191,7 +191,8 @@ Owner = Annotated[str, Field(max_length=253), matching(OWNER, AN_OWNER)]
 Account = Annotated[str, Field(min_length=1, max_length=253), AfterValidator(visible)]
 _LABEL_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_PREFIX = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?"
-LabelKey = Annotated[str, matching(_LABEL_PREFIX + _LABEL_PART, "the key of a label: topology.kubernetes.io/rack")]
+LABEL_KEY = _LABEL_PREFIX + _LABEL_PART
+LabelKey = Annotated[str, matching(LABEL_KEY, "the key of a label: topology.kubernetes.io/rack")]
 LabelValue = Annotated[str, matching(f"({_LABEL_PART})?", "the value of a label: at most 63 letters, digits, - _ .")]
 SomePools = Annotated[list[Name], Field(min_length=1, max_length=100), unique()]
 Priority = Annotated[int, Field(ge=-INT32, le=INT32)]

@@ -106,6 +106,7 @@ def _security(spec: Security) -> model.Security:
         exceptions={ProjectName(name): model.PodSecurity(level) for name, level in sorted(spec.exceptions.items())},
         host_paths=tuple(spec.host_paths),
         nfs=tuple(f"{export.server}:{export.path}" for export in spec.nfs),
+        csi_drivers=tuple(sorted(spec.csi_drivers)),
         priority_classes=tuple(sorted(spec.priority_classes)),
     )
 

@@ -9,11 +9,13 @@ from typing import Any
 from gpuctl.compile import pod_v1, spec_v1
 from gpuctl.compile.containers_v1 import ContainerSecurity, InitContainer, Sidecar
 from gpuctl.compile.manifest_v1 import as_json
+from gpuctl.compile.volumes_v1 import ProjectedSource, Volume
 from gpuctl.compile.worker import started, worker_of
 from gpuctl.k8s.objects import mapping
 from gpuctl.k8s.workload_kinds import made_of, sum_of
 from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model import job as job_model
+from gpuctl.model import volumes
 from gpuctl.model.units import WHOLE_GPU
 
 
@@ -169,25 +171,44 @@ def _env(value: str | pod_v1.SecretKey) -> job_model.EnvValue:
     return value if isinstance(value, str) else job_model.SecretKey(secret=value.secret, key=value.key)
 
 
-def _volume(volume: pod_v1.Volume) -> job_model.Volume:
+def _volume(volume: Volume) -> volumes.Volume:
     mount, read_only = volume.mount_path, volume.read_only
     if volume.new_claim is not None:
-        return job_model.NewClaimVolume(
+        return volumes.NewClaimVolume(
             size_bytes=volume.new_claim.size,
             storage_class=volume.new_claim.storage_class,
             mount_path=mount,
             read_only=read_only,
         )
     if volume.secret is not None:
-        return job_model.SecretVolume(secret=volume.secret, mount_path=mount, read_only=read_only)
+        return volumes.SecretVolume(secret=volume.secret, mount_path=mount, read_only=read_only)
     if volume.config_map is not None:
-        return job_model.ConfigMapVolume(config_map=volume.config_map, mount_path=mount, read_only=read_only)
+        return volumes.ConfigMapVolume(config_map=volume.config_map, mount_path=mount, read_only=read_only)
     if volume.empty_dir is not None:
-        return job_model.EmptyDirVolume(size_bytes=volume.empty_dir.size, mount_path=mount, read_only=read_only)
-    if volume.nfs is not None:
-        return job_model.NfsVolume(
-            server=volume.nfs.server, path=volume.nfs.path, mount_path=mount, read_only=read_only
+        return volumes.EmptyDirVolume(size_bytes=volume.empty_dir.size, mount_path=mount, read_only=read_only)
+    if volume.projected is not None:
+        sources = tuple(map(_projected, volume.projected.sources))
+        return volumes.ProjectedVolume(sources=sources, mount_path=mount, read_only=read_only)
+    if volume.csi is not None:
+        return volumes.CsiVolume(
+            driver=volume.csi.driver,
+            attributes=dict(sorted(volume.csi.attributes.items())),
+            fs_type=volume.csi.fs_type,
+            secret=volume.csi.secret,
+            mount_path=mount,
+            read_only=read_only,
         )
+    if volume.nfs is not None:
+        return volumes.NfsVolume(server=volume.nfs.server, path=volume.nfs.path, mount_path=mount, read_only=read_only)
     if volume.host_path is not None:
-        return job_model.HostPathVolume(host_path=volume.host_path, mount_path=mount, read_only=read_only)
-    return job_model.ClaimVolume(claim=volume.claim or "", mount_path=mount, read_only=read_only)
+        return volumes.HostPathVolume(host_path=volume.host_path, mount_path=mount, read_only=read_only)
+    return volumes.ClaimVolume(claim=volume.claim or "", mount_path=mount, read_only=read_only)
+
+
+def _projected(source: ProjectedSource) -> volumes.ProjectedSource:
+    return volumes.ProjectedSource(
+        secret=source.secret,
+        config_map=source.config_map,
+        items=dict(sorted(source.items.items())),
+        facts=dict(sorted(source.downward_api.items())),
+    )

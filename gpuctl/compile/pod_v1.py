@@ -207,53 +207,6 @@ class Resources(Spec):
     memory: Memory = Field(0, description="Memory: 32Gi.")
 
 
-class NewClaim(Spec):
-    """A volume made for the job, kept across its runs."""
-
-    size: Annotated[Memory, AfterValidator(positive)] = Field(description="Its size: 100Gi.")
-    storage_class: Subdomain | None = Field(None, description="The StorageClass. Default: the cluster's default class.")
-
-
-_ORIGINS = ("claim", "newClaim", "secret", "configMap", "emptyDir", "nfs", "hostPath")
-
-
-class EmptyDir(Spec):
-    """A folder of the pod's own, which is gone with the pod."""
-
-    size: Annotated[Memory, AfterValidator(positive)] = Field(
-        description="How much it may hold on the node's disk: 100Gi. A pod that writes more is evicted."
-    )
-
-
-class NfsVolume(Spec):
-    """A folder of an NFS server: one of the cluster's security.nfs, or below one."""
-
-    server: Subdomain = Field(description="The server's host name or IPv4 address, as the cluster lists it.")
-    path: AbsolutePath = Field(description="The folder: /datasets/images.")
-
-
-class Volume(Spec):
-    """A volume: exactly one of claim, newClaim, secret, configMap, emptyDir, nfs and hostPath."""
-
-    claim: Subdomain | None = Field(None, description="An existing PersistentVolumeClaim of the project's namespace.")
-    new_claim: NewClaim | None = Field(None, description="A claim made for the job.")
-    secret: Subdomain | None = Field(None, description="A Secret of the project's namespace: a file for each key.")
-    config_map: Subdomain | None = Field(
-        None, description="A ConfigMap of the project's namespace: a file for each key."
-    )
-    empty_dir: EmptyDir | None = Field(
-        None, description="An empty folder on the node's disk, for as long as the pod is."
-    )
-    nfs: NfsVolume | None = Field(None, description="A folder of an NFS server.")
-    host_path: AbsolutePath | None = Field(
-        None, description="A folder of the node: one of the cluster's security.hostPaths, or below one."
-    )
-    mount_path: AbsolutePath = Field(description="Where the container sees it.")
-    read_only: bool = Field(default=False, description="Mount it read-only.")
-
-    _one_origin = in_mapping(lambda data: exactly_one(data, *_ORIGINS))
-
-
 _REPOSITORY = r"https://[a-zA-Z0-9][a-zA-Z0-9.-]{0,252}(:[1-9][0-9]{0,4})?(/[a-zA-Z0-9_~][a-zA-Z0-9._~-]*){1,20}"
 
 

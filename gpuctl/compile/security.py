@@ -61,6 +61,9 @@ def _check_volumes(job: ResolvedJob, security: Security, level: Level) -> Iterat
                 yield job.mistake("GPU3070", here, {"found": volume.host_path})
             if level != "privileged":
                 yield job.mistake("GPU3071", here, {"project": project, "level": level})
+        if volume.csi is not None and volume.csi.driver not in security.csi_drivers:
+            path = ("spec", "volumes", position, "csi", "driver")
+            yield job.mistake("GPU3079", path, {"found": volume.csi.driver})
         if volume.nfs is not None:
             here = ("spec", "volumes", position, "nfs")
             if not any(is_exported(volume.nfs.server, volume.nfs.path, export) for export in security.nfs):

@@ -57,12 +57,12 @@ from gpuctl.compile.pod_v1 import (
     PodSecurity,
     Probes,
     Resources,
-    Volume,
 )
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.sweep_v1 import Sweep
 from gpuctl.compile.template_v1 import TemplateUse
+from gpuctl.compile.volumes_v1 import Volume
 
 
 class Metadata(Spec):

@@ -247,7 +247,8 @@ class PodSecurity(StrEnum):
 class Security:
     """What the people of a project may do in its namespace, as the cluster's administrators declare it.
 
-    `host_paths`: folders of nodes that jobs may mount; `nfs`: of NFS servers, as SERVER:PATH. `priority_classes`:
+    `host_paths`: folders of nodes that jobs may mount; `nfs`: of NFS servers, as SERVER:PATH.
+    `csi_drivers`: those whose inline volumes they may have. `priority_classes`:
     PriorityClasses that pods may have besides gpuctl's own.
     """
 
@@ -255,6 +256,7 @@ class Security:
     exceptions: Mapping[ProjectName, PodSecurity] = field(default_factory=dict)
     host_paths: tuple[str, ...] = ()
     nfs: tuple[str, ...] = ()
+    csi_drivers: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
 
     def level_of(self, project: ProjectName) -> PodSecurity:

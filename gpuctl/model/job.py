@@ -10,6 +10,7 @@ from typing import TypeAlias
 from gpuctl.diag.span import SourceSpan
 from gpuctl.model.ids import JobId, PoolName, RunDigest
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
+from gpuctl.model.volumes import Volume
 
 
 class JobType(StrEnum):
@@ -38,76 +39,6 @@ class EnvSource:
     secret: str | None
     config_map: str | None
     prefix: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimVolume:
-    """An existing PersistentVolumeClaim of the project."""
-
-    claim: str
-    mount_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewClaimVolume:
-    """A PersistentVolumeClaim made for the job, kept across its runs."""
-
-    size_bytes: MemBytes
-    storage_class: str | None
-    mount_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPathVolume:
-    """A folder of the node."""
-
-    host_path: str
-    mount_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NfsVolume:
-    """A folder of an NFS server."""
-
-    server: str
-    path: str
-    mount_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretVolume:
-    """A Secret of the project's namespace: a file for each key."""
-
-    secret: str
-    mount_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigMapVolume:
-    """A ConfigMap of the project's namespace: a file for each key."""
-
-    config_map: str
-    mount_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyDirVolume:
-    """A folder on the node's disk, which is gone with the pod."""
-
-    size_bytes: MemBytes
-    mount_path: str
-    read_only: bool = False
-
-
-Volume: TypeAlias = (
-    ClaimVolume | NewClaimVolume | HostPathVolume | NfsVolume | SecretVolume | ConfigMapVolume | EmptyDirVolume
-)
 
 
 class ExposeVia(StrEnum):

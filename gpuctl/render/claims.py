@@ -7,8 +7,10 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import format_bytes
-from gpuctl.model.job import NewClaimVolume
 from gpuctl.model.manifest import Manifest
+from gpuctl.model.volumes import (
+    NewClaimVolume,
+)
 from gpuctl.render.owner import JobOwner
 
 

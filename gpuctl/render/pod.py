@@ -18,19 +18,21 @@ from gpuctl.k8s.annotations import encode_charge, encode_placement
 from gpuctl.k8s.quantity import format_bytes
 from gpuctl.k8s.tolerations import tolerations
 from gpuctl.model.decision import Placement
-from gpuctl.model.job import (
-    USUAL_GRACE_MS,
+from gpuctl.model.job import USUAL_GRACE_MS, Job
+from gpuctl.model.state import Charge
+from gpuctl.model.volumes import (
     ClaimVolume,
     ConfigMapVolume,
+    CsiVolume,
     EmptyDirVolume,
     HostPathVolume,
-    Job,
     NewClaimVolume,
     NfsVolume,
+    ProjectedSource,
+    ProjectedVolume,
     SecretVolume,
     Volume,
 )
-from gpuctl.model.state import Charge
 from gpuctl.render.container import (
     amounts,
     container_security,
@@ -203,5 +205,29 @@ def _source(job: Job, volume: Volume, new_claims: Iterator[int]) -> Spec:
             return {"configMap": {"name": volume.config_map}}
         case EmptyDirVolume():
             return {"emptyDir": {"sizeLimit": format_bytes(volume.size_bytes)}}
+        case ProjectedVolume():
+            return {"projected": {"sources": list(map(_projected, volume.sources))}}
+        case CsiVolume():
+            return {"csi": _inline(volume)}
         case _:
             assert_never(volume)
+
+
+def _projected(source: ProjectedSource) -> Spec:
+    chosen = {"items": [{"key": key, "path": path} for key, path in source.items.items()]} if source.items else {}
+    if source.secret is not None:
+        return {"secret": {"name": source.secret, **chosen}}
+    if source.config_map is not None:
+        return {"configMap": {"name": source.config_map, **chosen}}
+    facts = [{"path": path, "fieldRef": {"fieldPath": fact}} for path, fact in source.facts.items()]
+    return {"downwardAPI": {"items": facts}}
+
+
+def _inline(volume: CsiVolume) -> Spec:
+    return {
+        "driver": volume.driver,
+        **({"readOnly": True} if volume.read_only else {}),
+        **({"volumeAttributes": dict(volume.attributes)} if volume.attributes else {}),
+        **({"fsType": volume.fs_type} if volume.fs_type is not None else {}),
+        **({"nodePublishSecretRef": {"name": volume.secret}} if volume.secret is not None else {}),
+    }

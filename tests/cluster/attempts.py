@@ -294,6 +294,45 @@ REFUSED: Mapping[str, Attempt] = {
         "spec.security.capabilities.add", _job("job", ", security: {capabilities: {add: [SYS_ADMIN]}}")
     ),
     "a privileged container": Attempt("spec", _job("job", ", securityContext: {privileged: true}")),
+    "a token of the account in a folder": Attempt(
+        "spec.volumes.projected.sources", _volume("projected: {sources: [{serviceAccountToken: {path: token}}]}")
+    ),
+    "bundles of trust": Attempt(
+        "spec.volumes.projected.sources", _volume("projected: {sources: [{clusterTrustBundle: {}}]}")
+    ),
+    "a Secret of theirs in a folder": Attempt(
+        "spec.volumes.projected.sources.secret", _volume(f"projected: {{sources: [{{secret: {THEIRS}/hub}}]}}")
+    ),
+    "a ConfigMap of theirs in a folder": Attempt(
+        "spec.volumes.projected.sources.configMap", _volume("projected: {sources: [{configMap: ../x}]}")
+    ),
+    "a key by a path in a folder": Attempt(
+        "spec.volumes.projected.sources.items", _volume("projected: {sources: [{secret: hub, items: {../x: x}}]}")
+    ),
+    "a file above the folder": Attempt(
+        "spec.volumes.projected.sources.items",
+        _volume("projected: {sources: [{secret: hub, items: {x: ../../etc/x}}]}"),
+    ),
+    "a fact of the node": Attempt(
+        "spec.volumes.projected.sources.downwardAPI",
+        _volume("projected: {sources: [{downwardAPI: {x: spec.nodeName}}]}"),
+    ),
+    "modes of files": Attempt(
+        "spec.volumes.projected", _volume("projected: {sources: [{secret: hub}], defaultMode: 511}")
+    ),
+    "a driver that is not listed": Attempt("spec.volumes.csi.driver", _volume("csi: {driver: host.example.com}")),
+    "a Secret of theirs for a driver": Attempt(
+        "spec.volumes.csi.secret", _volume(f"csi: {{driver: host.example.com, secret: {THEIRS}/hub}}")
+    ),
+    "what a driver is not told": Attempt(
+        "spec.volumes.csi", _volume("csi: {driver: host.example.com, volumeHandle: x}")
+    ),
+    "attributes for a driver that is not listed": Attempt(
+        "spec.volumes.csi.attributes", _volume("csi: {driver: host.example.com, attributes: {path: /}}")
+    ),
+    "a file system of another kind": Attempt(
+        "spec.volumes.csi.fsType", _volume("csi: {driver: host.example.com, fsType: -o}")
+    ),
     "a second container": Attempt("spec", _job("job", ", containers: [{name: x, image: x}]")),
     "a pod as it is": Attempt("spec", _job("job", ", template: {spec: {nodeName: isle-1}}")),
     "a node": Attempt("spec", _job("job", ", nodeName: isle-1")),
@@ -368,6 +407,12 @@ TAKEN: Mapping[str, Attempt] = {
     ),
     "gang": Attempt("metadata.name", _job("gang", ", workers: 2")),
     "answers": Attempt("spec.type", _job("answers", ", type: inference, expose: [{port: 80}]")),
+    "several": Attempt(
+        "spec.volumes.projected.sources.secret",
+        _volume(
+            "projected: {sources: [{secret: hub, items: {token: t}}, {downwardAPI: {l: metadata.labels}}]}", "several"
+        ),
+    ),
     "before": Attempt(
         "spec.initContainers.command",
         _beside("initContainers", f"command: [curl, https://kubernetes.default.svc/{THEIRS}]", "before"),

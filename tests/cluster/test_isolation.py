@@ -154,7 +154,10 @@ def assert_sources(spec: Mapping[str, Any]) -> None:
     """Volumes are objects of the namespace, folders of the pod's own, the folder for data and the share; variables are
     text, the pod's labels, and keys of objects of the namespace, in a whole object after a prefix."""
     for volume in spec.get("volumes", ()):
-        assert set(volume) - {"name"} <= {"persistentVolumeClaim", "emptyDir", "hostPath", "nfs", "secret", "configMap"}
+        assert set(volume) - {"name"} <= {
+            "persistentVolumeClaim", "emptyDir", "hostPath", "nfs", "secret", "configMap", "projected",
+        }  # fmt: skip
+        assert all(set(each) <= {"secret", "downwardAPI"} for each in volume.get("projected", {}).get("sources", ()))
         assert volume.get("nfs") in (None, {"server": "files", "path": "/common"})
         assert set(volume.get("secret", {})) <= {"secretName", "defaultMode"}
         assert set(volume.get("configMap", {})) <= {"name", "defaultMode"}

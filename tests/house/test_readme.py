@@ -92,7 +92,15 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
 
 
 @pytest.mark.parametrize(
-    "section", ["Several workers", "One job after another", "Sweeps", "Services", "Init containers and sidecars"]
+    "section",
+    [
+        "Several workers",
+        "One job after another",
+        "Sweeps",
+        "Services",
+        "Init containers and sidecars",
+        "Files of several origins",
+    ],
 )
 def test_the_jobs_on_the_page_are_valid(section: str) -> None:
     text = (DOCS / "declare.md").read_text()

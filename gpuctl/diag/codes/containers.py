@@ -1,4 +1,4 @@
-"""GPU311x: containers of a job besides its own."""
+"""GPU311x: containers of a job besides its own, and what is mounted into them."""
 
 from __future__ import annotations
 
@@ -28,5 +28,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="Only where a device plugin counts GPUs does each container get its own number. A claim of dynamic "
         "resource allocation is the whole pod's, and HAMi's scheduler books what one container asks for.",
         fix="let the job's own container use the GPUs, or name a pool with sharing: device-plugin or mig",
+    ),
+    CodeEntry(
+        code="GPU3113",
+        title="a token of a service account in a volume",
+        message="a job has no token of a service account, also not in a projected volume",
+        why="With a token a job's processes speak to the API server as the namespace's service account, with whatever "
+        "rights it was given: pods of jobs have none. A job that needs a service of its own gets its key in a Secret.",
+        fix="remove it; put the key that it needs into a Secret",
     ),
 )

@@ -82,4 +82,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "default is none.",
         fix="put the code into the image; or have an administrator of the cluster name one in gitSync.image",
     ),
+    CodeEntry(
+        code="GPU3079",
+        title="a CSI driver whose inline volumes jobs may not have",
+        message='CSI driver "{found}" is none of those whose inline volumes jobs of this cluster may have',
+        why="A driver runs on the node with rights of its own, and a job tells it what to mount, with no claim and no "
+        "StorageClass that an administrator has written. Jobs may use only the drivers that the Cluster lists in "
+        "security.csiDrivers. The default is none.",
+        fix="mount a claim; or have an administrator of the cluster list the driver in security.csiDrivers",
+    ),
 )

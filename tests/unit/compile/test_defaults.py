@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from trees import CLUSTER, codes, job, project, tree_of
 
 from gpuctl.compile import Compiled, compile_tree, expanded
-from gpuctl.model.job import ClaimVolume, Job, SecretKey
+from gpuctl.model.job import Job, SecretKey
+from gpuctl.model.volumes import (
+    ClaimVolume,
+)
 from gpuctl.views.expanded import expanded_text
 
 

@@ -156,3 +156,41 @@ def test_an_exception_for_a_project_that_is_gone_makes_nothing_invalid() -> None
 )
 def test_mistakes_are_told(security: str, code: str) -> None:
     assert codes(compiled(security)) == [code]
+
+
+SECRETS_STORE = "volumes: [{csi: {driver: secrets-store.csi.k8s.io, attributes: {class: a}}, mountPath: /m}]"
+
+
+@pytest.mark.parametrize(
+    ("drivers", "told"),
+    [("[secrets-store.csi.k8s.io]", []), ("[]", ["GPU3079"]), ("[csi.k8s.io]", ["GPU3079"])],
+)
+def test_only_drivers_that_the_cluster_lists_make_volumes_for_pods(drivers: str, told: list[str]) -> None:
+    found = compiled(f"{{csiDrivers: {drivers}}}", t=job("other", f"{{image: x, {SECRETS_STORE}}}"))
+    assert codes(found) == told
+
+
+@pytest.mark.parametrize(
+    ("sources", "code"),
+    [
+        ("[{secret: a}, {configMap: a}]", ""),
+        ("[{secret: a, items: {k: p/k}}, {configMap: a, items: {k: p/k2}}, {downwardAPI: {p/l: metadata.labels}}]", ""),
+        ("[{downwardAPI: {l: \"metadata.labels['example.com/x']\"}}]", ""),
+        ("[]", "GPU2018"),
+        ("[{}]", "GPU2019"),
+        ("[{secret: a, configMap: a}]", "GPU2019"),
+        ("[{downwardAPI: {l: metadata.labels}, items: {k: p}}]", "GPU2019"),
+        ("[{serviceAccountToken: {path: token}}]", "GPU3113"),
+        ("[{secret: a, items: {k: p}}, {configMap: a, items: {k: p}}]", "GPU2021"),
+        ("[{secret: a, items: {k: p}}, {downwardAPI: {p: metadata.name}}]", "GPU2021"),
+        ("[{secret: a, items: {k: /p}}]", "GPU2023"),
+        ("[{secret: a, items: {k: p/../../q}}]", "GPU2023"),
+        ("[{secret: a, items: {k: ..p}}]", "GPU2023"),
+        ("[{secret: a, items: {..k: p}}]", "GPU2023"),
+        ("[{downwardAPI: {l: status.podIP}}]", "GPU2023"),
+        ("[{downwardAPI: {l: \"metadata.labels['a b']\"}}]", "GPU2023"),
+    ],
+)
+def test_what_a_projected_volume_may_have(sources: str, code: str) -> None:
+    volume = f"volumes: [{{projected: {{sources: {sources}}}, mountPath: /m}}]"
+    assert codes(compiled("{}", t=job("other", f"{{image: x, {volume}}}"))) == ([code] if code else [])

@@ -7,7 +7,10 @@ from trees import CLUSTER, HEAD, codes, project, tree_of
 from trees import job as declared_job
 
 from gpuctl.compile import Compiled, compile_tree, expanded
-from gpuctl.model.job import ClaimVolume, Job
+from gpuctl.model.job import Job
+from gpuctl.model.volumes import (
+    ClaimVolume,
+)
 from gpuctl.views.expanded import expanded_text
 
 PARAMETERS = """

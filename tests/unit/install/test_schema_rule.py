@@ -13,10 +13,10 @@ from gpuctl.compile.cel_cost import Size
 from gpuctl.compile.cel_rule import CelRule, cel_rule
 from gpuctl.compile.cel_scope import Value
 from gpuctl.compile.fields_v1 import Spec, fields_of
-from gpuctl.compile.pod_v1 import Volume
 from gpuctl.compile.rule_form import RuleForm, check_form
 from gpuctl.compile.rule_steps import Rule
 from gpuctl.compile.spec_v1 import JobMetadata, JobSpec
+from gpuctl.compile.volumes_v1 import Volume
 from gpuctl.install.rules import SHOWN
 from gpuctl.install.schema_rule import LOOKS_LEFT_OUT, Unsaid, schema_cel
 

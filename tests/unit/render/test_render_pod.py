@@ -9,16 +9,18 @@ from sample import admit, bodies, declared, job, pending, pool, rendered, run_bo
 from gpuctl.k8s import names
 from gpuctl.model.declared import PodSecurity, Security, Sharing
 from gpuctl.model.job import (
-    ClaimVolume,
     Container,
     Expose,
     ExposeVia,
-    HostPathVolume,
     JobType,
-    NewClaimVolume,
     SecretKey,
 )
 from gpuctl.model.taints import Toleration
+from gpuctl.model.volumes import (
+    ClaimVolume,
+    HostPathVolume,
+    NewClaimVolume,
+)
 
 
 def pod_of(container: Container, **fields: Any) -> Any:

@@ -8,7 +8,10 @@ from sample import TEAM, admit, bodies, declared, job, pending, pool, rendered
 from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Decision
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, PodSecurity, RoleGrant, Security, Sharing
-from gpuctl.model.job import Container, Job, JobType, NewClaimVolume
+from gpuctl.model.job import Container, Job, JobType
+from gpuctl.model.volumes import (
+    NewClaimVolume,
+)
 from gpuctl.render.bounds import AFFINITY_NAME, CLASSES_NAME
 from gpuctl.render.quota import ROOM
 

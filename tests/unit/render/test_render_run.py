@@ -22,8 +22,11 @@ from gpuctl.model.decision import (
     TimeOut,
 )
 from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.job import Container, JobType, NewClaimVolume
+from gpuctl.model.job import Container, JobType
 from gpuctl.model.state import Body, Run, RunPhase
+from gpuctl.model.volumes import (
+    NewClaimVolume,
+)
 from gpuctl.plan.entries import next_entry
 from gpuctl.render.canonical import in_order
 

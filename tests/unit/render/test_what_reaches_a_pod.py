@@ -16,7 +16,6 @@ from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Decision
 from gpuctl.model.ids import JobId, PoolName, ProjectName, RunDigest
 from gpuctl.model.job import (
-    ClaimVolume,
     Container,
     Dependency,
     EnvSource,
@@ -26,12 +25,9 @@ from gpuctl.model.job import (
     Framework,
     GitCheckout,
     HostAlias,
-    HostPathVolume,
     Job,
     JobType,
     Mount,
-    NewClaimVolume,
-    NfsVolume,
     OtherWorkload,
     OwnAmounts,
     Probe,
@@ -40,6 +36,12 @@ from gpuctl.model.job import (
     SecretKey,
     Success,
     SweepIndex,
+)
+from gpuctl.model.volumes import (
+    ClaimVolume,
+    HostPathVolume,
+    NewClaimVolume,
+    NfsVolume,
 )
 
 OTHERWISE: Mapping[str, Mapping[str, Any]] = {
