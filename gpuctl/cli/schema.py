@@ -7,7 +7,6 @@ import click
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json
-from gpuctl.diag.wording import one_of
 
 
 @command("schema", examples=("gpuctl schema Job > job.schema.json", "gpuctl schema"))
@@ -32,4 +31,4 @@ def schema(kind: str | None) -> None:
     elif kind.lower() in named:
         print_json(by_kind[named[kind.lower()]])
     else:
-        raise Failure("GPU9003", f"there is no kind {kind}", hint=f"name {one_of(by_kind)}")
+        raise Failure("GPU9003", f"there is no kind {kind}", hint=f"name one of {', '.join(by_kind)}")
