@@ -76,6 +76,7 @@ KEPT: Mapping[Kind, Parts] = {
         }
     },
     kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
+    kinds.AUTOSCALER: {"status": {**_whole("desiredReplicas"), "conditions": _whole("type", "status", "reason")}},
     **{kind: {"status": {**_of_status(row.read), "conditions": _CONDITIONS}} for kind, row in WORKLOAD_KINDS.items()},
     kinds.RESOURCE_CLAIM: {
         "status": {"allocation": {"devices": {"results": _RESULTS}}, "reservedFor": _whole("resource", "name")}
@@ -88,6 +89,9 @@ does not run, if it does not.
 
 Of gpuctl's own objects all but the status is kept as well. Of a kind that is not here only the metadata.
 """
+
+_MEAN = {"current": _whole("averageValue")}
+_MEASURED: Parts = {"status": {**_whole("currentReplicas"), "currentMetrics": {"pods": _MEAN, "external": _MEAN}}}
 
 NOTES: Mapping[Kind, Collection[str]] = {
     kinds.NODE: (names.HAMI_REGISTER_ANNOTATION, names.HAMI_CORDON_ANNOTATION),
@@ -166,6 +170,9 @@ class Keep:
         if kind == kinds.DEPLOYMENT and (words := refusal_of(body)):
             told = [{**c, "message": words} if c.get("type") == REPLICA_FAILURE else c for c in items(kept, *_TOLD)]
             kept["status"] = {**mapping(kept, "status"), "conditions": self._shared.part(told)}
+        if kind == kinds.AUTOSCALER and condition(body, "ScalingLimited"):
+            # What it measures changes all the time; it is read only where more replicas are wanted than it may have.
+            kept["status"] = {**mapping(kept, "status"), **self._cut(body, _MEASURED).get("status", {})}
         if kind == kinds.POD:
             is_given = names.HAMI_DEVICES_ANNOTATION in annotations_of(body)
             requests = (_requests_by_container if is_given else _requests)(mapping(body, "spec"))

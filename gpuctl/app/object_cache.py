@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
-from gpuctl.k8s.kinds import CONFIG_MAP, KINDS, OBSERVED, Kind
+from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, KINDS, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
@@ -155,8 +155,8 @@ class ObjectCache:
             self._absent.add(kind)
             return 0
         except Forbidden as fault:
-            # An installation of an older version has no right to a kind of another controller, nor any object of it.
-            if not KINDS[kind].of_others or self._objects[kind]:
+            # An installation of an older version has no right to kinds that came later, nor any object of them.
+            if not (KINDS[kind].of_others or kind == AUTOSCALER) or self._objects[kind]:
                 raise
             self._refused[kind] = fault
             return 0

@@ -311,6 +311,10 @@ class World(Progress, Protocol):
         """Let the job's pods that do not run yet wait for that reason of a kubelet: ImagePullBackOff; None: start."""
         ...
 
+    def set_load(self, job: JobId, load_milli: int) -> None:
+        """Let all workers of a service together have so much of its metric, in thousandths."""
+        ...
+
     def set_strangers(self, node: NodeName, gpus: int) -> None:
         """Let foreign pods request that many GPUs of a node. They get what is free, and what becomes free before gpuctl
         does."""

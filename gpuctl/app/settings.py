@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuctl.compile import Written
 from gpuctl.diag.escapes import json_text
-from gpuctl.diag.wording import duration
+from gpuctl.diag.wording import duration, thousandths
 from gpuctl.model.declared import WHOLE_CLUSTER, Allowance, Declared, Department, NodePool
 from gpuctl.model.ids import DomainName
 from gpuctl.model.units import format_gpus
@@ -45,6 +45,17 @@ def _labels(values: Any) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(values.items())) or "none"
 
 
+def _dependencies(values: Any) -> str:
+    return ", ".join(each.job.name if each.needs_success else f"{each.job.name} (any end)" for each in values) or "none"
+
+
+def _scaling(value: Any) -> str:
+    if value is None:
+        return "none"
+    series = f"{{{_labels(value.labels)}}}" if value.labels else ""
+    return f"{value.metric}{series} of {value.source.value}, {thousandths(value.target_milli)} each"
+
+
 def _inventory(nodes: Any) -> str:
     return f"{len(nodes)} with {sum(node.gpus for node in nodes)} GPUs"
 
@@ -59,6 +70,11 @@ _JOB: Mapping[str, Words] = {
     "pools": ("nodePools", _names),
     "pools_in_order": ("nodePools in order", _plain),
     "suspend": ("suspend", _plain),
+    "after": ("after", _dependencies),
+    "ttl_ms": ("ttlAfterFinished", _time),
+    "checkpoint_ms": ("checkpointEvery", _time),
+    "parallelism": ("sweep.parallelism", _plain),
+    "scaling": ("scaling", _scaling),
 }
 _PROJECT: Mapping[str, Words] = {"department": ("department", _plain), "priority": ("priority", _plain)}
 _POOL: Mapping[str, Words] = {
@@ -116,9 +132,18 @@ def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[Se
     before_projects = {project.name: project for project in base.projects}
     for project in head.projects:
         yield from _of(project.name, before_projects.get(project.name), project, _PROJECT)
-    before_jobs = {(job.id, job.digest): job for job in base.jobs}
+    yield from _of_jobs(base, head)
+
+
+def _of_jobs(base: Declared, head: Declared) -> Iterator[SettingChange]:
+    """Of the jobs of a sweep, what is said of all of them once."""
+    before = {(job.id, job.digest): job for job in base.jobs}
+    told: set[SettingChange] = set()
     for job in head.jobs:
-        yield from _of(str(job.id), before_jobs.get((job.id, job.digest)), job, _JOB)
+        changes = [*_of(str(job.declared_as), before.get((job.id, job.digest)), job, _JOB)]
+        yield from (change for change in changes if change not in told)
+        if job.sweep is not None:
+            told.update(changes)
 
 
 def _of(owner: str, before: object | None, after: object, words: Mapping[str, Words]) -> Iterator[SettingChange]:

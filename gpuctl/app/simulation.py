@@ -11,7 +11,7 @@ from gpuctl.app.seeding import seed
 from gpuctl.compile import compile_tree
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
-from gpuctl.diag.wording import duration, message
+from gpuctl.diag.wording import duration, message, thousandths
 from gpuctl.model.decision import JobState
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
@@ -32,6 +32,7 @@ from gpuctl.simulate.scenario import (
     Scenario,
     SetForeign,
     SetIdle,
+    SetLoad,
     SetNode,
     SetStuck,
 )
@@ -175,6 +176,8 @@ class _Simulation:
                 self.world.set_idle(job, None if since_ms is None else EPOCH_MS + since_ms)
             case SetStuck(job=job, reason=reason):
                 self.world.set_stuck(job, reason)
+            case SetLoad(job=job, load_milli=load_milli):
+                self.world.set_load(job, load_milli)
             case SetForeign(node=node, gpus=gpus):
                 self.world.set_strangers(node, gpus)
 
@@ -225,6 +228,8 @@ def happening_text(what: Happening) -> str:
             return f"{job} {'works again' if since_ms is None else 'idles'}"
         case SetStuck(job=job, reason=reason):
             return f"{job} can start" if reason is None else f"the pods of {job} can't start: {reason}"
+        case SetLoad(job=job, load_milli=load_milli):
+            return f"the load of {job} is {thousandths(load_milli)}"
         case SetForeign(node=node, gpus=gpus):
             return f"foreign pods request {gpus} {'GPU' if gpus == 1 else 'GPUs'} of {node}"
 

@@ -34,9 +34,23 @@ def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     if isinstance(sweep, dict) and sweep.get("completions") is not None and workers != 1:
         fix = "write a matrix: JOB_COMPLETION_INDEX is the number of the worker in a job of several"
         yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep.completions and workers", found="both")
+    yield from _of_scaling(data, fewest, workers)
     if framework == "jax" and fewest is not None and fewest != workers:
         fix = "remove minWorkers: JAX does not go on without a worker"
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
+
+
+def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Iterator[WrongValue]:
+    """Scaling of what is no service, or of one that has as many workers as any other job."""
+    if data.get("scaling") is None:
+        return
+    if data.get("type", "training") != "inference":
+        fields, fix = "scaling and another type than inference", "remove scaling, or write type: inference"
+        yield WrongValue("GPU2019", fix=fix, at=("scaling",), fields=fields, found="both")
+    elif fewest is None or fewest == workers:
+        fields = "scaling and workers without minWorkers"
+        fix = "write minWorkers and workers: the fewest and the most that it may have"
+        yield WrongValue("GPU2019", fix=fix, at=("scaling",), fields=fields, found="both")
 
 
 def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:

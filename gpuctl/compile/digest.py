@@ -50,6 +50,7 @@ NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
     Job: frozenset({
         "priority", "preemptible", "max_duration_ms", "idle_timeout_ms", "pause_grace_ms", "pools", "pools_in_order",
         "suspend", "after", "ttl_ms", "checkpoint_ms", "position", "parallelism",
+        "scaling",
     }),
     Container: frozenset({"retries", "expose"}),
 }  # fmt: skip

@@ -103,6 +103,10 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "jax": "JAX: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID.",
         },
         {
+            "pods": "The service's own pods: requests a second, say, or the length of their queues.",
+            "external": "Something that is no object of the cluster: the length of a queue of messages.",
+        },
+        {
             "all": "All workers.",
             "worker0": "Worker 0.",
             "any": "Any of them, the first that does.",

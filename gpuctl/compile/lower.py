@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from gpuctl.compile import pool_v1, quota, spec_v1
+from gpuctl.compile import pool_v1, quota, scaling_v1, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
 from gpuctl.compile.lower_pod import container_of
@@ -257,7 +257,18 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         suspend=spec.suspend,
         run_index=spec.run_index,
         after=tuple(_dependency(metadata.project, entry) for entry in spec.after),
+        scaling=None if spec.scaling is None else _scaling(spec.scaling, spec.workers),
         span=declaration.document.name,
+    )
+
+
+def _scaling(spec: scaling_v1.Scaling, most: int) -> job_model.Scaling:
+    return job_model.Scaling(
+        metric=spec.metric,
+        source=job_model.MetricSource(spec.of),
+        target_milli=spec.target,
+        labels=dict(sorted(spec.labels.items())),
+        most=most,
     )
 
 

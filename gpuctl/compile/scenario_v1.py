@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import Document, Path
-from gpuctl.compile.fields_v1 import Duration, Gpus, Name, Spec, Subdomain, visible
+from gpuctl.compile.fields_v1 import Cpu, Duration, Gpus, Name, Spec, Subdomain, visible
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 from gpuctl.compile.spec_v1 import Metadata
@@ -172,6 +172,13 @@ class StuckV1(Spec):
     )
 
 
+class LoadV1(Spec):
+    """The load of a service that scales."""
+
+    job: JobIdText = Field(description="The service, as project/name.")
+    value: Cpu = Field(description="How much of its metric all its workers have together from now on.")
+
+
 class EventV1(Spec):
     """One thing that happens."""
 
@@ -184,14 +191,15 @@ class EventV1(Spec):
     node: NodeChange | None = Field(None, description="A node is lost, cordoned, or as it should be again.")
     idle: IdleV1 | None = Field(None, description="A job's GPUs stop working, or work again.")
     stuck: StuckV1 | None = Field(None, description="A job's pods can't start, or can again.")
+    load: LoadV1 | None = Field(None, description="The load of a service changes.")
     foreign: ForeignV1 | None = Field(None, description="Pods that are not gpuctl's come to a node, or leave it.")
 
     @model_validator(mode="after")
     def _one_happening(self) -> EventV1:
-        happenings = ("apply", "delete", "finish", "node", "idle", "stuck", "foreign")
+        happenings = ("apply", "delete", "finish", "node", "idle", "stuck", "load", "foreign")
         given = [name for name in happenings if getattr(self, name) is not None]
         if len(given) != 1:
-            fields = "apply, delete, finish, node, idle, stuck and foreign"
+            fields = "apply, delete, finish, node, idle, stuck, load and foreign"
             raise WrongValue("GPU2019", at=tuple(given[1:2]), fields=fields, found=" and ".join(given) or "none")
         return self
 

@@ -80,9 +80,16 @@ class Backends:
     def serve(self, job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
         """The job with the pools that can give it what it asks for, or why there is none."""
         document, spec = job.declaration.document, job.spec
+        params: Params
+        if spec.scaling is not None:
+            counted = self._counted(job)
+            if not counted:
+                params = {"pools": pool_words(job.pools)}
+                return job, document.mistake("GPU3120", ("spec", "scaling"), params, at_key=True)
+            job = replace(job, pools=counted)
         if spec.manifest is not None and spec.gpus:
-            counted = tuple(pool for pool in job.pools if self._pools[pool.name].way is model.Way.COUNT)
-            params: Params = {"pools": pool_words(job.pools)}
+            counted = self._counted(job)
+            params = {"pools": pool_words(job.pools)}
             found = None if counted else document.mistake("GPU3106", MANIFEST, params, at_key=True)
             return replace(job, pools=counted or job.pools), found
         with_gpus = next((each.path for each in started(spec) if each.container.gpus), None)
@@ -116,10 +123,14 @@ class Backends:
         spec = job.spec
         if spec.gpu_memory is not None or not spec.gpus or spec.gpus % WHOLE_GPU:
             return job, job.mistake("GPU3111", path)
-        counted = tuple(pool for pool in job.pools if self._pools[pool.name].way is model.Way.COUNT)
+        counted = self._counted(job)
         if not counted:
             return job, job.mistake("GPU3112", path, {"pools": pool_words(job.pools)})
         return replace(job, pools=counted), None
+
+    def _counted(self, job: ResolvedJob) -> tuple[NodePool, ...]:
+        """The pools of a job that hand GPUs out by number."""
+        return tuple(pool for pool in job.pools if self._pools[pool.name].way is model.Way.COUNT)
 
     def _no_slice(self, document: Document, spec: JobSpec, pools: Sequence[NodePool]) -> Diagnostic:
         """Why none of these pools, which all give slices at most, gives one that is large enough."""

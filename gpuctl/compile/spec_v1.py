@@ -60,6 +60,7 @@ from gpuctl.compile.pod_v1 import (
 )
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.compile.pool_v1 import NodePool
+from gpuctl.compile.scaling_v1 import FewestWorkers, Scaling
 from gpuctl.compile.sweep_v1 import Sweep
 from gpuctl.compile.template_v1 import TemplateUse
 from gpuctl.compile.volumes_v1 import Volume
@@ -254,7 +255,7 @@ class JobSpec(Spec):
         None, description="Instead of gpus: that much memory of one GPU for each worker: 16Gi."
     )
     workers: int = Field(1, ge=1, le=10_000, description="More than one: a gang, started all or none.")
-    min_workers: int | None = Field(None, ge=1, description="Elastic: may run with so few. Default: all workers.")
+    min_workers: FewestWorkers | None = Field(None, description="Elastic: may run with so few. Default: all workers.")
     framework: Literal["pytorch", "jax"] | None = Field(
         None, description="What tells its workers of each other besides MASTER_ADDR, NODE_RANK and WORLD_SIZE."
     )
@@ -339,6 +340,11 @@ class JobSpec(Spec):
     )
     sweep: Sweep | None = Field(
         None, description="Several training jobs of this one declaration, with other variables each. Default: one job."
+    )
+    scaling: Scaling | None = Field(
+        None,
+        description="The workers of a service follow its load, between minWorkers and workers. Default: as many of "
+        "workers as have a place.",
     )
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 

@@ -26,14 +26,16 @@ from gpuctl.engine.admit.under_scaled import count_growth, under_scaled
 from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.capacity.gang import Assignment
+from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.project_queue import JobClass
+from gpuctl.engine.jobs.scaling import further_nodes
 from gpuctl.engine.rounds import Rounds, is_elastic, started
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
 from gpuctl.engine.victims.settled import settled
-from gpuctl.model.decision import Decision, Keep, Pending, Placement, Resize, Schedule, TraceStep
+from gpuctl.model.decision import Admit, Decision, Keep, Pending, Placement, Resize, Schedule, TraceStep
 from gpuctl.model.declared import Declared, QuotaShrink
 from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.state import ClusterState, named
@@ -49,7 +51,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     """
     cache = cache or EngineCache()
     declared, state = cache.dependencies.applied(declared, state, now_ms)
-    declared = cache.sweeps.applied(declared, state)
+    declared = cache.scaled.applied(cache.sweeps.applied(declared, state), state)
     cycle, rounds = Cycle(declared, now_ms, cache), Rounds(state, now_ms)
 
     # 1. to 3. The first round, and elastic runs that change in place.
@@ -178,6 +180,7 @@ class Cycle:
             start_retries(carried.pending_jobs, carried.snapshot, retried)
         for job, (assignment, reason) in retried.started.items():
             overlay[job] = started(carried.pending_jobs.find(job), assignment, reason, uuids)
+        overlay.update(_with_further_nodes(overlay, self.declared, self.cache.capacity))
         carried.decide(overlay, changed)
         return tuple(retried.trace)
 
@@ -188,6 +191,16 @@ def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> I
         decision = carried.decisions[job.id]
         reason = decision.reason if job.id in moving else reasons.still_stopping()
         yield job.id, Pending(job=job.id, reason=reason, record=decision.record, reserved=moving.get(job.id))
+
+
+def _with_further_nodes(
+    decisions: Mapping[JobId, Decision], declared: Declared, capacity: Capacity
+) -> Iterator[tuple[JobId, Decision]]:
+    """Starts of services that scale, with the nodes that further workers may go to."""
+    starts = {job: decision for job, decision in decisions.items() if isinstance(decision, Admit)}
+    for job in filter(lambda each: each.scaling is not None and each.id in starts, declared.jobs if starts else ()):
+        start = starts[job.id]
+        yield job.id, replace(start, further=further_nodes(job, start.placement, capacity))
 
 
 def _reserved(carried: CarriedState, regained: Mapping[JobId, Regained]) -> Iterator[tuple[JobId, Decision]]:

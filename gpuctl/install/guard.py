@@ -30,6 +30,8 @@ CONTROLLERS = (
     "system:serviceaccount:kube-system:resource-claim-controller",
     "system:serviceaccount:kube-system:statefulset-controller",
 )
+AUTOSCALER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+"""What scales Deployments by autoscalers, which anybody may make, where controllers have an account each."""
 MAKERS = (ACCOUNT, ONE_FOR_ALL, *CONTROLLERS)
 """The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made."""
 
@@ -70,7 +72,7 @@ def policies(wanted: Installation) -> Iterator[Body]:
     if wanted.guard:
         makers = makers_of(wanted)
         found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers), _scale(makers)]
-        found.append(_other_workloads(makers))
+        found += [_autoscalers(makers), _other_workloads(makers)]
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -254,11 +256,29 @@ def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
 def _scale(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     return "gpuctl-scale", {
         "matchConstraints": in_projects(rule("apps", "v1", ("deployments/scale", "replicasets/scale"), ("UPDATE",))),
-        "matchConditions": [_others(makers)],
+        "matchConditions": [_others(makers, AUTOSCALER)],
         "validations": [
             _validation(
                 f"!dyn(oldObject).?status.?selector.orValue('').contains('{_MARK}')",
                 "this is gpuctl's: change its replicas in Git",
+            )
+        ],
+    }
+
+
+def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
+    """Whose workers follow their load, Git says: others have no autoscaler act on what is called as gpuctl's runs are.
+
+    What the status of an autoscaler says counts, so nobody writes that of gpuctl's but its controller.
+    """
+    resources = ("horizontalpodautoscalers", "horizontalpodautoscalers/status")
+    return "gpuctl-autoscalers", {
+        "matchConstraints": in_projects(rule("autoscaling", "*", resources, _WRITES)),
+        "matchConditions": [_others(makers, AUTOSCALER)],
+        "validations": [
+            _validation(
+                "!dyn(object).spec.scaleTargetRef.name.matches('-[0-9a-f]{8}(-[a-z0-9]+)?$')",
+                "what is called like this is gpuctl's: declare its scaling in Git",
             )
         ],
     }

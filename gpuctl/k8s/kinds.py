@@ -38,6 +38,7 @@ MPI_JOB: Kind = ("kubeflow.org/v2beta1", "MPIJob")
 RAY_JOB: Kind = ("ray.io/v1", "RayJob")
 RAY_CLUSTER: Kind = ("ray.io/v1", "RayCluster")
 LEADER_WORKER_SET: Kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+AUTOSCALER: Kind = ("autoscaling/v2", "HorizontalPodAutoscaler")
 REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
 INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
 ROLE: Kind = (_RBAC, "Role")
@@ -114,24 +115,28 @@ def _of_others(plural: str, prune_rank: int) -> KindInfo:
 
 
 KINDS: Mapping[Kind, KindInfo] = {
-    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=16),
+    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=17),
     NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
-    JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=3),
-    JOB_SET: _of_others("jobsets", 5),
-    PYTORCH_JOB: _of_others("pytorchjobs", 6),
-    MPI_JOB: _of_others("mpijobs", 7),
-    RAY_JOB: _of_others("rayjobs", 8),
-    RAY_CLUSTER: _of_others("rayclusters", 9),
-    LEADER_WORKER_SET: _of_others("leaderworkersets", 10),
+    JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=4),
+    JOB_SET: _of_others("jobsets", 6),
+    PYTORCH_JOB: _of_others("pytorchjobs", 7),
+    MPI_JOB: _of_others("mpijobs", 8),
+    RAY_JOB: _of_others("rayjobs", 9),
+    RAY_CLUSTER: _of_others("rayclusters", 10),
+    LEADER_WORKER_SET: _of_others("leaderworkersets", 11),
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
-        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=17,
+        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=18,
     ),
-    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=12),
-    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=14),
+    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=13),
+    RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=15),
     DEPLOYMENT: KindInfo(
-        plural="deployments", observed=True, writes=_WRITE, prune_rank=4, needed_for="jobs of `type: inference`",
+        plural="deployments", observed=True, writes=_WRITE, prune_rank=5, needed_for="jobs of `type: inference`",
+    ),
+    AUTOSCALER: KindInfo(
+        plural="horizontalpodautoscalers", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=3,
+        needed_for="jobs with `scaling`",
     ),
     REPLICA_SET: KindInfo(plural="replicasets", observed=True),
     STATEFUL_SET: KindInfo(
@@ -142,13 +147,13 @@ KINDS: Mapping[Kind, KindInfo] = {
         plural="ingresses", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=1,
         needed_for="ports exposed `via: ingress`",
     ),
-    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=13),
+    ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=14),
     PRIORITY_CLASS: KindInfo(
-        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=15,
+        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=16,
         needed_for="all jobs",
     ),
     CLAIM_TEMPLATE: KindInfo(
-        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=11, needed_for=_DRA,
+        plural="resourceclaimtemplates", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=12, needed_for=_DRA,
     ),
     RESOURCE_CLAIM: KindInfo(plural="resourceclaims", observed=True, needed_for=_DRA),
     RESOURCE_SLICE: KindInfo(plural="resourceslices", namespaced=False, observed=True, needed_for=_DRA),

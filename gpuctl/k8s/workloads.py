@@ -5,10 +5,10 @@ from __future__ import annotations
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import flag, labels_of, mapping, number, text
+from gpuctl.k8s.objects import flag, items, labels_of, mapping, number, text
 from gpuctl.k8s.workload_kinds import is_suspended, row_of
 from gpuctl.k8s.workload_table import WORKLOAD_KINDS
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest, RunKey
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Body
 
@@ -37,6 +37,14 @@ def is_let_go(body: Body) -> bool:
     if body.get("kind") == kinds.DEPLOYMENT[1]:
         return number(body, "spec", "replicas", default=1) > 0
     return not flag(body, "spec", "suspend")
+
+
+def named_nodes(body: Body) -> tuple[NodeName, ...]:
+    """The nodes that the pods of a workload may go to, where its template names them as gpuctl does."""
+    required = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    affinity = mapping(body, "spec", "template", "spec", "affinity", *required)
+    fields = [field for term in items(affinity, "nodeSelectorTerms") for field in items(term, "matchFields")]
+    return tuple(NodeName(str(value)) for field in fields for value in field.get("values") or ())
 
 
 def completed_indexes(job: Body) -> set[int]:

@@ -72,12 +72,13 @@ NOT_YET: DurationMs = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
-    """Start it now, there. `record.starts` counts this start."""
+    """Start it now, there. `record.starts` counts this start. `further`: nodes that more workers of it may go to."""
 
     job: JobId
     reason: Reason
     record: RunRecord
     placement: Placement
+    further: tuple[NodeName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

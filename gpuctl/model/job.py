@@ -264,6 +264,28 @@ class SweepIndex:
     values: Mapping[str, str]
 
 
+class MetricSource(StrEnum):
+    """Where an autoscaler finds a metric: among those of the service's pods, or of things outside of the cluster."""
+
+    PODS = "pods"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """By what the number of a service's workers follows its load: so many that each has `target_milli` of a metric.
+
+    `target_milli`: thousandths of the metric's unit. `labels`: which series of it. `most`: as many workers as the job
+    may have.
+    """
+
+    metric: str
+    source: MetricSource
+    target_milli: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    most: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job with every default filled in and every reference resolved.
@@ -279,6 +301,7 @@ class Job:
     `min_workers` equals `workers` unless the job is elastic. `after`: what it depends on, until its run first starts.
     `sweep`: None for a job that is no index of one; `position`: its place among the indices, from 0; `parallelism`: how
     many of them may run at a time, None for all.
+    `scaling`: the workers that it asks for follow its load, between `min_workers` and `workers`. None: it asks for all.
     """
 
     id: JobId
@@ -306,6 +329,7 @@ class Job:
     sweep: SweepIndex | None = None
     position: int = 0
     parallelism: int | None = None
+    scaling: Scaling | None = None
     span: SourceSpan
 
     @property
@@ -339,8 +363,8 @@ class Job:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether it may run with fewer workers than it asks for."""
-        return self.min_workers < self.workers
+        """Whether it may run with fewer workers than it asks for, or asks for other numbers as it runs."""
+        return self.min_workers < self.workers or self.scaling is not None
 
     @property
     def total_gpu_milli(self) -> GpuMilli:

@@ -118,6 +118,7 @@ class Run:
     `failed_starts`, `starting_ms`: see `RunRecord`. `let_go_at_ms`: when it was let go, `begun`: whether all its
     workers have run since; both are of interest until it runs, and no difference by themselves.
 
+    `asked_workers`: how many workers the load of a service asks for, where it has another number.
     `problem` is the worst of its pods'. It is for people: two runs that differ by it alone are equal, for it may come
     and go with each try of a kubelet.
     """
@@ -147,6 +148,7 @@ class Run:
     ends_as: RunPhase | None = None
     failed_starts: int = 0
     starting_ms: DurationMs = 0
+    asked_workers: int | None = None
     let_go_at_ms: Instant | None = field(default=None, compare=False)
     begun: bool = field(default=False, compare=False)
     problem: PodProblem | None = field(default=None, compare=False)

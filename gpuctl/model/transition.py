@@ -13,6 +13,7 @@ and observe make of the embedded cluster.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,9 @@ from gpuctl.model.decision import (
     RunRecord,
     Suspended,
     TimeOut,
+    WorkerPlacement,
 )
+from gpuctl.model.ids import NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, Charge, Run, RunPhase
 from gpuctl.model.units import Instant
@@ -53,8 +56,8 @@ def decided(job: Job, run: Run | None, decision: Decision, at_ms: Instant, charg
 def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Charge | None) -> Run:
     record, reason = decision.record, decision.reason
     match decision:
-        case Admit(placement=placement):
-            run = replace(run, reason=reason, made_with=placement if job.is_elastic else None)
+        case Admit(placement=placement, further=further):
+            run = replace(run, reason=reason, made_with=sent_to(placement, further) if job.is_elastic else None)
             since_ms = at_ms if job.has_deadline else None  # only a Job notes its start, of others the pods do
             return admitted(run, record, placement, charge or _asked(job), since_ms)
         case Move() | Reclaim() | Preempt() if run.phase in ACTIVE:
@@ -104,6 +107,11 @@ def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, 
     )  # fmt: skip
 
 
+def sent_to(placement: Placement, further: Iterable[NodeName]) -> Placement:
+    """The places that the pods of a start may have: those of its workers, and further nodes without a device."""
+    return Placement(workers=(*placement.workers, *(WorkerPlacement(node=node) for node in further)))
+
+
 def started(run: Run, at_ms: Instant) -> Run:
     """A STARTING run once all its pods run; any other run without the workers it has given up, which are gone by now.
 
@@ -122,7 +130,9 @@ def removed(run: Run) -> Run:
 
 def paused(run: Run, record: RunRecord, reserved: Placement | None) -> Run:
     """The run while its pods leave. `reserved`: where it goes on then; `record`: as it waits then."""
-    return replace(_recorded(run, record), phase=RunPhase.STOPPING, reserved=reserved, started_at_ms=None)
+    return replace(
+        _recorded(run, record), phase=RunPhase.STOPPING, reserved=reserved, started_at_ms=None, asked_workers=None
+    )
 
 
 def stopped(run: Run) -> Run:

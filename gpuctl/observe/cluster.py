@@ -16,6 +16,7 @@ from gpuctl.k8s.workloads import WORKLOADS
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
+from gpuctl.observe.autoscalers import asked_workers
 from gpuctl.observe.cache import ObserveCache
 from gpuctl.observe.charges import Excess
 from gpuctl.observe.devices import HeldDevice
@@ -57,7 +58,8 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     pods = cache.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods, own)
     leaving = frozenset(ref.name for ref, body in bodies[kinds.NAMESPACE].items() if _terminates(body))
     memories = cache.memories(own, told, trust, ours.ledgers)
-    runs = observe_runs(own, memories, told.entries, pods, leaving, cache.runs, cache.faults)
+    asked = asked_workers(bodies[kinds.AUTOSCALER], own.refs, own.bodies)
+    runs = observe_runs(own, memories, asked, told.entries, pods, leaving, cache.runs, cache.faults)
     foreign = [pod for pod in pods if pod.run is None and pod.live]
     excess = cache.excess(pods, runs, registered)
     devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}

@@ -48,6 +48,7 @@ _AFTER_MS: DurationMs = 1_000
 def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered, what is known
     workloads: Workloads,
     memories: Sequence[Memory],
+    asked: Sequence[int | None],
     orphaned: Mapping[RunKey, RunEntry],
     pods: Iterable[Pod],
     leaving_namespaces: frozenset[str],
@@ -56,7 +57,8 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
 ) -> tuple[Run, ...]:
     """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
 
-    `memories` is what is remembered of the workloads' runs, in their order, `orphaned` what is of those whose object is
+    `memories` is what is remembered of the workloads' runs, in their order, `asked` how many workers the autoscaler of
+    each asks for, `orphaned` what is of those whose object is
     gone. Of `pods` only those matter whose controller is a run's object.
     """
     crews: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
@@ -74,11 +76,16 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
     leaving = [False] * len(keys)
     if leaving_namespaces:
         leaving = [ref.namespace in leaving_namespaces for ref in refs]
+
+    def workload(at: int) -> _Workload:
+        body = bodies[at]
+        return _Workload(body, leaving[at], _recalled(body, memories[at]), row_of(body), asked[at])
+
     readings = known.over(
         keys,
-        [bodies, leaving, own, memories],
+        [bodies, leaving, own, memories, asked],
         lambda at: read(
-            partial(_observe, keys[at], bodies[at], own[at], memories[at], leaving=leaving[at]),
+            partial(_observe_run, keys[at], workload(at), own[at]),
             partial(_unreadable_run, keys[at], [pod for pod in own[at] if pod.run is not None]),
         ),
     )
@@ -120,13 +127,15 @@ def _made_at_ms(body: Body) -> Instant:
 class _Workload:
     """A run's object with what is remembered of the run; all kinds look the same from here on.
 
-    `row`: what is known of its kind, where that is another controller's.
+    `row`: what is known of its kind, where that is another controller's. `asked`: the workers that its autoscaler asks
+    for.
     """
 
     body: Body
     leaving: bool
     entry: RunEntry
     row: WorkloadKind | None = None
+    asked: int | None = None
 
     @property
     def is_job(self) -> bool:
@@ -229,10 +238,6 @@ def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     return RunPhase.RUNNING if at_work >= (workload.least if placed else workload.workers) else RunPhase.STARTING
 
 
-def _observe(key: RunKey, body: Body, pods: Sequence[Pod], memory: Memory, *, leaving: bool) -> Run:
-    return _observe_run(key, _Workload(body, leaving, _recalled(body, memory), row_of(body)), pods)
-
-
 def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
     """What to take for a run whose object can't be read: it holds what its pods hold, and is left as it is."""
     phase = RunPhase.RUNNING if any(pod.live for pod in pods) else RunPhase.QUEUED
@@ -292,10 +297,17 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         ends_as=ends_as,
         failed_starts=record.failed_starts,
         starting_ms=record.starting_ms,
+        asked_workers=_asked_workers(workload, held.placement) if phase in ACTIVE else None,
         let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
         begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
         problem=_problem(body, phase, pods),
     )
+
+
+def _asked_workers(workload: _Workload, placement: Placement | None) -> int | None:
+    """How many workers it is to have by its load, where those are not the ones that it has."""
+    has = len(placement.workers) if placement is not None else 0
+    return None if workload.asked == has else workload.asked
 
 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:

@@ -20,7 +20,7 @@ from gpuctl.model.state import Body
 from gpuctl.plan.ownership import FieldSet, find_item, item_key, list_keys, owned_fields, set_element
 
 _QUANTITY_PARENTS = frozenset({"requests", "limits", "hard", "capacity"})
-_QUANTITY_FIELDS = frozenset({"sizeLimit"})
+_QUANTITY_FIELDS = frozenset({"sizeLimit", "averageValue"})
 _EMPTY: tuple[object, ...] = (None, {}, [])
 """An empty object or list and an absent one are the same to the server."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import decode_charge, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import annotations_of
-from gpuctl.k8s.workloads import is_let_go
-from gpuctl.model.decision import RunRecord
+from gpuctl.k8s.workloads import is_let_go, named_nodes
+from gpuctl.model.decision import Placement, RunRecord
 from gpuctl.model.state import ACTIVE, Body, Run, RunEntry, RunPhase
+from gpuctl.model.transition import sent_to
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan.admission import born
 
@@ -34,7 +35,7 @@ def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: In
     if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or is_let_go(wanted)):
         return old
     notes = annotations_of(wanted)
-    new = _running(notes, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
+    new = _running(wanted, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
     if old is not None and (new == old or (run.phase in ACTIVE and _is_on_record(new, old, at_ms))):
         return old
     return new
@@ -56,8 +57,9 @@ def ended_entry(old: RunEntry | None, uid: str) -> RunEntry:
     return old if old is not None and new == old else new
 
 
-def _running(notes: Mapping[str, object], old: RunEntry | None, uid: str, at_ms: Instant) -> RunEntry:
+def _running(wanted: Body, old: RunEntry | None, uid: str, at_ms: Instant) -> RunEntry:
     """A run that was let go before goes on, also where a person has suspended its object meanwhile."""
+    notes = annotations_of(wanted)
     record = decode_record(notes, 0)
     placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     goes_on = old is not None and old.is_let_go
@@ -67,12 +69,19 @@ def _running(notes: Mapping[str, object], old: RunEntry | None, uid: str, at_ms:
         is_let_go=True,
         let_go_at_ms=old.let_go_at_ms if old is not None and goes_on else at_ms,
         placement=placement,
-        started_with=old.started_with if old is not None and goes_on else placement,
+        started_with=old.started_with if old is not None and goes_on else _sent_to(placement, wanted),
         charge=decode_charge(notes.get(names.CHARGE_ANNOTATION)),
         reason=decode_reason(notes.get(names.REASON_ANNOTATION)),
         min_workers=whole_number(notes.get(names.MIN_WORKERS_ANNOTATION)),
         reserved=decode_placement(notes.get(names.RESERVED_ANNOTATION)),
     )
+
+
+def _sent_to(placement: Placement | None, wanted: Body) -> Placement | None:
+    """Where the pods of a start may go: its places, and the further nodes that a service's template names."""
+    if placement is None or wanted.get("kind") != kinds.DEPLOYMENT[1]:
+        return placement
+    return sent_to(placement, [node for node in named_nodes(wanted) if node not in placement.nodes])
 
 
 def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str) -> RunEntry:

@@ -23,7 +23,7 @@ from gpuctl.render.claim_template import claim_template
 from gpuctl.render.claims import volume_claims
 from gpuctl.render.devices import DeviceTerms, device_terms
 from gpuctl.render.gang import rendezvous_service
-from gpuctl.render.inference import deployment
+from gpuctl.render.inference import autoscaler, deployment
 from gpuctl.render.ingress import job_ingress
 from gpuctl.render.namespace import project_namespace
 from gpuctl.render.other_workload import other_workload
@@ -138,4 +138,5 @@ def _of_run(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Iterator
         yield rendezvous_service(owner)
     if terms.claims and standing.place is not None:
         yield claim_template(owner, terms, standing.place)
-    yield from (manifest for manifest in (job_service(owner), job_ingress(owner)) if manifest is not None)
+    around = (job_service(owner), job_ingress(owner), autoscaler(owner, standing))
+    yield from (manifest for manifest in around if manifest is not None)

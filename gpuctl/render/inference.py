@@ -1,4 +1,4 @@
-"""Inference: a Deployment with as many replicas as workers are let go, none while it waits.
+"""Inference: a Deployment with as many replicas as workers are let go, none while it waits; and its autoscaler.
 
 Replicas are recreated, not rolled: the new ones would need GPUs that the old ones still hold.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_charge
+from gpuctl.k8s.quantity import format_cpu
+from gpuctl.model.job import MetricSource
 from gpuctl.model.manifest import Manifest
+from gpuctl.model.transition import sent_to
 from gpuctl.render.devices import DeviceTerms
-from gpuctl.render.owner import JobOwner
-from gpuctl.render.pod import charge_of, pod_template
+from gpuctl.render.owner import JobOwner, Spec
+from gpuctl.render.pod import affinity_to, charge_of, pod_template
 from gpuctl.render.standing import Standing
 
 
@@ -20,7 +23,7 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
         "replicas": standing.workers_of(owner.job) if standing.running else 0,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": {**owner.selector, names.RUN_LABEL: owner.job.digest}},
-        "template": pod_template(owner, terms, standing.place, {}),
+        "template": _with_further(pod_template(owner, terms, standing.place, {}), standing),
     }
     facts = {
         **standing.facts,
@@ -28,3 +31,33 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
     }
     return owner.run_manifest(kinds.DEPLOYMENT, {"spec": spec}, facts)
+
+
+def _with_further(template: Spec, standing: Standing) -> Spec:
+    """The template with the nodes that further workers may go to besides those of the start."""
+    if standing.place is None or not standing.further:
+        return template
+    affinity = affinity_to(sent_to(standing.place, standing.further))
+    return {**template, "spec": {**template["spec"], "affinity": affinity}}
+
+
+def autoscaler(owner: JobOwner, standing: Standing) -> Manifest | None:
+    """Lets the Deployment of a service that runs have fewer replicas than the engine admits, by its load.
+
+    None where it runs not, or does not scale. Its upper bound is what is admitted now, so that it never makes a pod
+    that has no place. What it asks for beyond is read off its status.
+    """
+    scaling, place = owner.job.scaling, standing.place
+    if scaling is None or place is None:
+        return None
+    admitted = len(place.workers)
+    name = {"name": scaling.metric, **({"selector": {"matchLabels": dict(scaling.labels)}} if scaling.labels else {})}
+    target = {"type": "AverageValue", "averageValue": format_cpu(scaling.target_milli)}
+    kind = {MetricSource.PODS: "Pods", MetricSource.EXTERNAL: "External"}[scaling.source]
+    spec = {
+        "scaleTargetRef": {"apiVersion": kinds.DEPLOYMENT[0], "kind": kinds.DEPLOYMENT[1], "name": owner.run},
+        "minReplicas": min(owner.job.min_workers, admitted),
+        "maxReplicas": admitted,
+        "metrics": [{"type": kind, kind.lower(): {"metric": name, "target": target}}],
+    }
+    return owner.run_manifest(kinds.AUTOSCALER, {"spec": spec})

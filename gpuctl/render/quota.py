@@ -92,6 +92,7 @@ def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
         "count/jobs.batch": len(jobs) - served - len(others) + of_others[kinds.JOB],
         "count/deployments.apps": served,
         "count/replicasets.apps": _REVISIONS * served,
+        "count/horizontalpodautoscalers.autoscaling": served,
         **{
             f"count/{info.plural}.{group_of(kind)}": of_others[kind]
             for kind, info in kinds.KINDS.items()

@@ -27,6 +27,7 @@ from gpuctl.model.decision import (
     Suspended,
     TimeOut,
 )
+from gpuctl.model.ids import NodeName
 from gpuctl.model.job import Job
 
 
@@ -36,6 +37,7 @@ class Standing:
 
     A run that goes on without a known place (let go by hand, not bound yet) has None, as one that waits without one.
     `deadline_s`: seconds it may be active from now on, or None. `reserved`: places for workers that it lacks.
+    `further`: nodes besides those of its start that its pods may go to.
     """
 
     running: bool
@@ -44,6 +46,7 @@ class Standing:
     reason: Reason
     record: RunRecord
     reserved: Placement | None = None
+    further: tuple[NodeName, ...] = ()
 
     @property
     def place(self) -> Placement | None:
@@ -77,7 +80,8 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
             place = _within(job.workers, decision.placement)
             reserved = decision.reserved if isinstance(decision, Keep) else None
             standing = _standing(decision, placement=place, running=True, deadline_s=_left_s(decision, job))
-            return replace(standing, reserved=reserved)
+            further = decision.further if isinstance(decision, Admit) else ()
+            return replace(standing, reserved=reserved, further=further)
         case Pending() | Move() | Reclaim() | Preempt():
             return _standing(decision, placement=decision.reserved)
         case Displace() | Suspended():

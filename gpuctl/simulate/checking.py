@@ -21,6 +21,7 @@ from gpuctl.simulate.scenario import (
     Scenario,
     SetForeign,
     SetIdle,
+    SetLoad,
     SetNode,
     SetStuck,
 )
@@ -97,7 +98,7 @@ def _event(event: Event, before: Declared) -> Iterator[Diagnostic]:
     match event.what:
         case Delete(jobs=jobs):
             wanted: tuple[JobId, ...] = jobs
-        case Finish(job=job) | SetIdle(job=job) | SetStuck(job=job):
+        case Finish(job=job) | SetIdle(job=job) | SetStuck(job=job) | SetLoad(job=job):
             wanted = (job,)
         case SetNode(node=node):
             if node not in _devices(before):

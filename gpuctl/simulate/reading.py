@@ -30,6 +30,7 @@ from gpuctl.simulate.scenario import (
     Scenario,
     SetForeign,
     SetIdle,
+    SetLoad,
     SetNode,
     SetStuck,
     WantedEviction,
@@ -117,6 +118,8 @@ def _happening(event: EventV1, document: Document, path: Path) -> Happening:
         return SetIdle(job=event.idle.job, since_ms=event.idle.since)
     if event.stuck is not None:
         return SetStuck(job=event.stuck.job, reason=event.stuck.reason)
+    if event.load is not None:
+        return SetLoad(job=event.load.job, load_milli=event.load.value)
     if event.foreign is not None:
         return SetForeign(node=NodeName(event.foreign.node), gpus=event.foreign.gpus)
     raise AssertionError("the form allows exactly one of these")

@@ -128,6 +128,14 @@ class SetStuck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetLoad:
+    """All workers of a service together have so much of its metric, in thousandths, from now on."""
+
+    job: JobId
+    load_milli: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetForeign:
     """Pods of others request so many GPUs of a node from now on."""
 
@@ -135,7 +143,7 @@ class SetForeign:
     gpus: int
 
 
-Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle | SetStuck | SetForeign
+Happening: TypeAlias = Apply | Delete | Finish | SetNode | SetIdle | SetStuck | SetLoad | SetForeign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

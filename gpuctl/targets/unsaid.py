@@ -49,6 +49,8 @@ def of_settings(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
             yield unsaid("GPU6150", job.span, engine, setting="after", instead="the job is queued at once")
         if job.parallelism is not None and job.position == 0:
             yield unsaid("GPU6150", job.span, engine, setting="sweep.parallelism", instead="all its jobs are queued")
+        if job.scaling is not None:
+            yield unsaid("GPU6150", job.span, engine, setting="scaling", instead="it has all its workers")
         if job.type is JobType.INFERENCE and job.workers > 1:
             setting, instead = "replicas that start together", "each replica is started by itself"
             yield unsaid("GPU6150", job.span, engine, setting=setting, instead=instead)

@@ -20,6 +20,7 @@ _WORDS: Mapping[str, str] = {
     "count/jobs.batch": "Jobs",
     "count/deployments.apps": "Deployments",
     "count/replicasets.apps": "ReplicaSets",
+    "count/horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscalers",
     "count/services": "Services",
     "count/ingresses.networking.k8s.io": "Ingresses",
     "count/persistentvolumeclaims": "volume claims",

@@ -94,6 +94,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "image": view.image,
         "gpuMilli": view.gpu_milli,
         "workers": view.workers,
+        "askedWorkers": view.asked_workers,
         "placement": [
             {"node": worker.node, "gpus": list(worker.gpus)}
             for worker in (view.placement.workers if view.placement else ())
@@ -131,6 +132,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("OBJECT", f"{view.ref.kind} {view.ref.name}"),
         ("IMAGE", view.image),
         ("GPUs", format_gpus(view.gpu_milli)),
+        *([("WORKERS", f"{view.workers} of {view.asked_workers}")] if view.workers < view.asked_workers else []),
         ("NODE", ", ".join(view.nodes) or "-"),
         *([("PROGRESS", progress_text(view, now_ms))] if percent_text(view) != "-" else []),
         ("AGE", age(now_ms - view.created_ms)),

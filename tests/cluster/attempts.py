@@ -364,6 +364,15 @@ REFUSED: Mapping[str, Attempt] = {
     "a folder of git by its parent": Attempt("spec.git.path", _git("repository: 'https://x/y'", path="/a/../etc")),
     "a Secret of team-b for git": Attempt("spec.git.secret", _git(f"repository: 'https://x/y', secret: {THEIRS}/hub")),
     "an image for git": Attempt("spec.git", _git("repository: 'https://x/y', image: mine")),
+    "a metric by a path": Attempt(
+        "spec.scaling.metric", _job("job", f", type: inference, scaling: {{metric: ../../{THEIRS}/x, target: 1}}")
+    ),
+    "a metric with its namespace": Attempt(
+        "spec.scaling", _job("job", f", type: inference, scaling: {{metric: x, namespace: {THEIRS}, target: 1}}")
+    ),
+    "a series by an expression": Attempt(
+        "spec.scaling.labels", _job("job", ', type: inference, scaling: {metric: x, labels: {a: "b,c=d"}, target: 1}')
+    ),
     "an image with a blank": Attempt("spec.image", _job("job").replace("image: x", 'image: "x y"')),
     "a folder by its parent": Attempt("spec.workingDir", _job("job", ", workingDir: /a/../../team-b")),
 }
@@ -441,6 +450,7 @@ HARMLESS = frozenset({
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",
     "spec.sweep", "spec.sweep.completions", "spec.sweep.parallelism",
     "spec.framework", "spec.success", "spec.ttlAfterFinished", "spec.checkpointEvery", "spec.git.size",
+    "spec.scaling.of", "spec.scaling.target",
     *(
         f"spec.probes{part}"
         for kind in ("startup", "readiness", "liveness")

@@ -39,7 +39,7 @@ spec: {quota: 16, access: [{group: team-r, role: edit}]}
 JOBS = {
     "claims": "{image: x, gpus: 1, volumes: [{newClaim: {size: 1Gi}, mountPath: /data}]}",
     "notebook": "{image: x, type: interactive, gpus: 1, expose: [{port: 8888, via: ingress}]}",
-    "answers": "{image: x, type: inference, gpus: 1, workers: 2}",
+    "answers": "{image: x, type: inference, gpus: 1, workers: 2, minWorkers: 1, scaling: {metric: m, target: 9}}",
     "gang": "{image: x, gpus: 1, workers: 2}",
     "half": "{image: x, gpus: 0.5, nodePools: [d]}",
 }

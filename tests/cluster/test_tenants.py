@@ -15,6 +15,7 @@ from controlplane.server import ControlPlane
 from tenancy import POLICIES, RUNNING, Place, apps, guard_alone, job, jobs, pod, pods, template, workload
 from unattended import within
 
+from gpuctl.install import guard
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import parse_whole
 from gpuctl.render.bounds import AFFINITY_NAME, CLASSES_NAME
@@ -466,6 +467,33 @@ def test_only_the_guard_stops_changes_of_what_gpuctl_made(place: Place) -> None:
     ):
         said = place.attempt("PATCH", f"{path}?dryRun=All", change, user="ann", media=MERGE)
         assert ("gpuctl" in said) if place.guarded else (said == "")
+
+
+def test_only_the_guard_stops_autoscalers_of_what_gpuctl_made(place: Place) -> None:
+    serve = place.one(apps("a", "deployments"), "serve")["metadata"]
+    path = f"/apis/autoscaling/v2/namespaces/{serve['namespace']}/horizontalpodautoscalers?dryRun=All"
+
+    def of(target: str) -> dict[str, Any]:
+        metric = {
+            "type": "Pods",
+            "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": 1}},
+        }
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
+        spec = {"scaleTargetRef": reference, "maxReplicas": 100, "metrics": [metric]}
+        kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+        return {**kind, "metadata": {"name": "more"}, "spec": spec}
+
+    assert place.attempt("POST", path, of("mine"), user="ann") == ""
+    said = place.attempt("POST", path, of(serve["name"]), user="ann")
+    assert ("declare its scaling in Git" in said) if place.guarded else (said == "")
+
+
+def test_the_guard_lets_kubernetes_autoscaler_scale_what_git_says(place: Place) -> None:
+    serve = place.one(apps("a", "deployments"), "serve")["metadata"]
+    path = f"{apps('a', 'deployments')}/{serve['name']}/scale"
+    scale = place.plane.call("GET", path)
+    more = {**scale, "spec": {"replicas": scale["spec"]["replicas"] + 1}}
+    assert place.attempt("PUT", f"{path}?dryRun=All", more, user=guard.AUTOSCALER) == ""
 
 
 def test_the_server_finds_no_mistake_in_the_guards_policies(place: Place) -> None:

@@ -12,7 +12,8 @@ from threading import Condition, RLock
 
 from gpuctl.adapters.embedded.agenda import Agenda, Task
 from gpuctl.adapters.embedded.api import KINDS, Api
-from gpuctl.adapters.embedded.bodies import Key, put
+from gpuctl.adapters.embedded.autoscalers import LOAD, Autoscalers
+from gpuctl.adapters.embedded.bodies import Key, key_of, put
 from gpuctl.adapters.embedded.claims import DeviceClaims, Volumes
 from gpuctl.adapters.embedded.collector import Collector, Namespaces
 from gpuctl.adapters.embedded.controller import Controller, Desk
@@ -32,11 +33,12 @@ from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.strangers import set_strangers
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, ObjectList, R, T, WatchEvent, WorldFault
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
 from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.k8s.workloads import job_of
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
@@ -78,6 +80,7 @@ class EmbeddedCluster:
             JobSets(desk),
             OtherKinds(desk),
             Deployments(desk),
+            Autoscalers(desk),
             DeviceClaims(desk, self._book),
             Volumes(desk),
             Quotas(desk),
@@ -208,6 +211,14 @@ class EmbeddedCluster:
             self._store.set_fact(str(job), STUCK, reason)
             for key in self._book.workers(job):
                 self._agenda.soon(Task(self._kubelets.name, key))
+
+    def set_load(self, job: JobId, load_milli: int) -> None:
+        """Have all replicas of a service together so much of its metric, in thousandths."""
+        with self._turn():
+            self._store.set_fact(str(job), LOAD, load_milli)
+            for body in self._store.list(kinds.AUTOSCALER):
+                if job_of(body) == job:
+                    self._agenda.soon(Task(Autoscalers.name, key_of(body)))
 
     def set_strangers(self, node: NodeName, gpus: int) -> None:
         """Have pods that are not gpuctl's ask for so many GPUs of a node. NotFound for a node that is not there."""

@@ -162,6 +162,23 @@ def _deployment(body: Body) -> Problems:
         yield "spec.replicas: Invalid value: must be an integer of at least 0"
 
 
+def _autoscaler(body: Body) -> Problems:
+    least, most = at(body, "spec", "minReplicas", default=1), at(body, "spec", "maxReplicas")
+    if not isinstance(most, int) or most < 1:
+        yield "spec.maxReplicas: Invalid value: must be greater than 0"
+    elif not isinstance(least, int) or least < 1:
+        yield "spec.minReplicas: Invalid value: must be greater than or equal to 1"
+    elif most < least:
+        yield "spec.maxReplicas: Invalid value: must be greater than or equal to `minReplicas`"
+    if not text(body, "spec", "scaleTargetRef", "name"):
+        yield "spec.scaleTargetRef.name: Required value"
+    for metric in items(body, "spec", "metrics"):
+        kind = text(metric, "type").lower()
+        if not text(metric, kind, "metric", "name"):
+            yield f"spec.metrics.{kind}.metric.name: Required value"
+        yield from _quantities("spec.metrics", {"target": mapping(metric, kind, "target").get("averageValue")})
+
+
 def _service(body: Body) -> Problems:
     ports = list(items(body, "spec", "ports"))
     if not ports and text(body, "spec", "clusterIP") != "None":
@@ -301,6 +318,7 @@ _CHECKS: Mapping[kinds.Kind, Callable[[Body], Problems]] = {
     kinds.JOB: _job,
     kinds.POD: _pod,
     kinds.DEPLOYMENT: _deployment,
+    kinds.AUTOSCALER: _autoscaler,
     kinds.SERVICE: _service,
     kinds.CLAIM: _claim,
     kinds.CLAIM_TEMPLATE: _claim_template,

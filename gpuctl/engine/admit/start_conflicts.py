@@ -28,11 +28,13 @@ from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.jobs.scaling import further_nodes
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.what_if_node import WhatIfNode
 from gpuctl.model.decision import Placement, Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way
 from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.transition import sent_to
 from gpuctl.model.units import WHOLE_GPU
 
 _CLEARED = frozenset({reasons.FOR_PAUSED, reasons.FOR_STOPPING, reasons.MOVED})
@@ -61,10 +63,11 @@ class UnboundStart:
         self.is_ambiguous = _is_ambiguous(pool, named, per_worker)
 
     @staticmethod
-    def of(job: JobId, assignment: Assignment) -> UnboundStart:
-        """A start of this cycle: its template will name its placement."""
+    def of(job: JobId, assignment: Assignment, further: Iterable[NodeName] = ()) -> UnboundStart:
+        """A start of this cycle: its template will name its placement, and `further` nodes."""
         placement = assignment.placement
-        return UnboundStart(job, assignment.option.pool, placement, assignment.per_worker, placement)
+        named = sent_to(placement, further)
+        return UnboundStart(job, assignment.option.pool, placement, assignment.per_worker, named)
 
     @property
     def nodes(self) -> set[NodeName]:
@@ -126,7 +129,7 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
     """
     found = [(pending_jobs.find(job), assignment) for job, (assignment, _) in outcome.started.items()]
     beginning = [
-        (pending, UnboundStart.of(pending.job.id, assignment))
+        (pending, UnboundStart.of(pending.job.id, assignment, _further(pending, assignment, snapshot)))
         for pending, assignment in found
         if pending.run is not None
     ]
@@ -150,6 +153,10 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
         other = next((each for each in conflicts if each is not None), None)
         if other is not None:
             _hold_back(outcome, pending, other.job, snapshot)
+
+
+def _further(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -> tuple[NodeName, ...]:
+    return further_nodes(pending.job, assignment.placement, snapshot.capacity)
 
 
 def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFree) -> UnboundStart | None:

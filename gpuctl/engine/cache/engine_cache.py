@@ -14,6 +14,7 @@ from gpuctl.engine.capacity.nodes import Capacity, survey
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.demand import StaticFit
 from gpuctl.engine.jobs.dependencies import Dependencies
+from gpuctl.engine.jobs.scaling import ScaledServices
 from gpuctl.engine.jobs.sweeps import Sweeps
 from gpuctl.engine.shares.accounts import OwnerTree
 from gpuctl.model.decision import Decision
@@ -28,12 +29,12 @@ class EngineCache:
     """The node capacity, the tree of owners, the fit of each job on empty nodes, and the carried state.
 
     `counters`: the work of the last cycle. `dependencies`: the jobs that come after others; `sweeps`: those
-    that run few of their jobs at a time.
+    that run few of their jobs at a time; `scaled`: those whose workers follow their load.
     """
 
     __slots__ = (
-        "_carried", "_declared", "_nodes", "capacity", "counters", "dependencies", "static_fit", "sweeps", "tree",
-        "uuids",
+        "_carried", "_declared", "_nodes", "capacity", "counters", "dependencies", "scaled", "static_fit", "sweeps",
+        "tree", "uuids",
     )  # fmt: skip
 
     capacity: Capacity
@@ -48,6 +49,7 @@ class EngineCache:
         self.counters = Counters()
         self.dependencies = Dependencies()
         self.sweeps = Sweeps()
+        self.scaled = ScaledServices()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
         """The carried state for these inputs. Cost: what changed since the last call, while cluster and nodes stay.

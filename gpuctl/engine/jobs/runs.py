@@ -18,6 +18,7 @@ from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs import interactive, starts
+from gpuctl.engine.jobs.scaling import within_asked
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -361,7 +362,7 @@ def kept(staying: Sequence[tuple[Job, Run]], now_ms: Instant, start_timeout_ms: 
             job=job.id,
             reason=run.reason or reasons.runs_in_quota(job.id.project),
             record=starts.going_record(run, now_ms, start_timeout_ms),
-            placement=run.placement or NOWHERE,
+            placement=within_asked(job, run.placement or NOWHERE),
         )
         for job, run in staying
     ]

@@ -125,6 +125,7 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "annotations: {a: b}",
                 "git: {repository: 'https://x/y', path: /code}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
                 "framework: pytorch", "success: any", "sweep: {completions: 1}",
+                "type: inference\nworkers: 3\nminWorkers: 1\nscaling: {metric: requests, target: 1}",
                 "probes: {liveness: {tcp: {port: 80}}}",
                 "initContainers: [{name: a, image: x}]", "sidecars: [{name: a, image: x}]",
                 "hostAliases: [{ip: 10.0.0.7, hostnames: [a]}]", f"manifest: {MANIFEST}"]  # fmt: skip

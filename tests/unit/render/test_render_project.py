@@ -99,6 +99,7 @@ def own_objects(jobs: list[Job]) -> dict[str, int]:
         "count/jobs.batch": 2 * (len(jobs) - served),
         "count/deployments.apps": 2 * served,
         "count/replicasets.apps": 22 * served,
+        "count/horizontalpodautoscalers.autoscaling": 2 * served,
         "count/services": 4 * len(jobs),
         "count/ingresses.networking.k8s.io": 2 * len(jobs),
         "count/persistentvolumeclaims": 2 * len(jobs),

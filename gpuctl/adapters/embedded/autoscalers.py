@@ -1,0 +1,120 @@
+"""The autoscaler of Kubernetes, for one metric whose target is a mean value. What a job's load is, a scenario says.
+
+It looks when something changes, and every 15 seconds as long as it has not come to rest. Source: Kubernetes,
+pkg/controller/podautoscaler/horizontal.go and replica_calculator.go, with the defaults of kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpuctl.adapters.embedded.bodies import Key, put
+from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.k8s import kinds
+from gpuctl.k8s.objects import is_deleting, items, mapping, number, text
+from gpuctl.k8s.quantity import format_cpu, parse_milli
+from gpuctl.k8s.workloads import job_of
+from gpuctl.model.state import Body
+from gpuctl.model.units import DurationMs, Instant
+
+LOAD = "load"
+"""The fact of a job: what all its replicas have of their metric together, in thousandths."""
+_EVERY_MS: DurationMs = 15_000
+_STABLE_MS: DurationMs = 300_000
+"""A smaller number is taken once no larger one was recommended for so long."""
+_MANAGER = "kube-controller-manager"
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one look found: replicas now and wanted, the load if there is one, and what keeps it from more or fewer."""
+
+    now: int
+    allowed: int
+    load_milli: int | None = None
+    limit: str = ""
+
+
+class Autoscalers:
+    """The controller."""
+
+    name = "autoscalers"
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._recommended: dict[Key, list[tuple[Instant, int]]] = {}
+
+    def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
+        """A changed autoscaler."""
+        return (key,) if key.kinds == kinds.AUTOSCALER and new is not None else ()
+
+    def sync(self, key: Key) -> None:
+        """Write the replicas that the load asks for, and say so."""
+        body = self._desk.store.get(key)
+        if body is None or is_deleting(body):
+            self._recommended.pop(key, None)
+            return
+        target = Key(*kinds.DEPLOYMENT, key.namespace, text(body, "spec", "scaleTargetRef", "name"))
+        deployment, load_milli = self._desk.store.get(target), self._desk.store.fact(str(job_of(body)), LOAD)
+        if deployment is None:
+            return
+        now = number(deployment, "spec", "replicas", default=1)
+        if not now or load_milli is None:
+            self._report(body, _Look(now, now))
+            return
+        wanted = _by_load(body, load_milli, now)
+        stable = self._stable(key, wanted, now)
+        allowed, limit = _allowed(body, stable, now)
+        if allowed != now:
+            self._desk.api.update(put(deployment, ("spec", "replicas"), allowed), _MANAGER)
+        self._report(body, _Look(now, allowed, load_milli, limit))
+        if allowed != wanted:
+            self._desk.again(self.name, key, self._desk.instant + _EVERY_MS)
+
+    def _stable(self, key: Key, wanted: int, now: int) -> int:
+        """The largest number of the last minutes, or the present one at first."""
+        known = self._recommended.setdefault(key, [(self._desk.instant, now)])
+        known.append((self._desk.instant, wanted))
+        recent = [each for each in known if each[0] > self._desk.instant - _STABLE_MS]
+        self._recommended[key] = recent
+        return max(number for _, number in recent)
+
+    def _report(self, body: Body, look: _Look) -> None:
+        kind = text(next(items(body, "spec", "metrics"), {}), "type")
+        measured, active = [], "False"
+        if look.load_milli is not None and look.now:
+            mean = format_cpu(-(-look.load_milli // look.now))
+            measured, active = [{"type": kind, kind.lower(): {"current": {"averageValue": mean}}}], "True"
+        limited = {
+            "type": "ScalingLimited",
+            "status": "True" if look.limit else "False",
+            "reason": look.limit or "DesiredWithinRange",
+        }
+        status = {
+            "currentReplicas": look.now,
+            "desiredReplicas": look.allowed,
+            "currentMetrics": measured,
+            "conditions": [{"type": "ScalingActive", "status": active, "reason": "ValidMetricFound"}, limited],
+        }
+        self._desk.api.replace(put(body, ("status",), status))
+
+
+def _by_load(body: Body, load_milli: int, now: int) -> int:
+    """So many replicas that each has its target; the present number if they have nearly that."""
+    metric = next(items(body, "spec", "metrics"), {})
+    target = parse_milli(mapping(metric, text(metric, "type").lower(), "target").get("averageValue", 0))
+    if abs(load_milli - target * now) * 10 <= target * now:
+        return now
+    return -(-load_milli // target)
+
+
+def _allowed(body: Body, wanted: int, now: int) -> tuple[int, str]:
+    """The number within its bounds, and the reason of one that keeps it from the other."""
+    least, most = number(body, "spec", "minReplicas", default=1), number(body, "spec", "maxReplicas")
+    if wanted < least:
+        return least, "TooFewReplicas"
+    at_once = max(2 * now, 4)
+    if wanted > min(most, at_once):
+        return min(most, at_once), "TooManyReplicas" if most <= at_once else "ScaleUpLimit"
+    return wanted, ""
