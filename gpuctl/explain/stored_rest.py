@@ -5,7 +5,7 @@ Whether gpuctl wrote them, for these declarations and nodes, is for the keeper o
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from gpuctl.engine import EngineCache
 from gpuctl.explain.forecast import forecasts
@@ -13,7 +13,7 @@ from gpuctl.explain.rest import Rest
 from gpuctl.model.declared import Declared
 from gpuctl.model.stored import dumped, loaded
 
-_KEPT = ("state", "decided", "pauses", "starts", "sizes", "forecasts")
+_KEPT = tuple(each.name for each in fields(Rest) if each.name not in {"declared", "engine_cache"})
 
 
 def with_forecasts(rest: Rest) -> Rest:

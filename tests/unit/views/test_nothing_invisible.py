@@ -55,6 +55,7 @@ from gpuctl.views.events import EventView, event_table, event_views
 from gpuctl.views.jobs import JobView
 from gpuctl.views.replay import ModeRow, mode_table
 from gpuctl.views.story import Moment, News
+from gpuctl.views.styled import Segment
 from gpuctl.views.tables import table
 from gpuctl.views.trace import step_text
 from gpuctl.views.yamltext import yaml_document
@@ -215,6 +216,14 @@ def test_no_view_prints_what_can_not_be_seen(case: str, data: st.DataObject) -> 
     text = printed(tell, data.draw(kind if isinstance(kind, st.SearchStrategy) else of(kind)))
     assert not invisible(text)
     text.encode()
+
+
+@settings(max_examples=300)
+@given(st.lists(st.one_of(TEXT, TEXT.map(lambda text: Segment(text, "bad"))), max_size=4))
+def test_parts_of_a_line_are_no_command_together(parts: list[str | Segment]) -> None:
+    line = printed(lambda them: say(*them), parts)
+    assert "##[" not in line
+    assert not line.lstrip().startswith("::")
 
 
 @settings(max_examples=200)
