@@ -203,6 +203,22 @@ def test_workers_have_their_index_in_name_host_name_and_annotation(lab: Lab) -> 
     assert [pod["metadata"]["labels"][names.WORKER_INDEX_LABEL] for pod in pods] == ["0", "1"]
 
 
+def test_a_worker_that_fails_is_made_again_alone(lab: Lab) -> None:
+    lab.apply(job("gang", backoffLimit=1, **TWO_WORKERS))
+
+    def workers() -> dict[str, str]:
+        running = [pod for pod in lab.pods("gang") if pod["status"]["phase"] == "Running"]
+        staying = [pod for pod in running if "deletionTimestamp" not in pod["metadata"]]
+        return {pod["metadata"]["labels"][names.WORKER_INDEX_LABEL]: pod["metadata"]["uid"] for pod in staying}
+
+    (last,) = [pod for pod in lab.running("gang", 2) if pod["spec"]["hostname"] == "gang-1"]
+    before = workers()
+    lab.delete(kinds.POD, last["metadata"]["name"])
+    lab.eventually(lambda: workers().keys() == {"0", "1"} and workers()["1"] != before["1"])
+    assert workers()["0"] == before["0"]
+    assert lab.status("gang").get("failed") == 1
+
+
 def test_an_indexed_job_is_complete_when_every_index_is(lab: Lab) -> None:
     lab.apply(job("gang", **TWO_WORKERS))
     lab.running("gang", 2)
