@@ -34,8 +34,8 @@ WORKLOADS: tuple[Kind, ...] = (kinds.JOB, kinds.DEPLOYMENT, kinds.POD)
 """The kinds that jobs are made of."""
 
 READ: tuple[Kind, ...] = (
-    *WORKLOADS, kinds.REPLICA_SET, *kinds.OF_OTHERS, kinds.NAMESPACE, kinds.NODE, kinds.INGRESS, kinds.CONFIG_MAP,
-    kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE,
+    *WORKLOADS, kinds.REPLICA_SET, kinds.AUTOSCALER, *kinds.OF_OTHERS, kinds.NAMESPACE, kinds.NODE, kinds.INGRESS,
+    kinds.CONFIG_MAP, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE,
 )  # fmt: skip
 """The kinds that commands read. The other kinds that a cycle reads say nothing of jobs, projects or nodes."""
 

@@ -55,9 +55,8 @@ class PodView:
 class JobView:
     """A live job. `gpu_milli` is of all workers together; `nodes` are in worker order, each once.
 
-    `asked_workers`: the declared number, or what a service's load asks for; an elastic job that was scaled down, or has
-    no place for more, has fewer `workers`. `source`: FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do,
-    where that is measured.
+    `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
+    FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do, where that is measured.
     `sweep` and `index`: what makes its name, where it is one of a sweep; `values`: the variables that it alone has.
     `progress_ppm`: how far it says that it is, in millionths; None where it says nothing.
     """
@@ -197,7 +196,7 @@ def _view(finished: FinishedRun | None, run: Run, ref: ObjectRef, body: Body) ->
         image=image,
         ref=ref,
         workers=workers,
-        asked_workers=max(workers, _asked_workers(body, containers), run.asked_workers or 0),
+        asked_workers=max(workers, _asked_workers(body, containers)),
         gpu_milli=_worker_milli(run, body) * workers,
         run=run,
         preemptible=_preemptible(body),

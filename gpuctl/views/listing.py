@@ -94,7 +94,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "image": view.image,
         "gpuMilli": view.gpu_milli,
         "workers": view.workers,
-        "askedWorkers": view.asked_workers,
+        "askedWorkers": view.run.asked_workers or view.asked_workers,
         "placement": [
             {"node": worker.node, "gpus": list(worker.gpus)}
             for worker in (view.placement.workers if view.placement else ())
@@ -132,7 +132,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("OBJECT", f"{view.ref.kind} {view.ref.name}"),
         ("IMAGE", view.image),
         ("GPUs", format_gpus(view.gpu_milli)),
-        *([("WORKERS", f"{view.workers} of {view.asked_workers}")] if view.workers < view.asked_workers else []),
+        *([("WORKERS", _workers(view))] if _workers(view) else []),
         ("NODE", ", ".join(view.nodes) or "-"),
         *([("PROGRESS", progress_text(view, now_ms))] if percent_text(view) != "-" else []),
         ("AGE", age(now_ms - view.created_ms)),
@@ -145,6 +145,14 @@ def job_text(view: JobView, now_ms: Instant) -> str:
     width = max(len(name) for name, _ in facts) + 2
     lines = "".join(f"{name + ':':<{width}}{printable(value)}\n" for name, value in facts)
     return f"{lines}\nPods:\n{pod_table(view, now_ms)}"
+
+
+def _workers(view: JobView) -> str:
+    """How many workers it has, where it asks for more."""
+    by_load = view.run.asked_workers or 0
+    if by_load > view.workers:
+        return f"{view.workers}; its load asks for {by_load}"
+    return f"{view.workers} of {view.asked_workers}" if view.workers < view.asked_workers else ""
 
 
 def pod_table(view: JobView, now_ms: Instant) -> str:
