@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -20,8 +19,8 @@ def terms() -> set[str]:
 
 def class_names() -> list[str]:
     """Every class of the engine."""
-    trees = (ast.parse(path.read_text()) for path in sorted((ROOT / "gpuctl" / "engine").rglob("*.py")))
-    return sorted({node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)})
+    texts = (path.read_text() for path in (ROOT / "gpuctl" / "engine").rglob("*.py"))
+    return sorted({name for text in texts for name in re.findall(r"^ *class (\w+)[:(\[]", text, flags=re.MULTILINE)})
 
 
 @pytest.mark.parametrize("name", class_names())

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -229,13 +230,17 @@ def test_a_message_of_megabytes_confirms_nothing_and_stops_nothing(forge: Forge)
 
 
 @pytest.mark.parametrize(
-    ("limits", "content", "told"),
+    ("limits", "made", "told"),
     [
-        (Limits(memory_bytes=24 * MIB), b"words\n" * (10 * MIB), "24 MiB of memory"),
-        (Limits(file_bytes=MIB), random.Random(1).randbytes(3 * MIB), "1 MiB for a file"),
+        (Limits(memory_bytes=24 * MIB), lambda: b"words\n" * (10 * MIB), "24 MiB of memory"),
+        (Limits(file_bytes=MIB), lambda: random.Random(1).randbytes(3 * MIB), "1 MiB for a file"),
     ],
+    ids=["memory", "file"],
 )
-def test_a_fetch_that_brings_too_much(forge: Forge, tmp_path: Path, limits: Limits, content: bytes, told: str) -> None:
+def test_a_fetch_that_brings_too_much(
+    forge: Forge, tmp_path: Path, limits: Limits, made: Callable[[], bytes], told: str
+) -> None:
+    content = made()
     good = Revision(forge.commit({}))
     source = GitSource(str(forge.folder), "clusters/one", "main", tmp_path / "work", limits=limits)
     assert source.head() == good
