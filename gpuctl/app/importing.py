@@ -11,6 +11,7 @@ from gpuctl.app.editing import WorkingTree, added_errors
 from gpuctl.app.editing_ports import not_edited
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.declared import Declared
 from gpuctl.model.source import SourceFile, exceeded
 from gpuctl.scaffold.foreign import Found, Left, Place, Thing, made
 
@@ -45,7 +46,22 @@ def place_in(working: WorkingTree) -> Place:
               for _, document in working.documents(kind) if isinstance(document.data.get("spec"), dict)]  # fmt: skip
     forms = [isinstance(quota, dict) for quota in quotas if quota is not None]
     prefix = spec.get("namespacePrefix", "gpu-")
-    return Place(pools=pools, by_pool=forms[0] if forms else None, prefix=prefix if isinstance(prefix, str) else "")
+    place = Place(pools=pools, by_pool=forms[0] if forms else None, prefix=prefix if isinstance(prefix, str) else "")
+    return _with_rights(place, compile_tree(working.tree).declared)
+
+
+def _with_rights(place: Place, declared: Declared | None) -> Place:
+    """The place with what jobs may have there; as by default, where what is declared has a mistake."""
+    if declared is None:
+        return place
+    cluster = declared.cluster
+    return replace(
+        place,
+        nfs=tuple((server, path) for server, _, path in (each.partition(":") for each in cluster.security.nfs)),
+        csi_drivers=frozenset(cluster.security.csi_drivers),
+        grace_s=cluster.scheduling.pause_grace_ms // 1000,
+        tolerated=frozenset(each.key for pool in cluster.pools for each in pool.tolerations),
+    )
 
 
 def imported(working: WorkingTree, found: Found) -> Imported:

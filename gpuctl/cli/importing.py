@@ -69,8 +69,9 @@ def kubectl(files: tuple[str, ...], path: str | None, *, dry_run: bool) -> None:
 
     A namespace is a project if it has a GPU quota or a job.
 
-    FILE is what `kubectl get namespaces,resourcequotas,jobs -A -o json` printed. All is declared in new files, the jobs
-    suspended, for they run where they were found. What no field says is a comment in its file, and is listed.
+    FILE is what `kubectl get namespaces,resourcequotas,jobs,deployments -A -o json` printed. All is declared in new
+    files, the jobs suspended, for they run where they were found. What no field says is a comment in its file, and is
+    listed.
 
     Exit code: 0 done, 1 failed.
     """

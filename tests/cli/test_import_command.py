@@ -15,6 +15,10 @@ POOLS = ("name=dgx,nodes=dgx1-[1-3],gpus=8,memory=32Gi,cpu=80,ram=512Gi,sharing=
          "name=old,nodes=o-1,gpus=4,memory=16Gi,cpu=40,ram=128Gi")  # fmt: skip
 
 
+TAINTS = "spec.template.spec.tolerations of all taints: the Cluster declares them for each pool"
+SECOND = "spec.template.spec.containers[1]: it is a sidecar now"
+
+
 @pytest.fixture
 def folder(run: Run, tmp_path: Path) -> Path:
     """A cluster of two pools whose first project has no quota."""
@@ -41,11 +45,12 @@ def test_namespaces_quotas_and_jobs_of_kubernetes(run: Run, folder: Path) -> Non
     assert set(contents(folder)) - set(before) == {
         "projects/speech/project.yaml", "projects/speech/jobs/half.yaml", "projects/vision/project.yaml",
         "projects/vision/jobs/train.yaml", "projects/vision/jobs/gang.yaml", "projects/vision/jobs/array.yaml",
+        "projects/vision/jobs/two.yaml",
     }  # fmt: skip
     assert declared(folder, "projects/vision/project.yaml") == {"quota": 8}
     assert declared(folder, "projects/vision/jobs/gang.yaml") == {
         "image": "registry.example.com/train:1", "imagePullPolicy": "IfNotPresent", "gpus": 2, "workers": 4,
-        "resources": {"cpu": 4, "memory": "32Gi"}, "retries": 6, "suspend": True,
+        "resources": {"cpu": 4, "memory": "32Gi"}, "retries": 6, "suspend": True, "labels": {"a": "b"},
     }  # fmt: skip
     array = declared(folder, "projects/vision/jobs/array.yaml")
     assert (array["sweep"], array["retries"]) == ({"completions": 8, "parallelism": 2}, 6)
@@ -56,14 +61,18 @@ def test_namespaces_quotas_and_jobs_of_kubernetes(run: Run, folder: Path) -> Non
     assert train["volumes"] == [{"claim": "data", "mountPath": "/data"}]
     assert declared(folder, "projects/speech/jobs/half.yaml")["gpus"] == 0.5
     for said in (
-        "not said: job vision/train: spec.template.spec.tolerations",
+        f"not said: job vision/train: {TAINTS}",
+        f"not said: job vision/two: that the job waits for {SECOND}, and ends with the job's own container",
         "not said: job vision/train: volume h at /mnt",
         "not said: job vision/train: spec.template.spec.containers[0].env NODE",
         "not declared: job vision/nightly-1: a CronJob makes it anew each time: a declared job runs once",
         "not declared: job vision/done: it has ended",
     ):
         assert f"{said}\n" in result.stderr
-    assert "# not said: spec.template.spec.tolerations\n" in (folder / "projects/vision/jobs/train.yaml").read_text()
+    assert (
+        "# not said: spec.template.spec.tolerations of all taints"
+        in (folder / "projects/vision/jobs/train.yaml").read_text()
+    )
     assert run("validate", folder).exit_code == 0
     assert run("fmt", "--check", folder).exit_code == 0
 
@@ -187,12 +196,13 @@ def test_what_pods_mount_and_pull_with_is_declared(run: Run, folder: Path, tmp_p
     assert spec["volumes"] == [
         {"claim": "data", "mountPath": "/data"},
         {"secret": "ssh", "mountPath": "/keys"},
+        {"projected": {"sources": [{"secret": "ssh", "items": {"a": "b"}}]}, "mountPath": "/some"},
         {"configMap": "settings", "mountPath": "/settings"},
         {"emptyDir": {"size": "10Gi"}, "mountPath": "/scratch"},
+        {"emptyDir": {"size": "10Gi"}, "mountPath": "/free"},
     ]
     assert [line for line in result.stderr.splitlines() if "volume" in line] == [
-        "not said: job vision/a: volume some at /some",
-        "not said: job vision/a: volume free at /free",
+        "not said: job vision/a: that volume free has no limit: it gets 10Gi",
     ]
 
 
@@ -220,3 +230,136 @@ def test_a_job_of_several_pods_is_a_sweep_where_they_are_numbered(
         assert f"not declared: job vision/many: {became}\n" in result.stderr
     else:
         assert declared(folder, "projects/vision/jobs/many.yaml")["sweep"] == became
+
+
+MAIN = {
+    "name": "main", "image": "train:1", "imagePullPolicy": "Always", "command": ["python"], "args": ["train.py"],
+    "workingDir": "/code", "tty": True, "stdin": True,
+    "env": [{"name": "EPOCHS", "value": "90"},
+            {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "t"}}}],
+    "envFrom": [{"prefix": "HUB_", "secretRef": {"name": "hub"}}],
+    "resources": {"limits": {"memory": "32Gi", "nvidia.com/gpu": "2"},
+                  "requests": {"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": "2"}},
+    "volumeMounts": [{"name": "d", "mountPath": "/data", "readOnly": True}, {"name": "all", "mountPath": "/etc/all"},
+                     {"name": "run", "mountPath": "/run/shared"}],
+    "livenessProbe": {"exec": {"command": ["alive"]}, "periodSeconds": 20, "timeoutSeconds": 2, "failureThreshold": 5},
+    "lifecycle": {"preStop": {"exec": {"command": ["save"]}}},
+    "securityContext": {"readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+}  # fmt: skip
+FETCH = {
+    "name": "fetch", "image": "tools:1", "imagePullPolicy": "IfNotPresent", "command": ["fetch"],
+    "volumeMounts": [{"name": "run", "mountPath": "/out"}], "resources": {"requests": {"cpu": "6"}},
+}  # fmt: skip
+PROXY = {
+    "name": "proxy", "image": "proxy:1", "imagePullPolicy": "IfNotPresent", "restartPolicy": "Always",
+    "env": [{"name": "UP", "value": "x"}], "securityContext": {"runAsUser": 7},
+    "startupProbe": {"tcpSocket": {"port": 3128}, "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 60},
+}  # fmt: skip
+WHOLE: dict[str, Any] = {
+    "restartPolicy": "Never", "terminationGracePeriodSeconds": 120, "dnsPolicy": "Default",
+    "imagePullSecrets": [{"name": "registry"}], "hostAliases": [{"ip": "10.0.0.7", "hostnames": ["data"]}],
+    "securityContext": {"runAsUser": 1000, "fsGroup": 2000, "supplementalGroups": [5]},
+    "initContainers": [PROXY, FETCH], "containers": [MAIN],
+    "volumes": [
+        {"name": "d", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "all", "projected": {"sources": [
+            {"secret": {"name": "hub", "items": [{"key": "t", "path": "hub/t"}]}}, {"configMap": {"name": "settings"}},
+            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}}]}},
+        {"name": "run", "emptyDir": {"sizeLimit": "1Gi"}},
+    ],
+}  # fmt: skip
+
+
+def imported_pod(run: Run, folder: Path, tmp_path: Path, kind: str, pod: Any, **spec: Any) -> tuple[Any, list[str]]:
+    """The pod of what is declared of an object with that pod, as it is rendered; and what was told."""
+    meta = {"name": "a", "namespace": "vision"}
+    template = {"metadata": {"labels": {"app": "train"}}, "spec": pod}
+    body = {"kind": kind, "metadata": meta, "spec": {**spec, "template": template}}
+    quota = {"kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"requests.nvidia.com/gpu": "8"}}}
+    (tmp_path / "x.json").write_text(json.dumps([quota, body]))
+    result = run("import", "kubectl", tmp_path / "x.json", "--path", folder)
+    assert result.exit_code == 0, result.output
+    told = [line for line in result.stderr.splitlines() if line.startswith("not ")]
+    rendered = yaml.safe_load_all(run("render", folder).stdout)
+    (made,) = [each for each in rendered if each["kind"] == kind and each["metadata"]["namespace"] == "gpu-vision"]
+    return made["spec"]["template"], told
+
+
+def said(theirs: Any, ours: Any) -> bool:
+    """Whether all that one says is said by the other: entries of lists in order, others may stand between."""
+    if isinstance(theirs, dict):
+        return isinstance(ours, dict) and all(said(value, ours.get(key)) for key, value in theirs.items())
+    if isinstance(theirs, list):
+        rest = iter(ours or [])
+        return all(any(said(one, other) for other in rest) for one in theirs)
+    return bool(theirs == ours)
+
+
+def test_a_job_of_kubernetes_becomes_one_without_a_loss(run: Run, folder: Path, tmp_path: Path) -> None:
+    selected = {**WHOLE, "nodeSelector": {"gpuctl.dev/pool": "old"}}
+    made, told = imported_pod(run, folder, tmp_path, "Job", selected, backoffLimit=3)
+    assert told == []
+    assert made["metadata"]["labels"]["app"] == "train"
+    pod = made["spec"]
+    names = {each["name"]: f"volume-{at}" for at, each in enumerate(WHOLE["volumes"])}
+    wanted = json.loads(json.dumps(WHOLE))
+    for each in (*wanted["containers"], *wanted["initContainers"], {"volumeMounts": wanted["volumes"]}):
+        for mount in each.get("volumeMounts", ()):
+            mount["name"] = names[mount["name"]]
+    assert said(wanted, pod), pod
+    proxy, fetch = pod["initContainers"]
+    assert "readOnlyRootFilesystem" not in proxy["securityContext"]
+    assert "capabilities" not in fetch.get("securityContext", {})
+
+
+def test_a_deployment_becomes_a_service(run: Run, folder: Path, tmp_path: Path) -> None:
+    main = {
+        "name": "web", "image": "chat:1", "imagePullPolicy": "IfNotPresent",
+        "ports": [{"name": "http", "containerPort": 8000}],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 5},
+    }  # fmt: skip
+    pod = {"restartPolicy": "Always", "containers": [main]}
+    made, told = imported_pod(
+        run, folder, tmp_path, "Deployment", pod, replicas=3, selector={"matchLabels": {"a": "b"}}
+    )
+    assert told == []
+    assert made["spec"]["containers"][0]["readinessProbe"]["httpGet"] == {"path": "/health", "port": 8000}
+    spec = declared(folder, "projects/vision/jobs/a.yaml")
+    assert (spec["type"], spec["workers"], spec["expose"]) == ("inference", 3, [{"port": 8000, "via": "service"}])
+
+
+LOST: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"hostNetwork": True}, {}, "spec.template.spec.hostNetwork"),
+    ({"tolerations": [{"key": "x", "operator": "Exists"}]}, {}, "spec.template.spec.tolerations of x"),
+    ({"terminationGracePeriodSeconds": 900}, {}, "spec.template.spec.terminationGracePeriodSeconds 900"),
+    ({"dnsPolicy": "None"}, {}, "spec.template.spec.dnsPolicy None"),
+    ({"serviceAccountName": "me"}, {}, "spec.template.spec.serviceAccountName"),
+    ({"securityContext": {"runAsNonRoot": True}}, {}, "spec.template.spec.securityContext.runAsNonRoot"),
+    ({"volumes": [{"name": "v", "nfs": {"server": "s", "path": "/p"}}]},
+     {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volume v at /v"),
+    ({"volumes": [{"name": "v", "csi": {"driver": "d"}}]},
+     {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volume v at /v"),
+    ({"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
+     {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volume v at /v"),
+    ({}, {"envFrom": [{"secretRef": {"name": "hub"}}]},
+     "spec.template.spec.containers[0].envFrom of hub, without a prefix"),
+    ({}, {"securityContext": {"privileged": True}}, "spec.template.spec.containers[0].securityContext.privileged"),
+    ({}, {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}},
+     "spec.template.spec.containers[0].securityContext.capabilities.add of SYS_ADMIN"),
+    ({}, {"livenessProbe": {"grpc": {"port": 1}}}, "spec.template.spec.containers[0].livenessProbe"),
+    ({}, {"lifecycle": {"postStart": {"exec": {"command": ["x"]}}}},
+     "spec.template.spec.containers[0].lifecycle.postStart"),
+    ({"initContainers": [{"name": "i", "image": "y", "restartPolicy": "Always"}], "securityContext": {}},
+     {"securityContext": {"runAsUser": 5}}, "spec.template.spec.initContainers[0].securityContext without runAsUser"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", LOST, ids=[told for *_, told in LOST])
+def test_what_a_job_can_not_have_is_told_at_its_place(
+    run: Run, folder: Path, tmp_path: Path, lost: tuple[dict[str, Any], dict[str, Any], str]
+) -> None:
+    pod, container, told = lost
+    whole = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x", **container}], **pod}
+    _, lines = imported_pod(run, folder, tmp_path, "Job", whole)
+    assert len(lines) == 1
+    assert lines[0].startswith(f"not said: job vision/a: {told}")

@@ -1,4 +1,4 @@
-"""What `kubectl get namespaces,resourcequotas,jobs -A -o json` prints, as projects and jobs."""
+"""What `kubectl get namespaces,resourcequotas,jobs,deployments -A -o json` prints, as projects and jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from gpuctl.edit import Target
 from gpuctl.model.units import GpuMilli
 from gpuctl.scaffold.foreign import amounts
-from gpuctl.scaffold.foreign.pods import GPU, given, job_of
-from gpuctl.scaffold.foreign.values import Found, Left, Place, Record, Thing
+from gpuctl.scaffold.foreign.pods import GPU, job_of
+from gpuctl.scaffold.foreign.values import Found, Left, Place, Record, Thing, given
 
 Items = Sequence[tuple[str, Mapping[str, Any]]]
 _QUOTAS = (f"requests.{GPU}", f"limits.{GPU}", GPU)
@@ -30,7 +30,7 @@ def of_kubectl(items: Items, place: Place) -> Found:
             milli = _quota(item)
             if milli is not None:
                 quotas[namespace] = min(milli, quotas.get(namespace, milli))
-        elif kind == "Job" and namespace:
+        elif kind in {"Job", "Deployment"} and namespace:
             made = job_of(item, project_of(namespace, place), place)
             if isinstance(made, Left):
                 left.append(made)
@@ -43,7 +43,7 @@ def of_kubectl(items: Items, place: Place) -> Found:
         target = Target(kind="Project", name=project_of(namespace, place))
         spec = given({"quota": amounts.gpus(quotas[namespace]) if quotas.get(namespace) else None})
         things += [Thing(target=target, spec=spec), *jobs[namespace]]
-    left += [Left(what=f"{count} of kind {kind}", why="only namespaces, resource quotas and jobs are read")
+    left += [Left(what=f"{count} of kind {kind}", why="only namespaces, resource quotas, jobs and deployments are read")
              for kind, count in sorted(others.items())]  # fmt: skip
     return Found(things=tuple(things), left=tuple(left))
 

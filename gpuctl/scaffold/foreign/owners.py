@@ -9,8 +9,7 @@ from typing import Any
 from gpuctl.edit import Target, Value
 from gpuctl.model.units import GpuMilli
 from gpuctl.scaffold.foreign import amounts
-from gpuctl.scaffold.foreign.pods import given
-from gpuctl.scaffold.foreign.values import Place, Record, Thing, strings
+from gpuctl.scaffold.foreign.values import Place, Record, Thing, given, strings
 
 _QUIET = (
     *("clusterId", "clusterUuid", "createdAt", "createdBy", "updatedAt", "displayName", "description", "effective"),

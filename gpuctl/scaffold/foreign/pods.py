@@ -1,33 +1,33 @@
-"""A Job of Kubernetes, or one of Run:ai's that has the same form, as the spec of a job."""
+"""A Job or Deployment of Kubernetes, or a job of Run:ai's that has the same form, as the spec of a job."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.compile.amounts import NAME_LENGTH
 from gpuctl.compile.sweep_v1 import MOST_INDICES
 from gpuctl.edit import Target, Value
+from gpuctl.k8s.names import GIT_CONTAINER, MAIN_CONTAINER, TOLERATED_TAINT_KEYS
+from gpuctl.k8s.pod_keys import is_for_people
+from gpuctl.k8s.tolerations import OF_THE_CLUSTER
 from gpuctl.scaffold.foreign import amounts
-from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing, strings
+from gpuctl.scaffold.foreign.containers import probes, process, security, security_beside
+from gpuctl.scaffold.foreign.mounts import Mounts
+from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing, given, strings
 
 GPU = "nvidia.com/gpu"
-_SECRET = re.compile(r"SECRET:([^,]{1,253}),([^,]{1,253})")
-"""A key of a Secret, as Run:ai's command line has it."""
 _OURS = {"app.kubernetes.io/managed-by": "gpuctl"}
-_OF_SYSTEM = ("terminationMessagePath", "terminationMessagePolicy")
 _OF_POD = {
-    "dnsPolicy": ("ClusterFirst",),
     "schedulerName": ("default-scheduler", "runai-scheduler", "kai-scheduler"),
-    "terminationGracePeriodSeconds": (30,),
-    "restartPolicy": ("Never", "OnFailure"),
+    "restartPolicy": ("Never", "OnFailure", "Always"),
     "priorityClassName": ("train", "build"),
     "enableServiceLinks": (True,),
 }
 """What pods have by themselves; anything else is told."""
 _OF_JOB = ("completionMode", "manualSelector", "selector", "podReplacementPolicy")
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a path in containers
+_POD = "spec.template.spec"
+_TAKEN = frozenset({MAIN_CONTAINER, GIT_CONTAINER})
 
 
 def job_of(item: Any, project: str, place: Place) -> Thing | Left:
@@ -40,33 +40,145 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
     reason = _no_job(metadata, status, spec)
     if reason:
         return Left(what=str(target), why=reason)
-    several = _several(spec, name)
+    several = _several(spec, name) if whole.text("kind") != "Deployment" else _service(spec)
     if isinstance(several, str):
         return Left(what=str(target), why=several)
-    pod = spec.below("template").below("spec")
-    containers = pod.list_of("containers")
-    if len(containers) != 1:
-        return Left(what=str(target), why=f"its pods have {len(containers)} containers, and a worker has one")
-    container = Record(containers[0])
     unsaid: list[str] = []
+    template = spec.below("template")
+    pod = template.below("spec")
+    if not pod.list_of("containers"):
+        return Left(what=str(target), why="its pods have no container")
     fields: dict[str, Value] = {
-        **_process(container, unsaid),
-        **_requests(container, annotations, unsaid),
         **several,
+        **_of_containers(pod, annotations, place, unsaid),
         "maxDuration": amounts.seconds(spec.take("activeDeadlineSeconds")),
         "ttlAfterFinished": _ttl(spec),
         "nodePools": _pools(pod, place, unsaid),
-        **_volumes(container, pod, unsaid),
         "imagePullSecrets": _pull_secrets(pod),
+        **_for_people(template.below("metadata")),
+        **_of_pod(pod, place, unsaid),
         "retries": amounts.whole(spec.take("backoffLimitPerIndex") or spec.take("backoffLimit")),
     }
     spec.take(*_OF_JOB)
     for field, usual in _OF_POD.items():
         pod.skip(field, usual)
-    container.take(*_OF_SYSTEM)
-    unsaid += [f"spec.template.spec.containers[0].{each}" for each in container.rest()]
     unsaid += [each for each in whole.rest() if each.startswith("spec.") and not _is_made(each)]
     return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid))
+
+
+def _of_containers(pod: Record, annotations: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:
+    """The job's own container, the first that has a GPU, else the first; and all others."""
+    containers = [Record(each, f"{_POD}.containers[{at}].") for at, each in enumerate(pod.list_of("containers"))]
+    with_gpu = (one for one in containers if GPU in str(one.take("resources")))
+    main = next(with_gpu, containers[0])
+    at = main.at.removesuffix(".")
+    of_pod = security(pod.below("securityContext"), f"{_POD}.securityContext", unsaid)
+    secured = {**of_pod, **security(main.below("securityContext"), f"{at}.securityContext", unsaid)}
+    mounts = Mounts(pod, place, unsaid)
+    mounts.of_job(main)
+    asked = probes(main, at, unsaid)
+    main.take("name")
+    fields: dict[str, Value] = {
+        **process(main, at, unsaid),
+        **_requests(main, annotations, unsaid),
+        "probes": asked,
+        "preStop": [*strings(main.below("lifecycle").below("preStop").below("exec").list_of("command"))],
+        "security": secured,
+        "tty": True if main.take("tty") is True and main.take("stdin") is True else None,
+    }
+    before, beside = _others(pod, [one for one in containers if one is not main], mounts, of_pod, secured, unsaid)
+    unsaid += main.rest()
+    fields |= {"initContainers": before, "sidecars": beside}
+    return {**fields, "largeShm": mounts.large_shm, "volumes": mounts.volumes}
+
+
+def _others(  # noqa: PLR0913, PLR0917 - what a container has of its pod and of the job
+    pod: Record,
+    further: list[Record],
+    mounts: Mounts,
+    of_pod: Mapping[str, Value],
+    secured: Mapping[str, Value],
+    unsaid: list[str],
+) -> tuple[list[Value], list[Value]]:
+    """Init containers and sidecars."""
+    first = [Record(each, f"{_POD}.initContainers[{at}].") for at, each in enumerate(pod.list_of("initContainers"))]
+    stay = [one.text("restartPolicy") == "Always" for one in first]
+    before: list[Value] = []
+    beside: list[Value] = []
+    for position, one in enumerate((*first, *further)):
+        is_further = position >= len(first)
+        stays = is_further or stay[position]
+        at = one.at.removesuffix(".")
+        name = one.text("name")
+        fields: dict[str, Value] = {
+            "name": f"{name}-1" if name in _TAKEN else name,
+            **process(one, at, unsaid),
+            **_requests(one, Record({}), unsaid),
+            "mounts": mounts.of_other(one, name),
+        }
+        own = security(one.below("securityContext"), f"{at}.securityContext", unsaid)
+        beside_job = security_beside(own, of_pod, secured, f"{at}.securityContext", unsaid)
+        if stays:
+            fields["probes"] = probes(one, at, unsaid)
+            fields["beforeInit"] = (not is_further and not all(stay[position:])) or None
+        if is_further:
+            unsaid.append(f"that the job waits for {at}: it is a sidecar now, and ends with the job's own container")
+        elif stays and not all(stay[position:]) and not all(stay[:position]):
+            unsaid.append(f"that {at} starts after an init container: it starts before all of them")
+        made = given(fields)
+        (beside if stays else before).append({**made, "security": beside_job} if beside_job else made)
+        unsaid += one.rest()
+    return before, beside
+
+
+def _of_pod(pod: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:
+    """What a pod has as a whole."""
+    aliases: list[Value] = []
+    for each in pod.list_of("hostAliases"):
+        record = Record(each)
+        names: list[Value] = [*strings(record.list_of("hostnames"))]
+        aliases.append(given({"ip": record.text("ip"), "hostnames": names}))
+    for each in pod.list_of("tolerations"):
+        key = Record(each).text("key")
+        if key not in place.tolerated and key not in TOLERATED_TAINT_KEYS and not key.startswith(OF_THE_CLUSTER):
+            unsaid.append(f"{_POD}.tolerations of {key or 'all taints'}: the Cluster declares them for each pool")
+    policy = pod.take("dnsPolicy")
+    if policy not in {None, "ClusterFirst", "Default"}:
+        unsaid.append(f"{_POD}.dnsPolicy {policy}")
+    grace = amounts.whole(pod.take("terminationGracePeriodSeconds"))
+    if grace is not None and grace > place.grace_s:
+        unsaid.append(f"{_POD}.terminationGracePeriodSeconds {grace}: the Cluster allows {place.grace_s}")
+        grace = None
+    return {
+        "hostAliases": aliases,
+        "dnsPolicy": "Default" if policy == "Default" else None,
+        "pauseGrace": None if grace in {None, 30} else amounts.seconds(grace),
+    }
+
+
+def _for_people(metadata: Record) -> dict[str, Value]:
+    """Labels and annotations of the pods that neither gpuctl nor the cluster goes by."""
+    found: dict[str, Value] = {}
+    for field in ("labels", "annotations"):
+        told = metadata.take(field)
+        marks = told.items() if isinstance(told, dict) else ()
+        found[field] = {key: text for key, text in marks if is_for_people(str(key)) and isinstance(text, str)}
+    return found
+
+
+def _service(spec: Record) -> dict[str, Value] | str:
+    """A Deployment: workers that serve, on the ports that they name."""
+    count = amounts.whole(spec.take("replicas"))
+    spec.take("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds")
+    pod = Record(Record(spec.take("template")).take("spec"))
+    ports = {
+        port: None
+        for each in pod.list_of("containers")
+        for entry in Record(each).list_of("ports")
+        if (port := amounts.whole(Record(entry).take("containerPort"))) is not None
+    }
+    exposed: list[Value] = [{"port": port, "via": "service"} for port in ports]
+    return {"type": "inference", "workers": count if count and count > 1 else None, "expose": exposed}
 
 
 def _several(spec: Record, name: str) -> dict[str, Value] | str:
@@ -95,32 +207,6 @@ def _ttl(spec: Record) -> str | None:
     return None if kept_s is None else amounts.seconds(max(60, kept_s))
 
 
-def given(fields: dict[str, Value]) -> dict[str, Value]:
-    """The fields that have a value."""
-    return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
-
-
-def variables(entries: Iterable[Any], at: str, unsaid: list[str]) -> dict[str, Value]:
-    """Environment variables: a text, or a key of a Secret."""
-    env: dict[str, Value] = {}
-    for entry in entries:
-        record = Record(entry)
-        name, value = record.text("name"), record.take("value")
-        secret = record.below("valueFrom").below("secretKeyRef")
-        told = secret if secret.text("name") else record.below("secret")
-        if told.text("name") and told.text("key"):
-            env[name] = {"secret": told.text("name"), "key": told.text("key")}
-        elif isinstance(value, str) and (of_secret := _SECRET.fullmatch(value)):
-            env[name] = {"secret": of_secret[1], "key": of_secret[2]}
-        elif isinstance(value, str | int) and not isinstance(value, bool):
-            env[name] = str(value)
-        elif isinstance(value, bool):
-            env[name] = "true" if value else "false"
-        else:
-            unsaid.append(f"{at} {name}")
-    return env
-
-
 def _no_job(metadata: Record, status: Record, spec: Record) -> str:
     """Why an object is no job to declare; empty if it is one."""
     labels = metadata.take("labels")
@@ -134,19 +220,6 @@ def _no_job(metadata: Record, status: Record, spec: Record) -> str:
             return "it has ended"
     spec.take("suspend")
     return ""
-
-
-def _process(container: Record, unsaid: list[str]) -> dict[str, Value]:
-    container.take("name")
-    at = "spec.template.spec.containers[0].env"
-    return {
-        "image": container.text("image"),
-        "imagePullPolicy": container.text("imagePullPolicy"),
-        "command": strings(container.list_of("command")),
-        "args": strings(container.list_of("args")),
-        "workingDir": container.text("workingDir"),
-        "env": variables(container.list_of("env"), at, unsaid),
-    }
 
 
 def _requests(container: Record, annotations: Record, unsaid: list[str]) -> dict[str, Value]:
@@ -184,42 +257,9 @@ def _pools(pod: Record, place: Place, unsaid: list[str]) -> list[Value]:
     return fitting
 
 
-def _volumes(container: Record, pod: Record, unsaid: list[str]) -> dict[str, Value]:
-    """What is mounted, and shared memory where a volume in memory stands for it."""
-    origins = {Record(each).text("name"): each for each in pod.list_of("volumes")}
-    volumes: list[Value] = []
-    large_shm = None
-    for entry in container.list_of("volumeMounts"):
-        mount = Record(entry)
-        name, path = mount.text("name"), mount.text("mountPath")
-        origin = Record(origins.get(name))
-        in_memory = origin.below("emptyDir").text("medium") == "Memory"
-        source = _source(origin)
-        if in_memory and path == SHARED_MEMORY:
-            large_shm = True
-        elif source and not in_memory and not mount.text("subPath"):
-            volumes.append(given({**source, "mountPath": path, "readOnly": mount.take("readOnly") is True or None}))
-        else:
-            unsaid.append(f"volume {name} at {path}")
-    return {"largeShm": large_shm, "volumes": volumes}
-
-
 def _pull_secrets(pod: Record) -> list[Value]:
     named = dict.fromkeys(Record(each).text("name") for each in pod.list_of("imagePullSecrets"))
     return [name for name in named if name]
-
-
-def _source(origin: Record) -> dict[str, Value]:
-    """What a volume is of; empty where no field says it, such as a Secret of which some keys are chosen."""
-    size = amounts.memory(origin.below("emptyDir").take("sizeLimit"))
-    for field, name in (
-        ("claim", origin.below("persistentVolumeClaim").text("claimName")),
-        ("secret", "" if origin.below("secret").list_of("items") else origin.below("secret").text("secretName")),
-        ("configMap", "" if origin.below("configMap").list_of("items") else origin.below("configMap").text("name")),
-    ):
-        if name:
-            return {field: name}
-    return {"emptyDir": {"size": size}} if size else {}
 
 
 def _is_made(field: str) -> bool:

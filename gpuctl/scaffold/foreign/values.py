@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,15 +16,25 @@ MOST_ITEMS = 20_000
 LISTS = ("items", "projects", "departments", "workloads", "jobs", "queues")
 """Fields that hold what is listed, at the top of a document."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
+_SECRET = re.compile(r"SECRET:([^,]{1,253}),([^,]{1,253})")
+"""A key of a Secret, as Run:ai's command line has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The cluster that things are declared in. `pools`: the node labels of each; `by_pool`: whether quotas are."""
+    """The cluster that things are declared in. `pools`: the node labels of each; `by_pool`: whether quotas are.
+
+    What jobs may have there: folders `nfs` of servers, `csi_drivers`, at most `grace_s` to stop in; and the keys of
+    taints that its pools tolerate.
+    """
 
     pools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     by_pool: bool | None = None
     prefix: str = "gpu-"
+    nfs: tuple[tuple[str, str], ...] = ()
+    csi_drivers: frozenset[str] = frozenset()
+    grace_s: int = 300
+    tolerated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +71,11 @@ class Record:
         self._read: set[str] = set()
         self._below: list[Record] = []
 
+    @property
+    def at(self) -> str:
+        """Where it stands, with a point at the end."""
+        return self._at
+
     def take(self, *names: str) -> Any:
         """The value of the first of these fields that has one, else None. All of them count as said."""
         self._read.update(names)
@@ -70,6 +86,12 @@ class Record:
         """Count a field as said where it has one of these values."""
         if self._data.get(name) in usual:
             self._read.add(name)
+
+    def take_all(self) -> None:
+        """Count all of its fields as said: it was told as a whole."""
+        self._read.update(self._data)
+        for record in self._below:
+            record.take_all()
 
     def text(self, *names: str) -> str:
         """The same where it is a text; empty where it is none."""
@@ -137,6 +159,32 @@ def _listed(held_in: str, data: Any, depth: int = 0) -> Iterator[tuple[str, Mapp
         else:
             for name in lists:
                 yield from _listed(name if name != "items" else held_in, data[name], depth + 1)
+
+
+def given(fields: dict[str, Value]) -> dict[str, Value]:
+    """The fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {})}
+
+
+def variables(entries: Iterable[Any], at: str, unsaid: list[str]) -> dict[str, Value]:
+    """Environment variables: a text, or a key of a Secret."""
+    env: dict[str, Value] = {}
+    for entry in entries:
+        record = Record(entry)
+        name, value = record.text("name"), record.take("value")
+        secret = record.below("valueFrom").below("secretKeyRef")
+        told = secret if secret.text("name") else record.below("secret")
+        if told.text("name") and told.text("key"):
+            env[name] = {"secret": told.text("name"), "key": told.text("key")}
+        elif isinstance(value, str) and (of_secret := _SECRET.fullmatch(value)):
+            env[name] = {"secret": of_secret[1], "key": of_secret[2]}
+        elif isinstance(value, str | int) and not isinstance(value, bool):
+            env[name] = str(value)
+        elif isinstance(value, bool):
+            env[name] = "true" if value else "false"
+        else:
+            unsaid.append(f"{at} {name}")
+    return env
 
 
 def strings(values: Iterable[Any]) -> list[str]:

@@ -10,8 +10,7 @@ from gpuctl.edit import Target, Value
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.scaffold.foreign import amounts
 from gpuctl.scaffold.foreign.owners import number_of, pools
-from gpuctl.scaffold.foreign.pods import given, variables
-from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing, strings
+from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing, given, strings, variables
 
 _TYPES = {"interactive": "interactive", "workspace": "interactive", "build": "interactive", "training": "training",
           "train": "training", "distributed": "training", "inference": "inference"}  # fmt: skip
