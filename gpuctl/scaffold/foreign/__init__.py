@@ -1,8 +1,9 @@
 """What another system prints as JSON about a running cluster, as declarations. Pure.
 
 `values` how JSON is read and what is found in it, `amounts` its amounts in the form of declarations, `pods` a pod
-template as the spec of a job (`containers` what one of its containers is, `mounts` its volumes), `kubectl` what `kubectl get` prints, `runai` what Run:ai prints, of which `owners` are
-projects and `workloads` jobs, `documents` the files that say it.
+template as the spec of a job (`containers` what one of its containers is, `mounts` its volumes), `kubectl` what
+`kubectl get` prints, `runai` what Run:ai prints, of which `owners` are projects and `workloads` jobs, `documents` the
+files that say it.
 """
 
 from __future__ import annotations
