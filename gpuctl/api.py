@@ -15,7 +15,7 @@ from typing import Any
 from gpuctl.app.caches import CycleCaches
 from gpuctl.app.cycle import CycleReport, foreseen
 from gpuctl.app.effects import objects_of
-from gpuctl.app.planning import waiting_manifests
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.app.simulation import Simulated, simulate_file
 from gpuctl.compile import Compiled, compile_tree

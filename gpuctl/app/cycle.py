@@ -13,6 +13,7 @@ from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.caches import CycleCaches
 from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.engine import schedule
@@ -26,6 +27,7 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import unexplained_runs, with_idle, with_problems
 from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
 from gpuctl.render import render
+from gpuctl.targets import Engine
 
 CYCLES_TO_A_FIXED_POINT = 64
 """More than any change needs: a cycle each to create a run, see it, admit it, take its place and give it back."""
@@ -98,7 +100,7 @@ class CycleContext:
 
     `protected` objects are not written now, nor objects that the server has `rejected` and would reject again. `caches`
     come from the cycles before. `incidents`: why runs do not start, where no pod says it. `idle`: since when idle runs
-    are idle; None: nothing measures that.
+    are idle; None: nothing measures that. `engine`: the other engine that decides which jobs run; None: gpuctl's own.
     """
 
     object_cache: ObjectCache
@@ -110,6 +112,7 @@ class CycleContext:
     caches: CycleCaches = field(default_factory=CycleCaches)
     incidents: Incidents = NO_INCIDENTS
     idle: Mapping[RunKey, Instant] | None = None
+    engine: Engine | None = None
 
 
 def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
@@ -124,6 +127,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         confirmations,
         context.incidents,
         context.idle,
+        context.engine,
     )
 
 
@@ -136,6 +140,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     confirmations: frozenset[str] = frozenset(),
     incidents: Incidents = NO_INCIDENTS,
     idle: Mapping[RunKey, Instant] | None = None,
+    engine: Engine | None = None,
 ) -> CycleReport:
     """Decide on these objects, and plan the writes. Never raises, whatever is in them."""
     state = with_idle(caches.state_of(raw, declared.tenancy), idle)
@@ -149,9 +154,14 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         **dict.fromkeys(unreadable_jobs(state), Reason(code="GPU5073")),
     }
     declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)
-    decided = schedule(declared, state, now_ms, caches.engine_cache)
-    manifests = render(declared, decided, caches.render)
-    plan = make_plan(declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan)
+    if engine is None:
+        decided = schedule(declared, state, now_ms, caches.engine_cache)
+        manifests = render(declared, decided, caches.render)
+    else:
+        decided, manifests = left_to(engine, declared, state, now_ms), written_for(engine, declared)
+    plan = make_plan(
+        declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan, admits=engine is None
+    )
     return CycleReport(
         at_ms=now_ms,
         declared=declared,

@@ -17,6 +17,7 @@ from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.app.utilisation import UtilisationPorts
 from gpuctl.app.viewing import UNVIEWED, Viewer
 from gpuctl.model.state import Body
+from gpuctl.targets import Engine
 
 
 class Alone:
@@ -51,6 +52,7 @@ class Outside:
 
     `identity`: the name of this process among the replicas; empty if it is the only one.
     `publish` writes what all teams may read, from another thread; None: nothing is published.
+    `engine`: the other engine that decides which jobs run there; None: gpuctl's own does.
     """
 
     source: Source
@@ -70,3 +72,4 @@ class Outside:
     history: HistoryKeeper = UNKEPT
     viewer: Viewer = UNVIEWED
     utilisation: UtilisationPorts = UNREAD
+    engine: Engine | None = None

@@ -11,24 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuctl.app.effects import Foreseen
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.app.settings import setting_changes, written_changes
 from gpuctl.compile import Written, fields_of_a_new_run
 from gpuctl.diag.diagnostic import Diagnostic, Severity
-from gpuctl.engine import reasons
 from gpuctl.k8s import names
 from gpuctl.k8s.kinds import RESOURCE_QUOTA
 from gpuctl.k8s.objects import labels_of
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
 from gpuctl.model.comparison import Comparison
-from gpuctl.model.decision import Pending, RunRecord, Schedule
 from gpuctl.model.declared import Allowance, Declared, Project
 from gpuctl.model.effect import Refusals
 from gpuctl.model.ids import DomainName, JobId, ObjectRef, ProjectName
 from gpuctl.model.job import Job
-from gpuctl.model.manifest import Manifest, Manifests
-from gpuctl.render import RenderCache, render
-from gpuctl.targets import Engine, TargetObjects, rendered_for
+from gpuctl.model.manifest import Manifest
+from gpuctl.render import RenderCache
 from gpuctl.views.ceilings import ceiling_changes, in_words
 from gpuctl.views.plan_breaches import BreachChange
 from gpuctl.views.plan_report import DepartmentLimit, ObjectChange, PlanReport, QuotaChange
@@ -49,19 +47,6 @@ class Side:
     declared: Declared
     written: tuple[Written, ...] = ()
     breaches: tuple[Diagnostic, ...] = ()
-
-
-def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> Manifests:
-    """The objects of everything that is declared, with no job started. `cache`: of nearly the same declarations."""
-    decisions = tuple(
-        Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
-    )
-    return render(declared, Schedule(at_ms=0, decisions=decisions), cache)
-
-
-def target_objects(declared: Declared, engine: Engine) -> TargetObjects:
-    """The objects of everything that is declared, for another engine to decide about."""
-    return rendered_for(engine, declared, waiting_manifests)
 
 
 def plan_report(

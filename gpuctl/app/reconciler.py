@@ -43,6 +43,7 @@ from gpuctl.app.troubles import Troubles
 from gpuctl.app.utilisation import UtilisationBoard
 from gpuctl.app.viewing import Sight
 from gpuctl.diag.wording import message
+from gpuctl.k8s.kinds import OBSERVED, of_engine
 from gpuctl.model.declared import Declared
 from gpuctl.model.history import TakenUp
 from gpuctl.model.ids import NO_REVISION
@@ -74,7 +75,8 @@ class Reconciler:
         self._journal = journal
         self._stop = stop
         self.troubles = Troubles(journal, outside.meters, outside.clock)
-        self._object_cache = ObjectCache(outside.cluster)
+        more = () if outside.engine is None else of_engine(outside.engine)
+        self._object_cache = ObjectCache(outside.cluster, (*OBSERVED, *more))
         self._time = CheckedClock(outside.clock, outside.reference)
         self._follower = Follower(outside.source, outside.background)
         self._term: int | None = None
@@ -90,7 +92,13 @@ class Reconciler:
         self._fights = Fights()
         self._predictions = Predictions()
         cache, incidents = self._object_cache, self._outside.incidents
-        self._context = CycleContext(object_cache=cache, clock=self._time, stop=self._is_over, incidents=incidents)
+        self._context = CycleContext(
+            object_cache=cache,
+            clock=self._time,
+            stop=self._is_over,
+            incidents=incidents,
+            engine=self._outside.engine,
+        )
         self._follower.forget()
         self._board.begin()
         self._overview.begin()
@@ -307,7 +315,8 @@ class Reconciler:
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._provided = self._desired
-        if not self._predictions.knows(declared, self._confirmations):
+        is_ours = self._outside.engine is None  # what another engine decides is not foreseen
+        if is_ours and not self._predictions.knows(declared, self._confirmations):
             self._object_cache.refresh()
             self.troubles.aside("predicted", partial(self._predict, declared))
         self.troubles.guarded("utilisation", partial(self._utilisation.turn, self._left))

@@ -97,9 +97,10 @@ def plan_options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @plan_options
+@click.option("--target", type=click.Choice(["kueue", "kai"]), help="Tell where this engine may decide otherwise.")
 @click.option("--commit", is_flag=True, help="With --rollback: commit it too, on the branch that is checked out.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
-def plan(folder: Path, *, commit: bool, output: str, **given: Any) -> None:
+def plan(folder: Path, *, commit: bool, output: str, target: str | None, **given: Any) -> None:
     """Show what merging a change does to jobs, objects and quotas.
 
     Base is compared with the merge of base and head, so what base has gained meanwhile is no part of the change. The
@@ -116,6 +117,9 @@ def plan(folder: Path, *, commit: bool, output: str, **given: Any) -> None:
     --state is for clusters that can't be reached from here. It takes the output of the `kubectl get` in the last
     example. The effect is computed at the newest instant that is in it, and the plan tells how long ago that is.
 
+    With --target, what can't be said to that engine, and where it decides otherwise than the effect says, is told on
+    standard error.
+
     What a guard refuses is shown with the `Gpuctl-Confirm:` line that lifts the refusal, or as confirmed where a commit
     has that line. --fail-on makes effects failures: a run counts as stopped also if a new run of its job starts, and a
     job as starved if it waits because of the change and no start is forecast.
@@ -124,7 +128,7 @@ def plan(folder: Path, *, commit: bool, output: str, **given: Any) -> None:
     """
     if commit and given["rollback"] is None:
         raise click.UsageError("--commit goes with --rollback")
-    report = made_plan(folder, **given)
+    report = made_plan(folder, told=lambda declared: _tell_differences(declared, target), **given)
     _show(report, output)
     if commit:
         _commit(folder, report)
@@ -141,9 +145,13 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     rollback: str | None,
     gates: tuple[Gate, ...],
     no_cache: bool,
+    told: Callable[[Declared], object] = lambda _: None,
     **cluster: Any,
 ) -> PlanReport:
-    """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1."""
+    """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1.
+
+    `told` gets what head declares.
+    """
     collect_seldom(OBJECTS_OF_A_COMMAND)  # first: importing makes many objects, too
     from gpuctl import wiring  # noqa: PLC0415 - here and below: only now
     from gpuctl.app.effects import in_time  # noqa: PLC0415
@@ -163,11 +171,21 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     base_declared = None if before is None else before.declared
     foreseen = None
     if after is not None:
+        told(after.declared)
         confirmed = in_time(base_declared, after.declared, compared.confirmations, compared.added)
         entry = None if no_cache or any(cluster.values()) else wiring.rest_entry(compared.before)
         foreseen = _foreseen(base_declared, after.declared, Basis(**cluster, confirmed=confirmed), entry)
     report = plan_report(before, after, revisions, foreseen)
     return replace(report, failed=tuple(failed(report, gates)), version=__version__)
+
+
+def _tell_differences(declared: Declared, target: str | None) -> None:
+    """Where the engine that decides in the cluster is not the one that the plan asks."""
+    if target is not None:
+        from gpuctl.app.other_engine import target_objects  # noqa: PLC0415 - only now
+        from gpuctl.targets import Engine, differences  # noqa: PLC0415
+
+        tell((*differences(declared, Engine(target)), *target_objects(declared, Engine(target)).unsaid))
 
 
 def _show(report: PlanReport, output: str) -> None:

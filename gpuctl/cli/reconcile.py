@@ -43,6 +43,9 @@ _HELP = "gpuctl reconcile --help"
     flag_value=":memory:",
     help="Reconcile the embedded cluster instead, kept in FILE; in memory without FILE.",
 )
+@click.option(
+    "--target", type=click.Choice(["kueue", "kai"]), help="Leave to this engine which jobs run: apply its objects."
+)
 @write_options
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
@@ -97,6 +100,9 @@ def reconcile(interval: int, **options: Any) -> None:
     what they need in the cluster. A bad commit affects only the projects it breaks: they stay at their last good
     commit. Each event is one line of the log, on standard error.
 
+    With --target, another engine decides: gpuctl writes the objects of `render --target`, prunes what is declared no
+    more, and neither starts nor pauses a job.
+
     With --verify-signatures, a commit counts only if it is signed by a key that may sign: each commit since the last
     good one, or with "head" the newest alone, such as the merge commit.
     """
@@ -125,6 +131,7 @@ def reconcile(interval: int, **options: Any) -> None:
         context=options["context"],
         write_qps=options["write_qps"],
         write_burst=options["write_burst"],
+        engine=options["target"],
     )
     served = wiring.Served(
         metrics_address=options["metrics_address"],
@@ -159,6 +166,8 @@ def _check(options: Mapping[str, Any]) -> None:
             "the embedded cluster has no API server, so there are no writes to bound",
             hint="leave out --write-*",
         )
+    if "--embedded" in named and options["target"] is not None:
+        raise Failure("GPU9002", "the embedded cluster has gpuctl's own engine alone", hint="leave out --target")
     if options["history_address"] is not None and options["history"] is None:
         raise Failure("GPU9002", "--history-address serves what --history keeps", hint="--history FILE")
     if (options["push_address"] is None) != (options["push_secret"] is None):

@@ -37,7 +37,7 @@ def render(folder: str, output: Path | None, target: str | None) -> None:
     With --target the objects are for a cluster where Kueue or KAI decides. What can't be said to it is told on standard
     error, each at its place in the declarations.
     """
-    from gpuctl.app.planning import target_objects, waiting_manifests  # noqa: PLC0415 - only now
+    from gpuctl.app.other_engine import target_objects, waiting_manifests  # noqa: PLC0415 - only now
     from gpuctl.targets import Engine  # noqa: PLC0415
     from gpuctl.views.yamltext import yaml_document, yaml_stream  # noqa: PLC0415
 

@@ -261,6 +261,11 @@ def start_failed(problem: str, starts: int, retry_ms: Instant, rights_ms: Instan
     return _reason(START_FAILED, starts=starts, problem=words, retry=retry_ms, rights=rights_ms)
 
 
+def left_to(engine: str) -> Reason:
+    """Another engine decides when it runs."""
+    return _reason("GPU5037", engine=engine)
+
+
 def suspended() -> Reason:
     """Suspended by its declaration."""
     return _reason("GPU5040")

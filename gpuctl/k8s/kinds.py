@@ -75,7 +75,8 @@ class KindInfo:
     reading. `own_namespace`: only in gpuctl's own namespace. `prune_rank`:
     the order in which objects that are no longer declared are deleted, from 1; 0 for a kind that gpuctl never renders.
     `needed_for`: what does not work on a server without it. `of_others`: it is another controller's, or made by one: a
-    server may be without it, and gpuctl without rights on it until it is installed anew.
+    server may be without it, and gpuctl without rights on it until it is installed anew. `of_engine`: it is another
+    engine's, and read only by a gpuctl that leaves decisions to that.
     Raises ValueError where a kind is deleted without a rank.
     """
 
@@ -88,6 +89,7 @@ class KindInfo:
     prune_rank: int = 0
     needed_for: str = "gpuctl itself"
     of_others: bool = False
+    of_engine: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a row that would be deleted at no certain moment."""
@@ -114,8 +116,17 @@ def _of_others(plural: str, prune_rank: int) -> KindInfo:
     )  # fmt: skip
 
 
+def _of_engine(engine: str, plural: str, prune_rank: int, *, namespaced: bool = False) -> KindInfo:
+    return KindInfo(
+        plural=plural, namespaced=namespaced, scope=_LABELLED, writes=_WRITE, prune_rank=prune_rank,
+        needed_for=f"`--target {engine}`", of_engine=engine,
+    )  # fmt: skip
+
+
+_KUEUE = "kueue.x-k8s.io/v1beta2"
+
 KINDS: Mapping[Kind, KindInfo] = {
-    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=17),
+    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=18),
     NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
     JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=4),
     JOB_SET: _of_others("jobsets", 6),
@@ -127,7 +138,7 @@ KINDS: Mapping[Kind, KindInfo] = {
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
-        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=18,
+        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=19,
     ),
     CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=13),
     RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=15),
@@ -158,6 +169,12 @@ KINDS: Mapping[Kind, KindInfo] = {
     RESOURCE_CLAIM: KindInfo(plural="resourceclaims", observed=True, needed_for=_DRA),
     RESOURCE_SLICE: KindInfo(plural="resourceslices", namespaced=False, observed=True, needed_for=_DRA),
     DEVICE_CLASS: KindInfo(plural="deviceclasses", namespaced=False, observed=True, needed_for=_DRA),
+    (_KUEUE, "LocalQueue"): _of_engine("kueue", "localqueues", 17, namespaced=True),
+    (_KUEUE, "ClusterQueue"): _of_engine("kueue", "clusterqueues", 20),
+    (_KUEUE, "Cohort"): _of_engine("kueue", "cohorts", 21),
+    (_KUEUE, "ResourceFlavor"): _of_engine("kueue", "resourceflavors", 22),
+    (_KUEUE, "WorkloadPriorityClass"): _of_engine("kueue", "workloadpriorityclasses", 23),
+    ("scheduling.run.ai/v2", "Queue"): _of_engine("kai", "queues", 24),
     LEASE: KindInfo(
         plural="leases", writes=("get", "create", "update"), own_namespace=True,
         needed_for="more than one replica of gpuctl",
@@ -197,9 +214,18 @@ SCOPES: Mapping[Kind, Scope] = {kind: info.scope for kind, info in KINDS.items()
 VERBS: Mapping[Kind, tuple[str, ...]] = {
     kind: tuple(sorted({*info.writes, *(_READ if info.observed else ())}))
     for kind, info in sorted(KINDS.items())
-    if info.observed or info.writes
+    if (info.observed or info.writes) and not info.of_engine
 }
 """What the controller does with each kind it uses, sorted."""
+
+
+OF_ENGINES: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.of_engine)
+"""Kinds of other engines, whichever."""
+
+
+def of_engine(engine: str) -> tuple[Kind, ...]:
+    """The kinds of another engine that gpuctl reads and writes where that engine decides."""
+    return tuple(kind for kind, info in KINDS.items() if info.of_engine == engine)
 
 
 def group_of(kind: Kind) -> str:

@@ -89,19 +89,21 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     *,
     stops: Stops | None = None,
     cache: PlanCache | None = None,
+    admits: bool = True,
 ) -> Plan:
     """Plan all writes of this cycle. Cost: a comparison of each manifest and live object, and what has changed.
 
     `stops`, the result of `mass_stop`, and `cache`, the one of the plan before, save work and change no result.
+    `admits` False: another engine lets runs go and pauses them; whether one runs is left as it is.
     """
     cache = cache or PlanCache()
     cache.turn()
     untouched = excluded_projects(declared, state) | damaged_projects(state) | frozen_projects(declared, state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
-    diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state))
+    diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state) if admits else _NONE)
     diffs = [diff for diff in diffs if diff.item.project not in untouched]
-    anew = remade(diffs, state)
+    anew = remade(diffs, state) if admits else frozenset[RunKey]()
     books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
     cluster = declared.cluster.name
     staying = cache.staying(refs, manifests.retained)
@@ -127,7 +129,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         refusals += reviewed.refusals
 
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
-    written = writer_of(state, spaces, ledgers.values(), recorded, anew).writes(diffs, cache) if diffs else []
+    writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits) if diffs else None
+    written = writer.writes(diffs, cache) if writer is not None else []
     return Plan(
         changes=() if state.all_frozen else in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
@@ -153,6 +156,7 @@ def _strays(state: ClusterState) -> frozenset[ObjectRef]:
 
 
 _LET_GO = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
+_NONE: frozenset[ObjectRef] = frozenset()
 
 
 def _is_stopped_by(ref: ObjectRef, stops: Stops, state: ClusterState) -> bool:

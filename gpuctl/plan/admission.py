@@ -64,7 +64,7 @@ def permitted(wanted: Body, live: Body | None, *, ready: bool, is_stray: bool = 
         return _as_made(wanted, live) if ready and is_stopped(live) else None
     if is_stopped(live):
         return _as_made(wanted, live)
-    return _with_template(born(wanted) if is_stray else wanted, live)
+    return as_made(born(wanted) if is_stray else wanted, live)
 
 
 def _as_other(wanted: Body, live: Body, *, ready: bool, is_stray: bool) -> Body | None:
@@ -115,7 +115,7 @@ def _suspended(wanted: Body) -> Mapping[str, Any]:
     return {**mapping(wanted, "spec"), **suspension}
 
 
-def _with_template(wanted: Body, live: Body) -> Body:
+def as_made(wanted: Body, live: Body) -> Body:
     """The wanted object with the pod template that gpuctl applied last."""
     template = _applied(live)
     return {**wanted, "spec": {**mapping(wanted, "spec"), "template": template}} if template else wanted

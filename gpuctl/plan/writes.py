@@ -16,7 +16,7 @@ from gpuctl.model.decision import JobState
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import born, permitted
+from gpuctl.plan.admission import as_made, born, permitted
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import drift
 from gpuctl.plan.inventory import OWN, shard_owner
@@ -33,7 +33,8 @@ class Writer:
 
     `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
     namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to create anew.
-    `over` are runs that stop and whose outcome is certain: their objects are left to end as they are.
+    `over` are runs that stop and whose outcome is certain: their objects are left to end as they are. `admits` False:
+    another engine decides whether a run goes on, and nothing is held back from it.
     """
 
     state: ClusterState
@@ -43,6 +44,7 @@ class Writer:
     ending: frozenset[str]
     remade: frozenset[RunKey] = frozenset()
     over: frozenset[RunKey] = frozenset()
+    admits: bool = True
 
     def writes(self, diffs: Iterable[ObjectDiff], cache: PlanCache) -> list[Change]:
         """The writes for the differences, from the cache where nothing has changed that they depend on."""
@@ -96,6 +98,8 @@ class Writer:
             return item.body
         if live is None and run in self.seen:
             return None
+        if not self.admits:
+            return item.body if live is None else as_made(item.body, live)
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
         return permitted(item.body, live, ready=ready, is_stray=diff.is_stray)
 

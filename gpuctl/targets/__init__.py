@@ -4,8 +4,9 @@ Projects, quotas and jobs stay as they are declared; which jobs run is the other
 counterpart of is told, each at its place in the declarations: nothing is left out in silence.
 """
 
+from gpuctl.targets.differences import differences
 from gpuctl.targets.target import rendered_for
 from gpuctl.targets.unsaid import Engine
 from gpuctl.targets.workloads import TargetObjects
 
-__all__ = ["Engine", "TargetObjects", "rendered_for"]
+__all__ = ["Engine", "TargetObjects", "differences", "rendered_for"]

@@ -14,6 +14,7 @@ from typing import Any
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.diag.wording import thousandths
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.objects import text
 from gpuctl.k8s.quantity import MEBIBYTE
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, Project
 from gpuctl.model.ids import DomainName
@@ -54,7 +55,7 @@ def for_kai(declared: Declared, waiting: Manifests) -> TargetObjects:
     cluster = declared.cluster
     items = suited(waiting, declared.jobs, cluster, _job)
     items += _queues(declared)
-    for name, value in priorities(declared.jobs).items():
+    for name, value in priorities(cluster.name, declared.jobs).items():
         fields: Body = {"value": value, "preemptionPolicy": "Never"}
         items.append(TargetOwner(cluster=cluster).manifest(kinds.PRIORITY_CLASS, name, fields))
     ordered = tuple(sorted(items, key=lambda item: item.ref))
@@ -116,7 +117,7 @@ def _job(job: Job, body: Body) -> Body:
     spec = {**body["spec"], "template": _template(job, body["spec"]["template"])}
     labels = {
         _QUEUE_LABEL: body["metadata"]["namespace"],
-        _PRIORITY_LABEL: priority_class(job),
+        _PRIORITY_LABEL: priority_class(text(body, "metadata", "labels", names.CLUSTER_LABEL), job),
         _PREEMPTIBILITY_LABEL: "preemptible" if job.preemptible else "non-preemptible",
     }
     gang = job.workers > 1 and job.type is not JobType.INFERENCE

@@ -19,6 +19,7 @@ from functools import cached_property
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.diag.wording import thousandths
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.objects import text
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, NodePool, Project
 from gpuctl.model.ids import DomainName, PoolName
 from gpuctl.model.job import Job
@@ -66,7 +67,10 @@ def for_kueue(declared: Declared, waiting: Manifests) -> TargetObjects:
         for pool in cluster.pools
     ]
     whole = TargetOwner(cluster=cluster)
-    items += [whole.manifest(PRIORITY, name, {"value": value}) for name, value in priorities(declared.jobs).items()]
+    items += [
+        whole.manifest(PRIORITY, name, {"value": value})
+        for name, value in priorities(cluster.name, declared.jobs).items()
+    ]
     tree = _Tree(declared=declared)
     items += tree.objects()
     ordered = tuple(sorted(items, key=lambda item: item.ref))
@@ -233,7 +237,7 @@ def _job(job: Job, body: Body) -> Body:
         return body
     labels = {
         _QUEUE_LABEL: _PREEMPTIBLE if job.preemptible else _GUARANTEED,
-        _PRIORITY_LABEL: priority_class(job),
+        _PRIORITY_LABEL: priority_class(text(body, "metadata", "labels", names.CLUSTER_LABEL), job),
         **({_TIME_LABEL: str(-(-job.max_duration_ms // 1000))} if job.max_duration_ms is not None else {}),
     }
     least = {_LEAST_ANNOTATION: str(job.min_workers), _ALL_INDEXES_ANNOTATION: "true"}

@@ -16,6 +16,7 @@ from gpuctl.model.manifest import Manifest, Manifests
 
 Body = Mapping[str, Any]
 
+_LONGEST_CLUSTER = 30
 _MOST_PRIORITY = 400_000_000
 """Of a job, either way: training is put below, other types above, within what Kubernetes lets a class have."""
 
@@ -150,15 +151,16 @@ def name_above(cluster: Cluster, department: str | None) -> str:
     return cluster.name if department is None else f"{cluster.name}-department-{department}"
 
 
-def priority_class(job: Job) -> str:
-    """The name of the class of a job's priority."""
+def priority_class(cluster: str, job: Job) -> str:
+    """The name of the class of a job's priority: each cluster on an API server has its own. It is a label's value."""
     kind = "training" if job.type is JobType.TRAINING else "serving"
-    return f"gpuctl-{kind}-{'minus-' if job.priority < 0 else ''}{abs(job.priority)}"
+    return f"{cluster[:_LONGEST_CLUSTER]}-{kind}-{'minus-' if job.priority < 0 else ''}{abs(job.priority)}"
 
 
-def priorities(jobs: Iterable[Job]) -> dict[str, int]:
+def priorities(cluster: str, jobs: Iterable[Job]) -> dict[str, int]:
     """The classes that jobs have and their values: inference and interactive before training, then by priority."""
-    return {priority_class(job): _priority(job) for job in sorted(jobs, key=priority_class)}
+    found = {priority_class(cluster, job): _priority(job) for job in jobs}
+    return dict(sorted(found.items()))
 
 
 def _priority(job: Job) -> int:

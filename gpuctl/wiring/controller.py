@@ -51,6 +51,7 @@ from gpuctl.k8s.utilisation import UTILISATION_REF
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
+from gpuctl.targets import Engine
 
 if TYPE_CHECKING:
     from gpuctl.adapters.kubernetes.connection import Connection
@@ -94,6 +95,7 @@ class Target:
     """The cluster that is reconciled: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
 
     `write_qps` and `write_burst` bound the controller's writes to an API server; None: as WriteLimits has it.
+    `engine`: the other engine that decides there which jobs run; None: gpuctl's own does.
     """
 
     embedded: str | None = None
@@ -101,6 +103,7 @@ class Target:
     context: str | None = None
     write_qps: int | None = None
     write_burst: int | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +183,7 @@ def reconcile(
             publish=ports.publish,
             history=history,
             viewer=_viewer(served, source, ports, journal, stack),
+            engine=None if target.engine is None else Engine(target.engine),
             utilisation=UNREAD if follow.once else _utilisation(measured, ports.for_utilisation, stack),
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)

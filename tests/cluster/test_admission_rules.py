@@ -14,7 +14,7 @@ from controlplane.server import ControlPlane
 from unattended import within
 
 from gpuctl.adapters.kubernetes.paths import collection
-from gpuctl.app.planning import waiting_manifests
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.compile import compile_tree
 from gpuctl.compile.declarations import ReadCache, collect
 from gpuctl.install.guard import MAKERS

@@ -17,7 +17,7 @@ from controlplane.server import ControlPlane
 from pydantic import BaseModel
 from unattended import PATIENCE_S, Site, within
 
-from gpuctl.app.planning import waiting_manifests
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.compile import compile_tree
 from gpuctl.compile.spec_v1 import JobV1
 from gpuctl.diag.diagnostic import Severity

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuctl import api
-from gpuctl.app.planning import target_objects
+from gpuctl.app.other_engine import target_objects
 from gpuctl.diag.text import text_form
 from gpuctl.k8s import names
 from gpuctl.model.declared import Declared

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from gpuctl import api
-from gpuctl.app.planning import waiting_manifests
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.diag.wording import memory
 from gpuctl.model.declared import Declared
 

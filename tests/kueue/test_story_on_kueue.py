@@ -6,8 +6,10 @@ compared is what it has admitted; where pods fit is kube-scheduler's matter.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,9 @@ from controlplane.server import ControlPlane, node
 from release.tools import TOOLS
 
 from gpuctl import api
-from gpuctl.app.planning import target_objects
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.adapters.git import WorkingCopy
+from gpuctl.app.other_engine import target_objects
 from gpuctl.k8s import kinds, names
 from gpuctl.targets import Engine
 from kueue import manager
@@ -36,8 +40,9 @@ _WITHIN_S = 60.0
 CLUSTER = """
 apiVersion: gpuctl.dev/v1
 kind: Cluster
-metadata: {name: tr4858}
+metadata: {name: NAME}
 spec:
+  namespacePrefix: NAME-
   nodePools: [{name: dgx1, nodes: [dgx1-1, dgx1-2], gpusPerNode: 8}]
 """
 PROJECTS = {"team-a": 4, "team-b": 2, "team-c": 2, "team-d": 8}
@@ -62,9 +67,10 @@ def kueue(new_control_plane: Callable[..., ControlPlane]) -> Iterator[ControlPla
 class Story:
     """What is declared, and the cluster that it is applied to as `kubectl apply --server-side` does."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, name: str) -> None:
         self.plane = plane
-        self.files: dict[str, str] = {"cluster.yaml": CLUSTER}
+        self.name = name
+        self.files: dict[str, str] = {"cluster.yaml": CLUSTER.replace("NAME", name)}
         self._written: dict[str, object] = {}
 
     def declare(self, name: str, text: str) -> None:
@@ -101,7 +107,8 @@ spec: {{type: {kind or "training"}, image: registry.example/quickstart:1, gpus: 
         """GPUs that Kueue has admitted, by project."""
         gpus: Counter[str] = Counter(dict.fromkeys(PROJECTS, 0))
         for body in self.plane.call("GET", "/apis/batch/v1/jobs")["items"]:
-            if not body["spec"].get("suspend"):
+            mine = body["metadata"]["labels"].get(names.CLUSTER_LABEL) == self.name
+            if mine and not body["spec"].get("suspend"):
                 amounts = body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
                 gpus[body["metadata"]["labels"][names.PROJECT_LABEL]] += int(amounts[names.GPU_RESOURCE])
         return gpus
@@ -123,8 +130,46 @@ def _path(body: Mapping[str, Any]) -> str:
     return f"/{'apis' if '/' in version else 'api'}/{version}{space}/{plural}/{meta['name'].replace(':', '%3A')}"
 
 
+class Reconciled(Story):
+    """The same, applied by `gpuctl reconcile --target kueue` from a repository."""
+
+    def __init__(self, plane: ControlPlane, name: str, folder: Path) -> None:
+        super().__init__(plane, name)
+        self._repo = WorkingCopy.create(folder / "repo")
+        self._folder = folder
+        self.lines: list[Any] = []
+
+    def apply(self) -> None:
+        known = {path.name for path in (self._repo.folder / "c").glob("*.yaml")}
+        for gone in known - self.files.keys():
+            self._repo.remove(f"c/{gone}")
+        for path, text in self.files.items():
+            self._repo.write(f"c/{path}", text.encode())
+        self._repo.commit("change", SystemClock().now_ms())
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuctl", "reconcile", "--repo", self._repo.folder, "--path", "c", "--once",
+             "--target", "kueue", "--kubeconfig", self.plane.kubeconfig, "--workdir", self._folder / "work",
+             "--log-format", "json"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.lines = [json.loads(line) for line in done.stderr.splitlines()]
+        assert done.returncode == 0, done.stderr
+
+
 def test_the_report_with_whole_gpus(kueue: ControlPlane) -> None:
-    story = Story(kueue)
+    tell(Story(kueue, "tr4858"))
+
+
+def test_the_report_through_reconcile(kueue: ControlPlane, tmp_path: Path) -> None:
+    """On the server of the other story: two clusters share its flavors, priorities and queues in nothing."""
+    story = Reconciled(kueue, "second", tmp_path)
+    tell(story)
+    story.apply()
+    assert [line for line in story.lines if line["event"] == "applied"] == []
+
+
+def tell(story: Story) -> None:
+    """Sections 4.8 to 4.10."""
     for project, quota in PROJECTS.items():
         story.declare(
             project,

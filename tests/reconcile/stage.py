@@ -43,6 +43,7 @@ from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.observe import observe
+from gpuctl.targets import Engine
 
 ZERO_MS = 1_596_000_000_000
 CLUSTER = """apiVersion: gpuctl.dev/v1
@@ -93,6 +94,7 @@ class Stage:
         self.utilisation = UNREAD
         self.publish: Callable[[Body], object] | None = None
         self.history: HistoryKeeper = UNKEPT
+        self.engine: Engine | None = None
         self.rhythm = LoopSettings(interval_ms=10_000, react_ms=2_000)
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
@@ -158,6 +160,7 @@ class Stage:
             utilisation=self.utilisation,
             publish=self.publish,
             history=self.history,
+            engine=self.engine,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(replace(self.rhythm, once=once), outside, journal, self)

@@ -14,7 +14,7 @@ import yaml
 from controlplane.server import ControlPlane, is_served
 
 from gpuctl import api
-from gpuctl.app.planning import waiting_manifests
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import KINDS, Kind
 from gpuctl.k8s.manifest_fields import ANY, Allowed

@@ -21,7 +21,7 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
 KINDS: frozenset[Kind] = frozenset({
-    *kinds.OBSERVED, kinds.CORE_EVENT, kinds.SECRET, kinds.SERVICE_ACCOUNT, kinds.LEASE,
+    *kinds.OBSERVED, kinds.CORE_EVENT, kinds.SECRET, kinds.SERVICE_ACCOUNT, kinds.LEASE, *kinds.OF_ENGINES,
 })  # fmt: skip
 """What this server serves; anything else is 404."""
 

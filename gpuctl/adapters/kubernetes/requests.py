@@ -12,8 +12,9 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 import urllib3
 from urllib3 import exceptions as http
@@ -79,7 +80,12 @@ class Request:
 
 def encoded(body: Body) -> bytes:
     """An object as it is sent."""
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=dict).encode()
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    """A part of a body that is no JSON yet: a mapping, or a share of a GPU as another engine takes it."""
+    return float(value) if isinstance(value, Decimal) else dict(cast("Mapping[str, object]", value))
 
 
 def patching(ref: ObjectRef, patch: Body, content_type: str) -> Request:

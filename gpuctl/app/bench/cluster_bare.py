@@ -29,7 +29,7 @@ from gpuctl.app.bench.cluster_tree import (
     owned,
     too_large,
 )
-from gpuctl.app.planning import waiting_manifests
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of

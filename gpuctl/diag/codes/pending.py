@@ -239,6 +239,14 @@ PAUSED = (
         why="The node was cordoned or tainted before all pods of the job were bound, or while one was being replaced.",
         fix="It starts on other nodes once they have room; uncordon the node when it may be used again.",
     ),
+    CodeEntry(
+        code="GPU5037",
+        title="left to another engine",
+        message="{engine} decides when it runs",
+        why="gpuctl reconciles this cluster with --target: it writes the objects that are declared, and another engine "
+        "admits jobs and pauses them.",
+        fix="Ask that engine: its queues and workloads say what a job waits for.",
+    ),
 )
 
 STOPPED = (

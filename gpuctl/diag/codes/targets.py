@@ -34,4 +34,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="Pods of the other engine ask for nvidia.com/gpu. Nodes offer that where NVIDIA's device plugin runs.",
         fix="run the device plugin on the nodes of this pool, and declare sharing: device-plugin",
     ),
+    CodeEntry(
+        code="GPU6154",
+        title="the effect of a plan is not the other engine's",
+        message="{engine} may decide otherwise than this plan foresees: {how}",
+        why="The effect of a plan is decided by gpuctl's own engine. With --target another engine decides about the "
+        "same declarations, by rules of its own.",
+        fix="take the objects and quotas of the plan as they are, and its effect as what is fair by the declarations",
+    ),
 )
