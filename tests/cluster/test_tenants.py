@@ -415,9 +415,15 @@ def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(place: Place) ->
     run = place.one(jobs("a"), "train")["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": run["name"], "uid": run["uid"], "controller": True}
     uid = {"batch.kubernetes.io/controller-uid": run["uid"]}
+    of_set = {**owner, "apiVersion": "apps/v1", "kind": "StatefulSet"}
+    of_leader = {**owner, "apiVersion": "v1", "kind": "Pod"}
+    led = stateful()
+    led["metadata"]["ownerReferences"] = [of_leader]
     by_hand = {"manualSelector": True, "selector": {"matchLabels": {"app": "x"}}}
     forged = [
         (pods("a"), pod(meta={"ownerReferences": [owner]})),
+        (pods("a"), pod(meta={"ownerReferences": [of_set]})),
+        (apps("a", "statefulsets"), led),
         (pods("a"), pod(meta={"labels": uid})),
         (apps("a", "deployments"), workload(uid)),
         (jobs("a"), job({"app": "x", **uid}, by_hand)),
@@ -428,6 +434,17 @@ def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(place: Place) ->
             ("by Kubernetes' controllers only" in said or "its controller only" in said) if place.guarded else not said
         )
     assert place.attempt("POST", f"{jobs('a')}?dryRun=All", job(), user="ann") == ""
+
+
+def test_only_the_guard_stops_what_kuberay_puts_before_a_runs_containers(place: Place) -> None:
+    """It runs the job's image, which may say that it sees all GPUs; what the manifest has before them sees none."""
+    labels = {names.JOB_LABEL: "train", "ray.io/cluster": "train"}
+    maker = "system:serviceaccount:kube-system:statefulset-controller"  # any that is trusted with the labels
+    for more, refused in (({}, True), (env(VOID), False)):
+        before = {"name": "wait-gcs-ready", "image": "x", **more}
+        body = pod(meta={"labels": labels, "generateName": "ray-"}, initContainers=[before])
+        said = place.attempt("POST", f"{pods('a')}?dryRun=All", body, user=maker)
+        assert ("wait-gcs-ready" in said) if place.guarded and refused else (said == "")
 
 
 CHANGES: Mapping[str, tuple[object, str]] = {

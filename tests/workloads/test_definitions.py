@@ -14,12 +14,14 @@ import yaml
 from controlplane.server import ControlPlane, is_served
 
 from gpuctl import api
+from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import KINDS, Kind
 from gpuctl.k8s.manifest_fields import ANY, Allowed
 from gpuctl.k8s.names import FIELD_MANAGER
-from gpuctl.k8s.workload_kinds import is_suspended
+from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended
 from gpuctl.k8s.workload_row import Path as FieldPath
 from gpuctl.k8s.workload_row import PodSets, WorkloadKind
 from gpuctl.k8s.workload_table import WORKLOAD_KINDS
@@ -177,3 +179,22 @@ def _let_go(row: WorkloadKind, waiting: Any, whole: Any) -> Any:
 def test_the_kinds_that_are_read_because_of_them_are_known() -> None:
     made = {each.kind for row in WORKLOAD_KINDS.values() for sets in row.pods for each in sets.made}
     assert {*WORKLOAD_KINDS, *(made - {kinds.JOB, kinds.SERVICE})} == set(kinds.OF_OTHERS)
+
+
+@EACH
+def test_the_embedded_cluster_takes_it_as_a_real_server_does(kind: Kind) -> None:
+    """The same writes as above, and the controllers that it plays do as the row says of the real ones."""
+    row, waiting = WORKLOAD_KINDS[kind], rendered(kind)
+    clock = VirtualClock(0)
+    cluster = EmbeddedCluster(clock)
+    for name in (waiting["metadata"]["namespace"],):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    running = _let_go(row, waiting, yaml.safe_load(declared(kind))["spec"]["manifest"])
+    for body in (waiting, running, waiting):
+        stored = cluster.apply(body)
+        assert drift(body, stored) == ()
+        clock.advance_to(clock.now_ms() + 60_000)
+        cluster.settle()
+        (live,) = cluster.list(kind).items
+        assert is_at_rest(row, live) is (body is waiting)
+        assert end_of(row, live) is None
