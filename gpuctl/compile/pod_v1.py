@@ -207,7 +207,13 @@ class Resources(Spec):
     memory: Memory = Field(0, description="Memory: 32Gi.")
 
 
-_REPOSITORY = r"https://[a-zA-Z0-9][a-zA-Z0-9.-]{0,252}(:[1-9][0-9]{0,4})?(/[a-zA-Z0-9_~][a-zA-Z0-9._~-]*){1,20}"
+_REPOSITORY = r"(https://|ssh://([a-z_][a-z0-9_-]{0,31}@)?)[a-zA-Z0-9][a-zA-Z0-9.-]{0,252}(:[1-9][0-9]{0,4})?(/[a-zA-Z0-9_~][a-zA-Z0-9._~-]*){1,20}"
+
+
+def _key_of_ssh(git: Mapping[str, Any]) -> Iterator[WrongValue]:
+    if str(git.get("repository", "")).startswith("ssh://") and git.get("secret") is None:
+        fix = "name a Secret with the keys ssh-privatekey and known_hosts"
+        yield WrongValue("GPU2005", fix=fix, at=("repository",), field="secret")
 
 
 class GitCheckout(Spec):
@@ -215,8 +221,14 @@ class GitCheckout(Spec):
 
     repository: Annotated[
         str,
-        matching(_REPOSITORY, "the https address of a repository: https://git.example.com/team/train.git"),
-    ] = Field(max_length=500, description="Its https address, without a name or password: those are in the secret.")
+        matching(
+            _REPOSITORY,
+            "the address of a repository: https://git.example.com/team/train.git, or ssh://git@git.example.com/a/b.git",
+        ),
+    ] = Field(
+        max_length=500,
+        description="Its address, https://… without a name or password, or ssh://…; keys and passwords are in secret.",
+    )
     revision: Annotated[
         str,
         matching(r"[a-zA-Z0-9_][a-zA-Z0-9_+-]*([./][a-zA-Z0-9_+-]+)*", "a branch, a tag, or a whole commit hash"),
@@ -231,11 +243,15 @@ class GitCheckout(Spec):
         "name: with /code it is /code/train."
     )
     secret: Subdomain | None = Field(
-        None, description="A Secret of the project's namespace with the keys username and password, for git."
+        None,
+        description="A Secret of the project's namespace with the keys username and password; with ssh, where one is "
+        "needed, with ssh-privatekey and known_hosts.",
     )
     size: Annotated[Memory, AfterValidator(positive)] = Field(
         10 << 30, description="How much the checkout may take on the node's disk. Default: 10Gi."
     )
+
+    _has_a_key = in_mapping(_key_of_ssh)
 
 
 def _of_the_pool(key: str) -> str:

@@ -131,7 +131,8 @@ class Probes:
 class GitCheckout:
     """A Git repository that is checked out below a folder of the container before it starts.
 
-    `secret`: the one that has `username` and `password`. `size_bytes`: how much disk it may take.
+    `secret`: the one that has `username` and `password`; with ssh `ssh-privatekey` and `known_hosts`. `size_bytes`: how
+    much disk it may take.
     """
 
     repository: str
@@ -139,6 +140,11 @@ class GitCheckout:
     path: str
     secret: str | None
     size_bytes: MemBytes
+
+    @property
+    def is_by_ssh(self) -> bool:
+        """Whether it is asked by ssh."""
+        return self.repository.startswith("ssh://")
 
     @property
     def folder(self) -> str:

@@ -3,6 +3,9 @@
 What a job says reaches git-sync in variables, never as an argument, and is bounded to addresses and names of
 revisions. It has no GPU, and as much CPU and memory as the job's own container: a pod with both asks for no more.
 
+With ssh the key and the known hosts are files that git-sync alone sees, of a Secret whose owner is root: ssh takes them
+from a user who is not their owner, and from root only where no other may read them.
+
 Source: kubernetes/git-sync, version 4: its variables, and the link of the repository's name to the checkout.
 """
 
@@ -21,6 +24,9 @@ _VOLUME = "git"
 _ROOT = "/git"
 _FAILURES = 5
 """How often in a row it may fail, with ten seconds between, before the pod fails."""
+_KEY_VOLUME = "git-ssh"
+_KEYS = "/etc/git-secret"
+_KEY_FILES = {"ssh-privatekey": "ssh", "known_hosts": "known_hosts"}
 _WITHOUT_RIGHTS: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -28,6 +34,15 @@ def git_volume(git: GitCheckout) -> tuple[Spec, Spec]:
     """The volume with the checkout, and its mount in the job's container."""
     volume = {"name": _VOLUME, "emptyDir": {"sizeLimit": format_bytes(git.size_bytes)}}
     return volume, {"name": _VOLUME, "mountPath": git.path}
+
+
+def git_key_volume(owner: JobOwner, git: GitCheckout) -> list[Spec]:
+    """The volume with the key, where one is needed."""
+    if not git.is_by_ssh:
+        return []
+    mode = 0o400 if owner.job.container.run_as.user == 0 else 0o444
+    items = [{"key": key, "path": path} for key, path in _KEY_FILES.items()]
+    return [{"name": _KEY_VOLUME, "secret": {"secretName": git.secret, "items": items, "defaultMode": mode}}]
 
 
 def git_container(owner: JobOwner, git: GitCheckout, resources: Spec) -> Spec:
@@ -39,7 +54,10 @@ def git_container(owner: JobOwner, git: GitCheckout, resources: Spec) -> Spec:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "env": [*NO_GPUS, *_variables(git)],
         "securityContext": _WITHOUT_RIGHTS,
-        "volumeMounts": [{"name": _VOLUME, "mountPath": _ROOT}],
+        "volumeMounts": [
+            {"name": _VOLUME, "mountPath": _ROOT},
+            *([{"name": _KEY_VOLUME, "mountPath": _KEYS, "readOnly": True}] if git.is_by_ssh else ()),
+        ],
     }
     if resources:
         container["resources"] = resources
@@ -56,7 +74,15 @@ def _variables(git: GitCheckout) -> Iterator[Spec]:
         "GITSYNC_ONE_TIME": "true",
         "GITSYNC_MAX_FAILURES": str(_FAILURES),
     }
+    if git.is_by_ssh:
+        told |= {
+            "GITSYNC_SSH": "true",
+            "GITSYNC_SSH_KEY_FILE": f"{_KEYS}/ssh",
+            "GITSYNC_SSH_KNOWN_HOSTS": "true",
+            "GITSYNC_SSH_KNOWN_HOSTS_FILE": f"{_KEYS}/known_hosts",
+            "GITSYNC_ADD_USER": "true",
+        }
     yield from ({"name": name, "value": value} for name, value in told.items())
-    if git.secret is not None:
+    if git.secret is not None and not git.is_by_ssh:
         for name, key in (("GITSYNC_USERNAME", "username"), ("GITSYNC_PASSWORD", "password")):
             yield {"name": name, "valueFrom": {"secretKeyRef": {"name": git.secret, "key": key}}}

@@ -45,7 +45,7 @@ from gpuctl.render.container import (
 )
 from gpuctl.render.devices import DeviceTerms, container_resources, device_annotations, device_env, pod_devices
 from gpuctl.render.gang import gang_env, gang_labels, gang_ports, gang_spec
-from gpuctl.render.git import git_container, git_volume
+from gpuctl.render.git import git_container, git_key_volume, git_volume
 from gpuctl.render.owner import JobOwner, Spec
 
 _SHM = "shm"
@@ -65,6 +65,7 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
     metadata: dict[str, Any] = {"labels": {**runs.labels, **owner.run_labels, **gang_labels(owner, workers)}}
     notes = dict(runs.annotations)
     volumes, mounts = _volumes(owner.job)
+    volumes += git_key_volume(owner, runs.git) if runs.git is not None else []
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "containers": [_container(owner, terms, mounts)],

@@ -35,13 +35,23 @@ def test_a_repository_is_that_of_the_address_at_a_revision() -> None:
 @pytest.mark.parametrize(
     "repository",
     [
-        "http://x/y", "ssh://x/y", "git@x:y", "file:///x", "ext::sh", "--x", "https://x", "https://x/", "https://-x/y",
+        "http://x/y", "ssh://x", "ssh://-oProxyCommand=x/y", "ssh://-x@x/y", "ssh://u:p@x/y",
+        "git@x:y", "file:///x", "ext::sh", "--x", "https://x", "https://x/", "https://-x/y",
         "https://x/-y", "https://x/.git", "https://x/y z", "https://u:p@x/y", "https://x/y?z", "https://x/$(Z)",
         "https://x/y#z", "https://x:0/y", "https://x/y//z", "/x",
     ],
 )  # fmt: skip
-def test_a_repository_is_an_https_address_and_nothing_else(repository: str) -> None:
-    assert codes(compiled(f"repository: '{repository}', path: /code")) == ["GPU2023"]
+def test_a_repository_is_an_address_and_nothing_else(repository: str) -> None:
+    assert codes(compiled(f"repository: '{repository}', path: /code, secret: s")) == ["GPU2023"]
+
+
+@pytest.mark.parametrize("repository", ["ssh://git@x/a/b.git", "ssh://x:2222/y"])
+def test_by_ssh_it_needs_a_key(repository: str) -> None:
+    assert codes(compiled(f"repository: '{repository}', path: /code")) == ["GPU2005"]
+    made = compiled(f"repository: '{repository}', path: /code, secret: deploy").declared
+    assert made is not None
+    assert made.jobs[0].container.git is not None
+    assert made.jobs[0].container.git.is_by_ssh
 
 
 @pytest.mark.parametrize(

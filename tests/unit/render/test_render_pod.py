@@ -12,7 +12,9 @@ from gpuctl.model.job import (
     Container,
     Expose,
     ExposeVia,
+    GitCheckout,
     JobType,
+    RunAs,
     SecretKey,
 )
 from gpuctl.model.taints import Toleration
@@ -217,3 +219,14 @@ def test_pods_tolerate_what_each_pool_declares_that_their_job_may_run_in() -> No
         {"key": "dedicated", "operator": "Equal", "value": "ml", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Exists"},
     ]
+
+
+@pytest.mark.parametrize(("user", "mode"), [(None, 0o444), (1000, 0o444), (0, 0o400)])
+def test_the_key_for_git_is_seen_by_git_sync_alone_in_a_form_that_ssh_takes(user: int | None, mode: int) -> None:
+    git = GitCheckout(repository="ssh://git@x/y.git", revision="v1", path="/code", secret="deploy", size_bytes=1 << 30)
+    spec = pod_of(Container(image="x", git=git, run_as=RunAs(user=user)))
+    (volume,) = [each for each in spec["volumes"] if "secret" in each]
+    assert volume["secret"]["defaultMode"] == mode
+    (sync,), (main,) = spec["initContainers"], spec["containers"]
+    assert volume["name"] in {mount["name"] for mount in sync["volumeMounts"]}
+    assert volume["name"] not in {mount["name"] for mount in main["volumeMounts"]}
