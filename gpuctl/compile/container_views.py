@@ -2,13 +2,15 @@
 
 A rule about an image, a command, variables, mounts or a user holds for every container, or a second one would be a way
 round it. So each is held against the policies as if it was the job's own: what it says itself stands in place of what
-the job says. Amounts are then those of the whole pod. A mistake is told at the container's own line.
+the job says. Amounts are then those of the whole pod. A mistake is told at the container's own line. A job that is the
+object of another controller is seen as each of the containers of its pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpuctl.compile.declarations import Declaration
@@ -17,7 +19,10 @@ from gpuctl.compile.spec_v1 import JobV1
 from gpuctl.compile.text import NO_PARAMS, Params
 from gpuctl.compile.worker import Started, started, worker_of
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.k8s.quantity import format_bytes, format_cpu
+from gpuctl.k8s.workload_kinds import pod_sets
+from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.units import WHOLE_GPU
 
 _OWN = ("image", "imagePullPolicy", "command", "args", "workingDir", "envFrom")
@@ -49,20 +54,70 @@ class ContainerDocument(Document):
         for step in self.at:
             says = says[step]
         _, *below = path or ("",)
-        if below[:1] == ["volumes"] and says.get("mounts"):
-            return (*self.at, "mounts", *below[1:2])
+        if below[:1] == ["volumes"]:
+            mounts = "mounts" if "mounts" in says else "volumeMounts"
+            return (*self.at, mounts, *below[1:2]) if says.get(mounts) else path
+        if below[:1] == ["security"] and "securityContext" in says:
+            return (*self.at, "securityContext", *below[1:])
         return (*self.at, *below) if below and below[0] in {*_OWN, *_BY_PART} and below[0] in says else path
 
 
 def other_containers(declaration: Declaration[JobV1]) -> Iterator[Declaration[JobV1]]:
     """The job with each of its other containers in place of its own. Cost: linear in what the job says, for each."""
     for each in started(declaration.model.spec):
-        document = declaration.document
-        view = ContainerDocument(
-            source=document.source, start=document.start, end=document.end, data=_data(declaration, each),
-            name=document.name, sound=document.sound, job=document, at=each.path,
-        )  # fmt: skip
-        yield Declaration(view, declaration.model)
+        yield _view(declaration, each.path, _data(declaration, each))
+    if declaration.model.spec.manifest is not None:
+        for at, says in _of_manifest(declaration.model.spec.manifest):
+            yield _view(declaration, at, says(declaration.document.data))
+
+
+def _view(declaration: Declaration[JobV1], at: Path, data: Mapping[str, Any]) -> Declaration[JobV1]:
+    document = declaration.document
+    view = ContainerDocument(
+        source=document.source, start=document.start, end=document.end, data=data, name=document.name,
+        sound=document.sound, job=document, at=at,
+    )  # fmt: skip
+    return Declaration(view, declaration.model)
+
+
+def _of_manifest(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Callable[[Any], Mapping[str, Any]]]]:
+    """Each container of a manifest's pods: its path, and the job's data with it."""
+    row = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]]
+    for each in pod_sets(row, mapping(manifest, "spec")):
+        pod = mapping(each.template, "spec")
+        at: Path = ("spec", "manifest", "spec", *each.at, *each.sets.template, "spec")
+        for kind in ("initContainers", "containers"):
+            for position, container in enumerate(items(pod, kind)):
+                yield (*at, kind, position), partial(_with_container, pod, container)
+
+
+def _with_container(pod: Mapping[str, Any], container: Mapping[str, Any], data: Any) -> Mapping[str, Any]:
+    """The job's data as if it said itself what a container of its manifest has."""
+    spec: dict[str, Any] = {**data["spec"], **{name: container[name] for name in _OWN if name in container}}
+    spec["env"] = {text(each, "name"): text(each, "value") for each in items(container, "env")}
+    spec["security"] = {**mapping(pod, "securityContext"), **mapping(container, "securityContext")}
+    origins = {text(volume, "name"): volume for volume in items(pod, "volumes")}
+    spec["volumes"] = [
+        {
+            **_origin(origins.get(text(mount, "name"), {})),
+            "mountPath": text(mount, "mountPath"),
+            "readOnly": mount.get("readOnly", False),
+        }
+        for mount in items(container, "volumeMounts")
+    ]
+    return {**data, "spec": spec}
+
+
+def _origin(volume: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a volume of a pod is of, in the form of a job's volume."""
+    named = {
+        "hostPath": text(volume, "hostPath", "path"),
+        "claim": text(volume, "persistentVolumeClaim", "claimName"),
+        "secret": text(volume, "secret", "secretName"),
+        "configMap": text(volume, "configMap", "name"),
+    }
+    nfs = mapping(volume, "nfs")
+    return {**{name: each for name, each in named.items() if each}, **({"nfs": dict(nfs)} if nfs else {})}
 
 
 def _data(declaration: Declaration[JobV1], each: Started) -> Mapping[str, Any]:

@@ -267,9 +267,10 @@ def _outcome(check: _Check, declaration: Declaration[Any]) -> Outcome:
 
     What is about a change is said of the job alone: another container was not there before, or was another one.
     """
-    found = _outcome_of(check, declaration)
-    if not isinstance(declaration.model, JobV1) or (not isinstance(check.rule, Rule) and check.rule.of_a_change):
-        return found
+    is_of_a_change = not isinstance(check.rule, Rule) and check.rule.of_a_change
+    if not isinstance(declaration.model, JobV1) or is_of_a_change:
+        return _outcome_of(check, declaration)
+    found = Outcome() if declaration.model.spec.manifest is not None else _outcome_of(check, declaration)
     breaches, steps = dict.fromkeys(found.breaches), found.steps
     for view in other_containers(declaration):
         if steps > STEPS:

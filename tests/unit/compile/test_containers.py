@@ -200,3 +200,35 @@ def test_what_is_charged_is_what_kubernetes_counts_of_the_pod(before: str, besid
     )  # fmt: skip
     named: list[Any] = [each["name"] for part in ("initContainers", "containers") for each in items(pod, part)]
     assert len(named) == len(set(named))
+
+
+MANIFEST = (
+    "{manifest: {apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replicatedJobs: [{name: w, template: {spec:"
+    " {template: {spec: {initContainers: [{name: i, image: bad/i}], containers: [{name: main, image: good/y, env:"
+    " [{name: FOO, value: b}], securityContext: {runAsUser: 0}, volumeMounts: [{name: v, mountPath: /m}]}],"
+    " volumes: [{name: v, hostPath: {path: /mnt}}]}}}}}]}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "at"),
+    [
+        ("cel: object.spec.image.startsWith('good/')", ["image: bad/i"]),
+        ("schema: {properties: {spec: {properties: {image: {pattern: '^good/'}}}}}", ["image: bad/i"]),
+        ("cel: object.spec.image != ''", []),
+        ("cel: \"!('FOO' in object.spec.env)\"", ["env: [{name: FOO"]),
+        (
+            "schema: {properties: {spec: {properties: {security: {properties: {runAsUser: {minimum: 1}}}}}}}",
+            ["runAsUser: 0"],
+        ),
+        (
+            "schema: {properties: {spec: {properties: {volumes: {items: {not: {required: [hostPath]}}}}}}}",
+            ["{name: v, mountPath: /m}"],
+        ),
+    ],
+)
+def test_a_policy_holds_for_each_container_of_a_manifest(rule: str, at: list[str]) -> None:
+    found = compiled(MANIFEST, policy(rule), cluster=OPEN_CLUSTER)
+    assert [one.code for one in found.diagnostics] == ["GPU4001"] * len(at), found.diagnostics
+    for one, words in zip(found.diagnostics, at, strict=True):
+        assert one.source_line[one.span.column - 1 :].startswith(words)
