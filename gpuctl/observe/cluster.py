@@ -25,6 +25,7 @@ from gpuctl.observe.hami import HamiNode, hami_devices, hami_node, unreadable_ha
 from gpuctl.observe.ledgers import Records, read_ledgers
 from gpuctl.observe.nodes import Use, observe_nodes
 from gpuctl.observe.pods import Pod
+from gpuctl.observe.roster import Workloads
 from gpuctl.observe.unreadable import Faults, read
 from gpuctl.observe.workloads import observe_runs
 
@@ -46,10 +47,7 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     trust = cache.trust(tenancy, _kept(records, cluster))
     told = cache.told(records.ledgers_of(cluster), tenancy)
     own = cache.workloads({ref: body for kind in _WORKLOADS for ref, body in bodies[kind].items()}, told, trust)
-    between = bodies[kinds.REPLICA_SET]
-    if own.others:
-        between = {ref: body for kind in _BETWEEN for ref, body in bodies[kind].items()}
-    runs_of_pods = cache.pod_runs(bodies[kinds.POD], between, told)
+    runs_of_pods = cache.pod_runs(bodies[kinds.POD], _between(bodies, own), told)
     inventory = cache.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
     registered = _registered(bodies[kinds.NODE], cache.faults)
     our_pods = {pod: run for pod, run in zip(bodies[kinds.POD], runs_of_pods, strict=True) if run is not None}
@@ -96,6 +94,13 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
 _WORKLOADS = sorted(WORKLOADS)
 _BETWEEN = (kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB, kinds.RAY_CLUSTER)
 """What may stand between a run's object and its pods."""
+
+
+def _between(bodies: Mapping[kinds.Kind, Mapping[ObjectRef, Body]], own: Workloads) -> Mapping[ObjectRef, Body]:
+    """What may stand between a run's object and its pods: ReplicaSets alone where no run is another controller's."""
+    if not own.others:
+        return bodies[kinds.REPLICA_SET]
+    return {ref: body for kind in _BETWEEN for ref, body in bodies[kind].items()}
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
