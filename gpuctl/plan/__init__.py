@@ -127,7 +127,6 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         kept = books.declared.get(project, frozenset())
         changes += [delete(ref, state.live[ref], owner, _why_gone(ref, state, kept)) for ref in reviewed.allowed]
         refusals += reviewed.refusals
-
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
     writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits) if diffs else None
     written = writer.writes(diffs, cache) if writer is not None else []
