@@ -3,10 +3,9 @@
 README.md beside this file shows the pipeline in one drawing and goes through an example. Read `cycle` first: it is
 the table of contents. The folders, from the bottom: `shares` (how much each project may hold), `capacity` (what is
 free, and where work fits), `jobs` (what each job and run says by itself), `victims` (which runs make way), `admit`
-(which jobs are attempted, in which order, and what comes of it), `cache` (what is carried from cycle to cycle). Above
-them `rounds`, which repeats a cycle until nothing follows from it; beside them `snapshot`, the one thing that changes
-while a cycle decides; `reasons`, typed and all in one place; `dirty` and `counters`, which save work or count it, and
-decide nothing.
+(which jobs are attempted, in which order, and what comes of it), `cache` (what is carried from cycle to cycle). Beside
+them `snapshot`, the one thing that changes while a cycle decides; `reasons`, typed and all in one place; `dirty` and
+`counters`, which save work or count it, and decide nothing.
 """
 
 from __future__ import annotations

@@ -25,8 +25,3 @@ class Counters:
     def counts(self) -> Mapping[str, int]:
         """All counts by name."""
         return asdict(self)
-
-    def more(self, other: Counters) -> None:
-        """Add the counts of another round."""
-        for name, count in other.counts().items():
-            setattr(self, name, getattr(self, name) + count)

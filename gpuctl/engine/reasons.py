@@ -24,9 +24,6 @@ MOVED = "GPU5082"
 BY_AMOUNTS = frozenset({IN_QUOTA, "GPU5002", ON_IDLE, "GPU5005"})
 """Reasons to run that follow from what the project holds, is guaranteed and may have."""
 
-WITHOUT_VICTIMS = frozenset({FOR_STOPPING, FOR_START})
-"""Reasons of a reservation for which no run was paused."""
-
 FOR_ENDS = frozenset({FOR_OTHERS, IN_SWEEP})
 """Reasons to wait for the end of certain jobs."""
 

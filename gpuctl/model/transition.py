@@ -5,9 +5,8 @@ next cycle observes it when the decision is written and no pod has moved. `start
 pods run, or are gone. Example: Reclaim makes a running run STOPPING, `stopped` makes that QUEUED, Admit makes that
 STARTING, and `started` makes that RUNNING.
 
-The engine's rounds, `explain`, replays and the world of the property tests all use these steps; the rounds alone show a
-run that moves as if it were there already. tests/properties/test_transition.py compares the steps with what plan, apply
-and observe make of the embedded cluster.
+`explain`, replays and the world of the property tests all use these steps. tests/properties/test_transition.py compares
+them with what plan, apply and observe make of the embedded cluster.
 """
 
 from __future__ import annotations

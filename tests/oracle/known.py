@@ -25,7 +25,7 @@ class Known:
 _PRICE = {
     "dear: what follows": Known(
         why="4.5: the price counts what a victim's restart would displace.",
-        worlds=(1000652, 11004824),
+        worlds=(7000542, 11004824),
     ),
     "dear: another set": Known(
         why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
@@ -41,33 +41,30 @@ _PRICE = {
 _CONDUCT = {
     "within share first": Known(
         why="4.3: a job above its project's share starts only when no job within share could use the GPUs.",
-        worlds=(5001741, 5005928),
+        worlds=(5001741, 7002423),
     ),
     "paused beside free GPUs: idle": Known(
         why="4.3: nothing is paused for an elastic job that could start with as many workers on idle GPUs elsewhere.",
-        worlds=(30, 2862, 12555),
-    ),
-    "paused beside free GPUs: of a removed job": Known(
-        why="4.3: nothing is paused for a job that GPUs coming free in the same cycle will serve.",
-        histories=(5000719,),
+        worlds=(30, 2862),
     ),
     "illegal: no right": Known(
         why="4.4, departments: whether a department is within its guarantee with what its other projects borrow.",
-        worlds=(5002685, 5005547),
-        histories=(5002323,),
+        worlds=(7004779, 5005547),
+        histories=(7000667,),
     ),
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
         worlds=(5001493,),
-        histories=(5000679,),
+        histories=(7003424,),
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
-        worlds=(15878,),
+        worlds=(7006433,),
+        histories=(7004662,),
     ),
     "no rest: late": Known(
         why="After a change no more than three schedules decide something new.",
-        histories=(5000103, 5000318),
+        histories=(7000099, 7000168),
     ),
 }
 

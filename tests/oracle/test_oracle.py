@@ -38,6 +38,11 @@ def test_a_known_family_still_occurs_where_it_is_recorded(family: str) -> None:
     assert family in found, "the engine has learned it: take it off the list"
 
 
+@pytest.mark.parametrize("seed", [7000652, 7000950, 7006099])
+def test_a_run_that_goes_on_elsewhere_is_not_stopped_again(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
 @pytest.mark.parametrize("seed", seeds(0, 200))
 def test_the_engine_divides_as_the_design_says(seed: int) -> None:
     spec = draw(seed)

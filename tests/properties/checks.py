@@ -148,7 +148,7 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
         touched |= {w.node for w in placement.workers}
         assert {w.node for w in placement.workers} <= now.keys(), "only usable nodes"
         occupy(soon, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
-        if isinstance(decision, Admit | Move):
+        if isinstance(decision, Admit):
             occupy(now, placement, job.gpu_milli, job.cpu_milli, job.mem_bytes)
     started = {w.node for d in made.decisions if isinstance(d, Admit) for w in _new_workers(d)}
     for rooms, nodes in ((now, started), (soon, touched)):

@@ -10,6 +10,7 @@ a pool a place is reserved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
 from typing import TypeAlias
@@ -19,7 +20,16 @@ from gpuctl.engine.admit.attempts import attempt_all
 from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
 from gpuctl.engine.admit.outcome import Outcome, Pause, gain_step, loss
 from gpuctl.engine.admit.repacking import Repacking
-from gpuctl.engine.admit.reservations import in_the_way, is_free, may_pause_all, reserved_for
+from gpuctl.engine.admit.reservations import (
+    in_the_way,
+    is_free,
+    is_loose,
+    may_pause_all,
+    reserve_to_go_on,
+    reserved_for,
+    stays_guaranteed,
+    yields,
+)
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
@@ -29,7 +39,6 @@ from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.shares.entitlement import (
     beyond_quota,
     forbidden,
-    is_guaranteed,
     reason_to_run,
     stays_within_share,
 )
@@ -54,14 +63,14 @@ class Admission:
     """The attempts of one cycle over its snapshot; without `attempts` none is made."""
 
     __slots__ = (
-        "_attempts", "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "outcome",
+        "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "attempts", "outcome",
         "reservations", "scale_up",
     )  # fmt: skip
 
     def __init__(
         self, snapshot: Snapshot, policy: SchedulingPolicy, scale_up: ScaleUp, *, attempts: bool = True
     ) -> None:
-        self._attempts = attempts
+        self.attempts = attempts
         self._snapshot = snapshot
         self._policy = policy
         self._repacking = Repacking(snapshot)
@@ -77,7 +86,7 @@ class Admission:
         coming, occupied = self._keep_reserved(pending_jobs)
         self.scale_up.keep()
         self._await_reserved(coming, occupied)
-        for _ in range(MAX_PASSES if self._attempts else 0):
+        for _ in range(MAX_PASSES if self.attempts else 0):
             queues, cut_off = self.scale_up.queues(pending_jobs.queues), self.outcome.cut_off
             migrations = self._migrations if self._policy.consolidation else None
             check = Schedulability(self._snapshot, self.reservations, self._repacking, migrations, queues, cut_off)
@@ -90,6 +99,7 @@ class Admission:
         for pending, assignment in self._repacking.assignments.items():
             _, reason = self.outcome.started[pending.job.id]
             self.outcome.started[pending.job.id] = (assignment, reason)
+        self._let_go_on()
         self._reserve_for_longest_waiting(pending_jobs)
         return self.outcome
 
@@ -103,25 +113,30 @@ class Admission:
             self.outcome.kept[reservation.pending.job.id] = kept
             self._note(reservation.pending, "keep", reservation.assignment.option)
 
+    def _let_go_on(self) -> None:
+        """Reserve for paused runs what no pending job takes."""
+        paused = [pause.allocation for pause in self.outcome.pauses.values() if pause.goes_on is None]
+        for job, assignment in reserve_to_go_on(paused, self._snapshot).items():
+            self.outcome.pauses[job] = replace(self.outcome.pauses[job], goes_on=assignment)
+
     # Reservations of the last cycle
 
     def _keep_reserved(self, pending_jobs: PendingJobs) -> tuple[Reserved, Reserved]:
         """Hold every reserved place that is free or coming free. Returns those that are coming, and those occupied.
 
-        A reservation for which no run was paused, beyond the project's guarantee, is given up while a job of another
-        project waits for GPUs within its guarantee.
+        Those for which no run was paused come last, and may have to yield.
         """
         coming, occupied, loose = Reserved(), Reserved(), Reserved()
         for pending in (queue := pending_jobs.reserved_before()):
             assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
             if assignment is None or self._forbidden(pending, assignment.option):
                 continue
-            if self._is_loose(pending, assignment.option):
+            if is_loose(pending):
                 loose.append((pending, assignment))
             else:
                 self._hold(pending, assignment, coming, occupied)
         for pending, assignment in loose:
-            if not self._is_guaranteed_to_others(pending, pending_jobs):
+            if not yields(pending, assignment, pending_jobs, self._snapshot):
                 self._hold(pending, assignment, coming, occupied)
         self.reservations.keep(queue)
         return coming, occupied
@@ -136,28 +151,6 @@ class Admission:
             coming.append((pending, assignment))
         else:
             occupied.append((pending, assignment))
-
-    def _is_loose(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether no run was paused for a reservation, and it is beyond the project's guarantee."""
-        reason = pending.run.reason if pending.run else None
-        without_victims = reason is not None and reason.code in reasons.WITHOUT_VICTIMS
-        return without_victims and not self._is_guaranteed(pending, option)
-
-    def _is_guaranteed(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether an option asks for GPUs, and the project stays within its guarantee with them."""
-        milli, project = option.request.total_milli, pending.job.id.project
-        return milli > 0 and is_guaranteed(self._snapshot.accounts, option.domain, project, milli)
-
-    def _is_guaranteed_to_others(self, pending: PendingJob, pending_jobs: PendingJobs) -> bool:
-        """Whether a job of another project waits within that project's guarantee.
-
-        Cost: O(sorts), and the classes of those that stay within the guarantee.
-        """
-        queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
-        sorts = (sort for queue in queues for sort in queue.sorts if sort.has_run)
-        guaranteed = (sort for sort in sorts if any(self._is_guaranteed(sort.first, o) for o in sort.first.options))
-        others = (job_class.first.run for sort in guaranteed for job_class in sort.classes)
-        return any(run is not None and run.placement is None for run in others)
 
     def _await_reserved(self, coming: Reserved, occupied: Reserved) -> None:
         """Start the jobs elsewhere if that is possible now; else hold their places, or free them."""
@@ -226,7 +219,7 @@ class Admission:
         if known and any(self._make_room(pending, option) for option in options if option.request.gpu_milli):
             return True
         may_backfill = known and bool(self.reservations)
-        guaranteed = [option for option in options if may_backfill and self._is_guaranteed(pending, option)]
+        guaranteed = [o for o in options if may_backfill and stays_guaranteed(self._snapshot, pending, o)]
         if self._backfill(pending, guaranteed, lambda option: self._make_room(pending, option)):
             return True
         if pending.job.is_elastic and any(self._start_smaller(pending, option) for option in pending.options):

@@ -1,23 +1,27 @@
-"""Outcome: the result of the attempts of one round."""
+"""Outcome: the result of the attempts of one cycle, and the decisions that follow from it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuctl.engine import reasons
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
-from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.jobs.runs import Allocation, paused_record
+from gpuctl.engine.jobs.scaling import further_nodes
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.rules import VictimRule
-from gpuctl.model.decision import Reason, TraceStep, WorkerPlacement
-from gpuctl.model.ids import DomainName, JobId
-from gpuctl.model.units import GpuMilli
+from gpuctl.model.decision import Admit, Decision, Move, Pending, Preempt, Reason, Reclaim, TraceStep, WorkerPlacement
+from gpuctl.model.ids import DomainName, JobId, NodeName
+from gpuctl.model.state import named
+from gpuctl.model.units import GpuMilli, Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A run that is paused, or gives up a surplus worker, for a beneficiary. `goes_on`: where, if it is moved."""
+    """A run that is paused, or gives up a surplus worker, for a beneficiary. `goes_on`: where, if it has a place."""
 
     allocation: Allocation
     reason: Reason
@@ -40,7 +44,7 @@ class Regained:
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of the attempts of one round.
+    """Result of the attempts of one cycle.
 
     `started`: run now. `reserved`: has a place that is not free yet. `kept`: has a head reservation. `pending_queues`:
     the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, moves too, and `given_up`,
@@ -100,3 +104,28 @@ def loss(
         numbers["guaranteeMilli"] = portion.guarantee_milli
         numbers["shareMilli"] = portion.share_milli
     return numbers
+
+
+def decisions_of(
+    outcome: Outcome, pending_jobs: PendingJobs, now_ms: Instant, uuids: Mapping[NodeName, tuple[str, ...]]
+) -> Iterator[tuple[JobId, Decision]]:
+    """The decisions about all jobs that gain a place, have one reserved, or lose theirs."""
+    for job, (assignment, reason) in (outcome.kept | outcome.reserved).items():
+        record = pending_jobs.find(job).record
+        yield job, Pending(job=job, reason=reason, record=record, reserved=assignment.placement)
+    for job, (assignment, reason) in outcome.started.items():
+        pending, place = pending_jobs.find(job), assignment.placement
+        run, record = pending.run, pending.record
+        was_moved = run is not None and run.reason is not None and run.reason.code == reasons.MOVED
+        record = record._replace(starts=record.starts + 1, paused_for=record.paused_for if was_moved else None)
+        further = further_nodes(pending.job, place, pending_jobs.capacity)
+        yield job, Admit(job=job, reason=reason, record=record, placement=named(place, uuids), further=further)
+    for job, pause in outcome.pauses.items():
+        reason, beneficiary, goes_on = pause.reason, pause.beneficiary, pause.goes_on
+        record = paused_record(pause.allocation.run, now_ms, beneficiary)
+        place = None if goes_on is None else goes_on.placement
+        if place is not None and reason.code == reasons.MOVED:
+            yield job, Move(job=job, reason=reason, record=record, beneficiary=beneficiary, reserved=place)
+        else:
+            kind = Preempt if beneficiary.project == job.project else Reclaim
+            yield job, kind(job=job, reason=reason, record=record, beneficiary=beneficiary, reserved=place)

@@ -4,6 +4,9 @@ A reservation is the placement on a queued run. The job starts there, or sooner 
 its place is idle or coming free, or as long as a rule still allows to pause the runs in it; so a crash between the
 reservation and the pauses ends in the same pauses. A run that is moved has its next place reserved before it has
 stopped, and that place counts as held by its project.
+
+A paused run goes on where GPUs are idle or come free and no pending job takes them: that place is reserved for it with
+the pause. Such a reservation, for which no run was paused, yields to a job that could take the place from it later.
 """
 
 from __future__ import annotations
@@ -11,23 +14,116 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import FreeCapacity
-from gpuctl.engine.capacity.gang import Assignment, PoolOption
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_in
 from gpuctl.engine.jobs.demand import StaticFit
 from gpuctl.engine.jobs.job_class import PendingJob
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.shares.entitlement import forbidden
+from gpuctl.engine.shares.entitlement import forbidden, is_guaranteed, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.rules import VictimRule, with_leaving
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.job import Job
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run
 
 
 def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
     """The reservation of a queued run, if its place is one that the job could have in a pool it may use."""
     return _assignment_in(pending.run.placement if pending.run else None, pending.options, snapshot)
+
+
+def is_loose(pending: PendingJob) -> bool:
+    """Whether no run was paused for a reservation."""
+    reason = pending.run.reason if pending.run else None
+    return reason is not None and reason.code != reasons.FOR_PAUSED
+
+
+def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
+    """Whether a loose reservation that is not held is given up for a pending job: one of its project that would preempt
+    its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's.
+    """
+    is_beyond = not stays_guaranteed(snapshot, pending, assignment.option)
+    return _is_outranked(pending, assignment, pending_jobs, snapshot) or (
+        is_beyond and _is_guaranteed_to_others(pending, pending_jobs, snapshot)
+    )
+
+
+def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption) -> bool:
+    """Whether an option asks for GPUs, and the project stays within its guarantee with them."""
+    milli, project = option.request.total_milli, pending.job.id.project
+    return milli > 0 and is_guaranteed(snapshot.accounts, option.domain, project, milli)
+
+
+def _is_guaranteed_to_others(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
+    """Whether a job of another project waits within that project's guarantee.
+
+    Cost: O(sorts), and the classes of those that stay within the guarantee.
+    """
+    queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
+    sorts = (sort for queue in queues for sort in queue.sorts if sort.has_run)
+    guaranteed = (sort for sort in sorts if any(stays_guaranteed(snapshot, sort.first, o) for o in sort.first.options))
+    others = (job_class.first.run for sort in guaranteed for job_class in sort.classes)
+    return any(run is not None and run.placement is None for run in others)
+
+
+def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
+    """Whether a job of the same project waits that would preempt the run, and fits only if the place stays free.
+
+    Cost: O(sorts of the project), and two searches for a place for each that outranks the job.
+    """
+    job, domain = pending.job, assignment.option.domain
+    queue = pending_jobs.queues.get((job.id.project, domain))
+    if queue is None or not is_free(snapshot.idle, assignment):
+        return False
+    firsts = (sort.first for sort in queue.sorts)
+    mates = (first for first in firsts if first.run is not None and first.run.placement is None)
+    fitting = [
+        option
+        for mate in mates
+        for option in mate.options
+        if makes_way(snapshot, job, mate.job, domain, option.request.total_milli)
+        and _is_allowed(snapshot, mate.job, option)
+        and place_in(snapshot.idle, option) is not None
+    ]
+    snapshot.occupy(job, assignment)
+    fits_only_there = any(place_in(snapshot.idle, option) is None for option in fitting)
+    snapshot.vacate(job, assignment)
+    return fits_only_there
+
+
+def reserve_to_go_on(paused: Iterable[Allocation], snapshot: Snapshot) -> dict[JobId, Assignment]:
+    """Reserve places for paused runs in GPUs that are idle or come free, those within their projects' shares first.
+
+    The first that finds none is the last: a later one could be paused again for it. Elastic runs wait like others.
+    """
+    reserved: dict[JobId, Assignment] = {}
+    for allocation in sorted(paused, key=lambda each: _precedence(each, snapshot)):
+        job = allocation.job
+        options = () if job is None or job.is_elastic else options_of(job, snapshot.capacity)
+        allowed = [o for o in options if o.request.gpu_milli and job is not None and _is_allowed(snapshot, job, o)]
+        assignment = place(snapshot.future_idle, allowed) if allowed else None
+        if job is None or assignment is None:
+            break
+        snapshot.occupy(job, assignment)
+        reserved[job.id] = assignment
+    return reserved
+
+
+def _is_allowed(snapshot: Snapshot, job: Job, option: PoolOption) -> bool:
+    """Whether an option of a job breaks no ceiling."""
+    return forbidden(snapshot.accounts, job, option.domain, option.request.total_milli) is None
+
+
+def _precedence(allocation: Allocation, snapshot: Snapshot) -> tuple[bool, bool, int, JobId]:
+    job, domain, project = allocation.job, allocation.domain, allocation.project
+    if job is None or domain is None:
+        return True, True, 0, allocation.run.job
+    is_within = stays_within_share(snapshot.accounts, domain, project, allocation.total_milli)
+    return not is_within, job.type is JobType.TRAINING, -job.priority, job.id
 
 
 def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:
@@ -40,8 +136,7 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapsho
         assignment = _assignment_in(run.reserved, static_fit.options(job), snapshot)
         if assignment is None or not is_free(snapshot.future_idle, assignment):
             continue
-        option = assignment.option
-        if forbidden(snapshot.accounts, job, option.domain, option.request.total_milli) is None:
+        if _is_allowed(snapshot, job, assignment.option):
             snapshot.occupy(job, assignment)
             reserved[job.id] = assignment.placement
     return reserved

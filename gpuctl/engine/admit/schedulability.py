@@ -9,7 +9,7 @@ Invariant: the check may be too optimistic, never too pessimistic: to skip a job
 will fail is at the head of its queue until then, and gives the queue a place that is not that of the job behind it.
 
 Cost: a check of each sort of jobs, and of each class of the sorts that pass it. `UnschedulableRequests` answer for all
-requests that ask for no less than a failed one. Where 9,165 jobs wait that nearly all differ in CPU and memory, a round
+requests that ask for no less than a failed one. Where 9,165 jobs wait that nearly all differ in CPU and memory, a cycle
 takes 8x without the check of sorts.
 """
 

@@ -90,7 +90,7 @@ class CarriedState:
         self._order: list[JobId] = []
         self._all_in_order: tuple[Decision, ...] | None = None
         self.changed: dict[JobId, Decision] = {}
-        self.touched: dict[JobId, None] = {}
+        self._touched: frozenset[JobId] = frozenset()
         self.is_unchanged = False
         self.all_unschedulable = False
         self.cut_off: frozenset[JobId] = frozenset()
@@ -167,14 +167,14 @@ class CarriedState:
             self.snapshot.leave_all(leaving)
             self._adjust(entering, capacity, 1)
             self.snapshot.enter_all(entering)
-        self.touched.update(touched)
+        self._touched = frozenset(touched)
         self.is_unchanged = not (touched or nodes or self.elastic)
         counters.read += len(touched)
 
     def decide(self, overlay: Mapping[JobId, Decision], with_reason: Iterable[JobClass]) -> None:
         """Enter this cycle's decisions: `overlay`, the jobs of classes with a new reason, and what else changed."""
         made = pending_decisions(with_reason)
-        for job in (self.touched.keys() | self._overlaid) - made.keys() - overlay.keys():
+        for job in (self._touched | self._overlaid) - made.keys() - overlay.keys():
             if job in self.decisions or job in self.pending_jobs:
                 made[job] = self._by_itself(job)
         made.update(overlay)
@@ -190,7 +190,6 @@ class CarriedState:
         if self.changed:
             self._all_in_order = None
         self._overlaid = set(overlay)
-        self.touched.clear()
 
     # The result
 

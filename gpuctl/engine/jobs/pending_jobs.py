@@ -50,12 +50,12 @@ class PendingJobs:
     """
 
     __slots__ = (
-        "_capacity", "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "domains", "paused_for",
+        "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "capacity", "domains", "paused_for",
         "queues", "retries", "unable",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, static_fit: StaticFit, dirty: DirtyProjects) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._static_fit = static_fit
         self._dirty = dirty
         self.domains = tuple(dict.fromkeys(capacity.domain_of.values()))
@@ -90,7 +90,7 @@ class PendingJobs:
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
         """Some nodes have changed. Returns the jobs whose options may differ by that."""
-        self._capacity = capacity
+        self.capacity = capacity
         others = set(self.unable)
         if self._static_fit.refit(capacity, nodes):
             others.update(self._pending)
@@ -196,7 +196,7 @@ class PendingJobs:
         """The domain of the place that is reserved for a job, if one is."""
         place = pending.run.placement if pending.run is not None else None
         pool = None if place is None else self._static_fit.pool_of(place)
-        return None if pool is None else self._capacity.domain_of.get(pool)
+        return None if pool is None else self.capacity.domain_of.get(pool)
 
     def reserved_before(self) -> list[PendingJob]:
         """The jobs with a reservation, in order."""

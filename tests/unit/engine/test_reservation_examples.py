@@ -55,6 +55,20 @@ def promised() -> tuple[World, Declared, list[object]]:
     return world, tree, [projects, jobs, pools]
 
 
+def test_a_paused_run_has_idle_gpus_elsewhere_reserved_with_the_pause() -> None:
+    projects, pools = [project("a", 0), project("b", 2000)], [pool(nodes=[2, 1])]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, [job("a/first"), job("a/second")], pools))
+    world.settle(declared(projects, [job("a/second")], pools))
+    tree = declared(projects, [job("a/second"), job("b/own", 2000)], pools)
+    world.cycle(tree)
+    (reclaimed,) = [each for each in world.cycle(tree).decisions if isinstance(each, Reclaim)]
+    assert reclaimed.reserved is not None
+    assert reclaimed.reserved.nodes == {"dgx1-2"}
+    world.settle(tree)
+    assert world.starts() == {"a/second": 2, "b/own": 1}
+
+
 @pytest.mark.parametrize("taken", [{"foreign_cpu_milli": 75_000}, {"foreign_mem_bytes": 508 * GIB}])
 def test_a_promise_is_not_kept_where_others_took_what_it_needs_besides(taken: dict[str, int]) -> None:
     projects, pools = [project("a", 0), project("b", 2000), project("c", 2000)], [pool(nodes=[2, 2])]
