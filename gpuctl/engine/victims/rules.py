@@ -9,10 +9,11 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gpuctl.engine import reasons
+from gpuctl.engine.capacity.fit import slots
 from gpuctl.engine.capacity.gang import has_place, options_of
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
@@ -29,6 +30,7 @@ from gpuctl.engine.victims.reclaim import (
     surplus_milli,
     totals_with,
 )
+from gpuctl.engine.victims.strategies import Strategies, combinations_of, strategies_of
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import DomainName, NodeName, ProjectName
@@ -56,10 +58,6 @@ class Cost(NamedTuple):
 
 NEVER = Cost(ENDLESS, 0, 0, 0, 0, ())
 """More than any set costs."""
-
-Strategies: TypeAlias = tuple[ReclaimStrategy | None, ...]
-"""By what strategy a job takes from others: first from projects that share its department, then from those that share
-the department above, and so on; last from projects that share none. None: from these it takes nothing."""
 
 
 class VictimRule:
@@ -261,20 +259,31 @@ class VictimRule:
             return 0
 
         def smallest() -> Iterator[list[Allocation]]:
-            rule = VictimRule(snapshot, job, domain, gained_milli, _strategies(snapshot, job, domain, gained_milli, {}))
+            rule = VictimRule(snapshot, job, domain, gained_milli, strategies_of(snapshot, job, domain, gained_milli))
             enough = (run for run in rule.candidates() if run.total_milli >= milli)
             near = (h for h in enough if nodes is None or h.project == job.id.project or nodes.intersection(h.nodes()))
             yield sorted(near, key=_milli)[:1]
 
         key = "taken back", preempt_key(snapshot, job, domain, gained_milli), milli, gained_milli, nodes
         found = snapshot.candidates(key, smallest)
-        return gpu_milli_of(found) if found and not self._goes_on(victim) else 0
+        return gpu_milli_of(found) if found and not self._goes_on(victim, nodes) else 0
 
-    def _goes_on(self, victim: Allocation) -> bool:
-        """Whether enough is idle in one of its pools for a victim beside the beneficiary."""
-        free, capacity, workers = self.snapshot.future_idle, self.snapshot.capacity, len(victim.placement.workers)
-        options = options_of(victim.job, capacity) if victim.job is not None and not victim.is_extra else ()
-        return any(free.all_free_milli(o.pool.name) >= self.milli and has_place(free, o.of(workers)) for o in options)
+    def _goes_on(self, victim: Allocation, nodes: Collection[NodeName] | None) -> bool:
+        """Whether enough is idle in one of its pools for a victim beside the beneficiary, and no limit forbids both.
+
+        `nodes`: where a surplus worker can come back.
+        """
+        accounts, tree = self.snapshot.accounts, self.snapshot.accounts.tree
+        for owner, limit in tree.limits(self.domain, victim.project):
+            if accounts.held(self.domain, owner) + (self.milli if owner in self.chain else 0) > limit:
+                return False
+        free, workers = self.snapshot.future_idle, len(victim.placement.workers)
+        options = options_of(victim.job, self.snapshot.capacity) if victim.job is not None else ()
+        open_options = (option for option in options if free.all_free_milli(option.pool.name) >= self.milli)
+        if nodes is None:
+            return any(has_place(free, option.of(workers)) for option in open_options)
+        rooms = [free.rooms[name] for name in nodes if name in free.rooms]
+        return any(slots(room, option.request) for option in open_options for room in rooms)
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
         """A set with others that make it allowed, wherever they run; None when none do.
@@ -325,59 +334,9 @@ class VictimRule:
 
 
 def rules_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[VictimRule, ...]:
-    """The rules by which a job may have runs paused, the one first for which no own work must leave.
-
-    Where the project has a claim only once own work has left, or its department once its other projects have lost what
-    they hold above their shares, there is a rule for the strongest such claim, and one for fairness.
-    """
-    chain = snapshot.accounts.tree.chain(job.id.project)
-    if not chain:
-        return ()
-    plain = _strategies(snapshot, job, domain, milli, {})
-    found = [plain]
-    if plain[-1] is not ReclaimStrategy.GUARANTEE:
-        own_milli = gpu_milli_of(preemptible_by(snapshot, job, domain, milli))
-        relief: dict[tuple[ReclaimStrategy, str], GpuMilli] = {}
-        for owner in chain:
-            mates = _mates_milli(snapshot, domain, owner, job.id.project)
-            relief[ReclaimStrategy.GUARANTEE, owner] = own_milli
-            relief[ReclaimStrategy.FAIRNESS, owner] = own_milli + mates
-        if any(relief.values()):
-            found.append(_strategies(snapshot, job, domain, milli, relief))
-            fair = {key: more for key, more in relief.items() if key[0] is ReclaimStrategy.FAIRNESS}
-            found.append(_strategies(snapshot, job, domain, milli, fair))
-    return tuple(VictimRule(snapshot, job, domain, milli, strategies) for strategies in dict.fromkeys(found))
-
-
-def _strategies(
-    snapshot: Snapshot,
-    job: Job,
-    domain: DomainName,
-    milli: GpuMilli,
-    relief: Mapping[tuple[ReclaimStrategy, str], GpuMilli],
-) -> Strategies:
-    """The strongest strategy at each level, where so much of each owner's GPUs may leave besides."""
-    accounts, project = snapshot.accounts, job.id.project
-    beneficiary = Beneficiary(project, domain, milli)
-    found: list[ReclaimStrategy | None] = []
-    left = list(ReclaimStrategy)
-    for owner in accounts.tree.chain(project):
-        left = [
-            strategy
-            for strategy in left
-            if excess_milli(accounts, strategy, owner, beneficiary, {}) <= relief.get((strategy, owner), 0)
-        ]
-        found.append(left[0] if left else None)
-    return tuple(found)
-
-
-def _mates_milli(snapshot: Snapshot, domain: DomainName, owner: str, project: ProjectName) -> GpuMilli:
-    """What the other projects of a department hold above their fair shares, and could lose."""
-    tree, fairness = snapshot.accounts.tree, ReclaimStrategy.FAIRNESS
-    mates = (
-        name for name in over_allocated(snapshot, domain, fairness) if name != project and owner in tree.chain(name)
-    )
-    return sum(surplus_milli(snapshot.accounts, domain, fairness, project_owner(name)) for name in mates)
+    """The rules by which a job may have runs paused, the one first for which no own work must leave."""
+    found = combinations_of(snapshot, job, domain, milli)
+    return tuple(VictimRule(snapshot, job, domain, milli, strategies) for strategies in found)
 
 
 def _nodes_to_regain(snapshot: Snapshot, victim: Allocation) -> frozenset[NodeName] | None:
