@@ -43,10 +43,6 @@ _CONDUCT = {
         why="4.3: a job above its project's share starts only when no job within share could use the GPUs.",
         worlds=(5001741, 7002423),
     ),
-    "paused beside free GPUs: idle": Known(
-        why="4.3: nothing is paused for an elastic job that could start with as many workers on idle GPUs elsewhere.",
-        worlds=(30, 2862),
-    ),
     "illegal: no right": Known(
         why="4.4, departments: whether a department is within its guarantee with what its other projects borrow.",
         worlds=(7004779, 5005547),

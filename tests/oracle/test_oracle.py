@@ -38,7 +38,17 @@ def test_a_known_family_still_occurs_where_it_is_recorded(family: str) -> None:
     assert family in found, "the engine has learned it: take it off the list"
 
 
-@pytest.mark.parametrize("seed", [7000652, 7000950, 7006099])
+@pytest.mark.parametrize("seed", [30, 2862, 7002569, 7003348, 7006926, 7007454, 7012372, 7016702])
+def test_nothing_is_paused_for_a_job_that_idle_gpus_will_do_for(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
+@pytest.mark.parametrize("seed", [7003932])
+def test_a_limit_and_a_surplus_workers_way_back_are_in_the_price(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
+@pytest.mark.parametrize("seed", [7000652, 7000950, 7005910, 7006099, 7006307])
 def test_a_run_that_goes_on_elsewhere_is_not_stopped_again(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 

@@ -42,8 +42,9 @@ def test_three_schedules_are_enough_but_for_some_in_a_thousand() -> None:
 
     live()
     assert max(needed) <= MOST
-    # 4 of 1,272 here, 3 of them after a lost node: what it frees is divided again once its pods have left.
-    assert sum(count for many, count in needed.items() if many > ENOUGH) * 300 < needed.total()
+    # 5 of 1,272 here, 3 of them after a lost node: what it frees is divided again once its pods have left. In one a job
+    # starts on idle GPUs beyond its project's share, by which another project gains a right.
+    assert sum(count for many, count in needed.items() if many > ENOUGH) * 250 < needed.total()
 
 
 def schedules_to_rest(world: World, tree: Declared) -> int:

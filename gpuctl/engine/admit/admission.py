@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, groupby
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
@@ -32,16 +32,11 @@ from gpuctl.engine.admit.reservations import (
 )
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
-from gpuctl.engine.shares.entitlement import (
-    beyond_quota,
-    forbidden,
-    reason_to_run,
-    stays_within_share,
-)
+from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, reason_to_run, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import Consolidation, MigrationSearch, clear
 from gpuctl.engine.victims.elastic import smaller_options
@@ -54,6 +49,8 @@ from gpuctl.model.ids import JobId
 
 Reserved: TypeAlias = list[tuple[PendingJob, Assignment]]
 """Pending jobs and the places that the last cycle reserved for them."""
+
+_workers: Callable[[PoolOption], int] = attrgetter("request.workers")
 
 MAX_PASSES = 2
 """Passes over the pending jobs: a second one when repacking has made room."""
@@ -114,10 +111,11 @@ class Admission:
             self._note(reservation.pending, "keep", reservation.assignment.option)
 
     def _let_go_on(self) -> None:
-        """Reserve for paused runs what no pending job takes."""
-        paused = [pause.allocation for pause in self.outcome.pauses.values() if pause.goes_on is None]
+        """Reserve for paused runs what no pending job takes; nothing where elastic runs that gave up workers may."""
+        pauses = {} if self.outcome.given_up else self.outcome.pauses
+        paused = [pause.allocation for pause in pauses.values() if pause.goes_on is None]
         for job, assignment in reserve_to_go_on(paused, self._snapshot).items():
-            self.outcome.pauses[job] = replace(self.outcome.pauses[job], goes_on=assignment)
+            pauses[job] = replace(pauses[job], goes_on=assignment)
 
     # Reservations of the last cycle
 
@@ -215,14 +213,15 @@ class Admission:
         if self._backfill(pending, startable, lambda option: self._start_on_idle(pending, [option])):
             return True
         # No run is paused for a job whose object is not made yet: the API server could refuse it.
-        known = pending.run is not None
-        if known and any(self._make_room(pending, option) for option in options if option.request.gpu_milli):
+        known, most = pending.run is not None, max(map(_workers, pending.options))
+        whole = [option for option in options if option.request.gpu_milli and _workers(option) == most]
+        if known and self._make_room_in_one(pending, whole):
             return True
         may_backfill = known and bool(self.reservations)
         guaranteed = [o for o in options if may_backfill and stays_guaranteed(self._snapshot, pending, o)]
         if self._backfill(pending, guaranteed, lambda option: self._make_room(pending, option)):
             return True
-        if pending.job.is_elastic and any(self._start_smaller(pending, option) for option in pending.options):
+        if pending.job.is_elastic and self._start_smaller(pending, most):
             return True
         movable = (option for option in (*options, *self._fewest(pending)) if self._is_due(pending, option))
         return known and any(self._bring_together(pending, option) for option in movable)
@@ -277,6 +276,13 @@ class Admission:
                 return True
         return False
 
+    def _make_room_in_one(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
+        """Make room for an option; for none in this pass where idle GPUs would do that the job may have in the next."""
+        idle = (each for each in options if not self._is_due(pending, each) and has_place(self._snapshot.idle, each))
+        if any(self._forbidden(pending, option) is None for option in idle):
+            return False
+        return any(self._make_room(pending, option) for option in options)
+
     def _make_room(self, pending: PendingJob, option: PoolOption) -> bool:
         """Reserve what is coming free anyway, or pause the cheapest runs and reserve their place."""
         rules = self._rules(pending, option)
@@ -300,14 +306,23 @@ class Admission:
             self._pause(pending, Assignment(option, placement), victims, rule)
         return placement is not None
 
-    def _start_smaller(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Start an elastic job with fewer workers: as many as it is entitled to, else as many as are idle."""
-        fewer = self._open(pending, [found for size in option.sizes[1:] if (found := option.sized(size)) is not None])
-        startable = [found for found in fewer if self._may_start(pending, found)]
-        known = pending.run is not None and option.request.gpu_milli > 0
-        for smaller in smaller_options(self._snapshot, startable, fewer if known else ()):
-            can_start = smaller in startable and self._start_on_idle(pending, [smaller])
-            if can_start or (known and self._make_room(pending, smaller)):
+    def _start_smaller(self, pending: PendingJob, most: int) -> bool:
+        """Start an elastic job with fewer workers than `most`: as many as it is entitled to, else as many as are idle.
+
+        For as many workers, idle GPUs of any pool come before room that is made.
+        """
+        known, found = pending.run is not None, list[PoolOption]()
+        for option in pending.options:
+            sized = (option.sized(size) for size in option.sizes if size < most)
+            fewer = self._open(pending, filter(None, sized))
+            startable = [each for each in fewer if self._may_start(pending, each)]
+            found += smaller_options(self._snapshot, startable, fewer if known and option.request.gpu_milli else ())
+        found.sort(key=_workers, reverse=True)
+        for _, options in groupby(found, key=_workers):
+            alike = list(options)
+            if self._start_on_idle(pending, [each for each in alike if self._may_start(pending, each)]):
+                return True
+            if known and self._make_room_in_one(pending, [each for each in alike if each.request.gpu_milli]):
                 return True
         return False
 

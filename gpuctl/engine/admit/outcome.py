@@ -114,12 +114,12 @@ def decisions_of(
         record = pending_jobs.find(job).record
         yield job, Pending(job=job, reason=reason, record=record, reserved=assignment.placement)
     for job, (assignment, reason) in outcome.started.items():
-        pending, place = pending_jobs.find(job), assignment.placement
+        pending, placement = pending_jobs.find(job), assignment.placement
         run, record = pending.run, pending.record
         was_moved = run is not None and run.reason is not None and run.reason.code == reasons.MOVED
         record = record._replace(starts=record.starts + 1, paused_for=record.paused_for if was_moved else None)
-        further = further_nodes(pending.job, place, pending_jobs.capacity)
-        yield job, Admit(job=job, reason=reason, record=record, placement=named(place, uuids), further=further)
+        further = further_nodes(pending.job, placement, pending_jobs.capacity)
+        yield job, Admit(job=job, reason=reason, record=record, placement=named(placement, uuids), further=further)
     for job, pause in outcome.pauses.items():
         reason, beneficiary, goes_on = pause.reason, pause.beneficiary, pause.goes_on
         record = paused_record(pause.allocation.run, now_ms, beneficiary)
