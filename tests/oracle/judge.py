@@ -244,6 +244,8 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
         return
     if any(isinstance(d, Reclaim | Preempt) and d.reserved is not None for d in made.decisions):
         return  # What goes on elsewhere at once is as good as moved, and its project holds as much as before.
+    if any(isinstance(d, Resize) and len(d.placement.workers) > workers_of(before.runs[d.job]) for d in made.decisions):
+        return  # An elastic run takes GPUs too that were idle.
     stopped = {d.job for d in made.decisions if isinstance(d, Reclaim | Preempt | Move)}
     placed = {d.job: place for d in made.decisions if (place := place_of(d)) is not None and d.job not in stopped}
     if len(placed) != 1:
