@@ -60,14 +60,14 @@ def test_the_port(ports: set[int] | None, given: int | None, told: str) -> None:
             ALL,
             (
                 "The guard admits the controllers' accounts deployment-controller, job-controller, "
-                "replicaset-controller and resource-claim-controller of kube-system."
+                "replicaset-controller, resource-claim-controller and statefulset-controller of kube-system."
             ),
         ),
         (
             ALL - {"job-controller"},
             (
-                "The guard admits the controllers' accounts deployment-controller, replicaset-controller and "
-                "resource-claim-controller of kube-system; there is no job-controller: name what does its work with "
+                "The guard admits the controllers' accounts deployment-controller, replicaset-controller, "
+                "resource-claim-controller and statefulset-controller of kube-system; there is no job-controller: name what does its work with "
                 "--controller."
             ),
         ),
