@@ -39,7 +39,7 @@ def test_what_is_missing_is_told_once_each(plane: ControlPlane) -> None:
     claims = {kinds.CLAIM_TEMPLATE, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE, kinds.DEVICE_CLASS}
     assert (set(report.absent), len(report.absent)) == (claims, 4)
     assert report.told is not None
-    assert " as 1.33 and does not serve ResourceClaimTemplate, ResourceClaim, " in report.told[1]
+    assert " as 1.33 and does not serve DeviceClass, ResourceClaim, " in report.told[1]
 
 
 def test_counted(town: Town) -> None:

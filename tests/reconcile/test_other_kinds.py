@@ -234,8 +234,13 @@ def test_what_never_ends_is_a_service(stage: Stage, kind: Kind) -> None:
     stage.cluster.finish(TRAIN, 0)
     stage.play(120)
     assert (train(stage).phase, len(pods_of(stage))) == ("Running", 3), "its pods start again at once"
-    stage.commit({"c/projects/a/train.yaml": declared(kind, **SIZES), "c/projects/a/project.yaml": project("a", 4)})
+    stage.commit({
+        "c/projects/a/train.yaml": declared(kind, **SIZES),
+        "c/projects/a/project.yaml": project("a", 4),
+        "c/projects/b/project.yaml": project("b", 4),
+    })
     stage.play(180)
+    assert "invalid" not in stage.events()
     stage.commit({"c/projects/b/k.yaml": job("k", "b", 4), "c/projects/b/m.yaml": job("m", "b", 4)})
     stage.play(300)
     assert train(stage).phase == "Running", "it makes no way unless it says that it is preemptible"
