@@ -53,7 +53,7 @@ def test_pausing_wastes_less_than_a_hundredth(ran: PhillyRun) -> None:
     fair = _of(ran, ModeName.FAIR)
     assert 0 < fair.lost_ppm < fair.wasted_ppm <= 6_000
     # Runs that have just begun are paused last, so that those that are paused have done more: most of it goes on later.
-    assert fair.wasted_ppm < fair.displaced_ppm <= 90_000
+    assert fair.wasted_ppm < fair.displaced_ppm <= 95_000
     assert fair.pauses <= 350
 
 
