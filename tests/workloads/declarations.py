@@ -10,6 +10,21 @@ import yaml
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: prod}
+spec:
+  nodePools:
+  - {name: dgx, nodes: [dgx-1], gpusPerNode: 8, gpuMemory: 80Gi, resourcesPerNode: {cpu: 128, memory: 1Ti},
+     sharing: device-plugin}
+---
+apiVersion: gpuctl.dev/v1
+kind: Project
+metadata: {name: a}
+spec: {quota: 8}
+"""
+"""A cluster of one node, and the project of the jobs."""
+
 
 def _pods(name: str, gpus: int = 0, more: str = "", container: str = "main") -> str:
     """A pod template: a worker's with GPUs, or a helper's."""

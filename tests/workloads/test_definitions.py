@@ -26,24 +26,11 @@ from gpuctl.k8s.workload_row import Path as FieldPath
 from gpuctl.k8s.workload_row import PodSets, WorkloadKind
 from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.plan import drift
-from workloads.declarations import declared
+from workloads.declarations import CLUSTER, declared
 from workloads.definitions import definition, schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "workloads"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CLUSTER = """apiVersion: gpuctl.dev/v1
-kind: Cluster
-metadata: {name: prod}
-spec:
-  nodePools:
-  - {name: dgx, nodes: [dgx-1], gpusPerNode: 8, gpuMemory: 80Gi, resourcesPerNode: {cpu: 128, memory: 1Ti},
-     sharing: device-plugin}
----
-apiVersion: gpuctl.dev/v1
-kind: Project
-metadata: {name: a}
-spec: {quota: 8}
-"""
 EACH = pytest.mark.parametrize("kind", WORKLOAD_KINDS, ids=lambda kind: kind[1])
 
 

@@ -16,8 +16,7 @@ from gpuctl.k8s.workload_kinds import PodSet, pod_sets
 from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.observe import observe
-from workloads.declarations import declared
-from workloads.test_definitions import CLUSTER
+from workloads.declarations import CLUSTER, declared
 
 POD = kinds.POD
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from workloads.declarations import declared
+from workloads.declarations import CLUSTER, declared
 
 from gpuctl import api
 from gpuctl.k8s import kinds
@@ -15,19 +15,6 @@ from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.job import Job
 
-CLUSTER = """apiVersion: gpuctl.dev/v1
-kind: Cluster
-metadata: {name: prod}
-spec:
-  nodePools:
-  - {name: dgx, nodes: [dgx-1], gpusPerNode: 8, gpuMemory: 80Gi, resourcesPerNode: {cpu: 128, memory: 1Ti},
-     sharing: device-plugin}
----
-apiVersion: gpuctl.dev/v1
-kind: Project
-metadata: {name: a}
-spec: {quota: 8}
-"""
 WRONG: Mapping[str, tuple[Kind, tuple[str | int, ...], object, str]] = {
     "PyTorch's master is one": (kinds.PYTORCH_JOB, ("pytorchReplicaSpecs", "Master", "replicas"), 2, "GPU2018"),
     "pods that stay hold GPUs": (kinds.PYTORCH_JOB, ("runPolicy", "cleanPodPolicy"), "None", "GPU2018"),

@@ -67,8 +67,8 @@ def test_the_port(ports: set[int] | None, given: int | None, told: str) -> None:
             ALL - {"job-controller"},
             (
                 "The guard admits the controllers' accounts deployment-controller, replicaset-controller, "
-                "resource-claim-controller and statefulset-controller of kube-system; there is no job-controller: name what does its work with "
-                "--controller."
+                "resource-claim-controller and statefulset-controller of kube-system; there is no job-controller: "
+                "name what does its work with --controller."
             ),
         ),
         (
