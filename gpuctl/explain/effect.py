@@ -43,14 +43,15 @@ def effect_of(before: Rest | None, after: Rest) -> Effect:
     old, new = {} if before is None else before.running, after.running
     waits = tuple(_waits(before, after))
     holdings = tuple(_holdings(before, after))
+    jobs = {job.id: job for job in after.declared.jobs}
     return Effect(
         at_ms=after.at_ms,
         started=tuple(_started(old, after)),
-        paused=tuple(_paused(old, after)),
-        moved=tuple(_moved(old, after)),
+        paused=tuple(_paused(old, after, jobs)),
+        moved=tuple(_moved(old, after, jobs)),
         resized=tuple(_resized(old, after)),
-        stopped=tuple(_stopped(old, after)),
-        dequeued=tuple(_dequeued(before, after)),
+        stopped=tuple(_stopped(old, after, jobs)),
+        dequeued=tuple(_dequeued(before, after, jobs)),
         waits=waits,
         holdings=tuple(each for each in holdings if each.changes),
         steady=tuple(each for each in holdings if not each.changes),
@@ -89,9 +90,8 @@ def _lost_ms(was: Run, job: Job | None, now_ms: Instant) -> DurationMs | None:
     return work_since_checkpoint(every_ms, was.started_at_ms, now_ms, was.checkpointed_at_ms)
 
 
-def _paused(old: Mapping[JobId, Run], after: Rest) -> Iterator[Paused]:
+def _paused(old: Mapping[JobId, Run], after: Rest, jobs: Mapping[JobId, Job]) -> Iterator[Paused]:
     running, waiting = after.running, after.waiting
-    jobs = {job.id: job for job in after.declared.jobs if job.id in after.pauses}
     for job, pause in sorted(after.pauses.items()):
         was = old.get(job)
         if was is not None and job not in running and job in waiting:
@@ -100,8 +100,7 @@ def _paused(old: Mapping[JobId, Run], after: Rest) -> Iterator[Paused]:
             yield Paused(job=job, gpu_milli=_held(was), reason=pause.reason, beneficiary=for_job, lost_ms=lost_ms)
 
 
-def _moved(old: Mapping[JobId, Run], after: Rest) -> Iterator[Moved]:
-    jobs = {job.id: job for job in after.declared.jobs if job.id in after.pauses}
+def _moved(old: Mapping[JobId, Run], after: Rest, jobs: Mapping[JobId, Job]) -> Iterator[Moved]:
     for job, run in sorted(after.running.items()):
         was, pause = old.get(job), after.pauses.get(job)
         if was is None or pause is None or was.digest != run.digest or was.starts == run.starts:
@@ -126,17 +125,16 @@ def _resized(old: Mapping[JobId, Run], after: Rest) -> Iterator[Resized]:
             yield Resized(job=job, before=_workers(was), after=_workers(run), beneficiary=size.beneficiary)
 
 
-def _stopped(old: Mapping[JobId, Run], after: Rest) -> Iterator[Stopped]:
+def _stopped(old: Mapping[JobId, Run], after: Rest, jobs: Mapping[JobId, Job]) -> Iterator[Stopped]:
     """Runs that end for good, except where a new run of the job has started."""
     running = after.running
-    declared = {job.id: job for job in after.declared.jobs}
     decisions: dict[JobId, Decision] = {decision.job: decision for decision in after.decided.decisions}
     for job, was in sorted(old.items()):
         if job in running:
             continue
-        if job not in declared:
+        if job not in jobs:
             why = Stop.REMOVED
-        elif declared[job].digest != was.digest:
+        elif jobs[job].digest != was.digest:
             why = Stop.CHANGED
         elif isinstance(decisions.get(job), Suspended):
             why = Stop.SUSPENDED
@@ -147,14 +145,13 @@ def _stopped(old: Mapping[JobId, Run], after: Rest) -> Iterator[Stopped]:
         yield Stopped(job=job, gpu_milli=_held(was), why=why)
 
 
-def _dequeued(before: Rest | None, after: Rest) -> Iterator[Dequeued]:
+def _dequeued(before: Rest | None, after: Rest, jobs: Mapping[JobId, Job]) -> Iterator[Dequeued]:
     """Jobs that waited, and neither run nor wait because they are declared no more, or suspended."""
     if before is None:
         return
     asked = {job.id: job.total_gpu_milli for job in before.declared.jobs}
-    declared = {job.id: job for job in after.declared.jobs}
     for job in sorted(before.waiting.keys() - after.waiting.keys() - after.running.keys()):
-        now = declared.get(job)
+        now = jobs.get(job)
         if now is None or now.suspend:
             yield Dequeued(job=job, gpu_milli=asked[job], suspended=now is not None)
 
