@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from theatre import STEP_MS, ZERO_MS, Outcome, objects_made, play, story
+from theatre import STEP_MS, ZERO_MS, Files, Outcome, objects_made, play, story
 
 RESTARTED_AFTER_MS = 20_000
 TOLD = story()
@@ -29,6 +29,27 @@ def killed(work: Callable[[], object]) -> None:
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def outcome_whenever_killed(folder: Path, files: Sequence[Files], number: int, *, makes_alike: bool = True) -> Outcome:
+    """What one step of a story comes to on a folder's file: the same where it is killed at any write and goes on.
+
+    `makes_alike`: as many objects are made, too.
+    """
+    live, before, began_ms = folder / "live.db", folder / f"{number}.db", ZERO_MS + number * STEP_MS
+    if live.exists():
+        shutil.copy(live, before)
+    wanted, writes = play(live, files, number, began_ms)
+    made = objects_made(live)
+    for write in range(1, writes + 1):
+        database = folder / f"{number}-{write}.db"
+        if before.exists():
+            shutil.copy(before, database)
+        killed(lambda: play(database, files, number, began_ms, (write, False)))  # noqa: B023 - it ends in this turn
+        found, _ = play(database, files, number, began_ms + RESTARTED_AFTER_MS)
+        assert found.but_for_places() == wanted.but_for_places(), f"killed at write {write} of step {number}"
+        assert not makes_alike or objects_made(database) == made, f"killed at write {write} of step {number}"
+    return wanted
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from test_crash import RESTARTED_AFTER_MS, killed
-from theatre import STEP_MS, ZERO_MS, Files, Outcome, objects_made, play
+from test_crash import outcome_whenever_killed
+from theatre import Files, Outcome
 
 HEAD = "apiVersion: gpuctl.dev/v1\n"
 CLUSTER = (
@@ -38,22 +37,7 @@ def starts(outcome: Outcome) -> dict[str, int]:
 
 
 def test_it_comes_to_the_same_end_whenever_it_is_killed(tmp_path: Path) -> None:
-    live, ends = tmp_path / "live.db", []
-    for number in range(len(STORY)):
-        before, began_ms = tmp_path / f"{number}.db", ZERO_MS + number * STEP_MS
-        if live.exists():
-            shutil.copy(live, before)
-        wanted, writes = play(live, STORY, number, began_ms)
-        made = objects_made(live)
-        ends.append(wanted)
-        for write in range(1, writes + 1):
-            database = tmp_path / f"{number}-{write}.db"
-            if before.exists():
-                shutil.copy(before, database)
-            killed(lambda: play(database, STORY, number, began_ms, (write, False)))  # noqa: B023 - it ends in this turn
-            found, _ = play(database, STORY, number, began_ms + RESTARTED_AFTER_MS)
-            assert found.but_for_places() == wanted.but_for_places(), f"killed at write {write} of step {number}"
-            assert objects_made(database) == made
+    ends = [outcome_whenever_killed(tmp_path, STORY, number) for number in range(len(STORY))]
     first, paused, more = map(starts, ends)
     assert first == {"0": 1, "1": 1, "2": 1, "3": 0}
     assert paused == {"0": 1, "1": 1, "2": 1, "3": 0}
