@@ -27,7 +27,7 @@ _PASSING = frozenset({"GPU7080"})
 
 
 def _hash(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A commit's hash as it may be given; the cluster knows no branches, so their names would be waited for in vain."""
+    """A commit's hash as it may be given. Names of branches are refused: the cluster tells hashes only."""
     del context, parameter
     if value is not None and not _HASH.fullmatch(value.lower()):
         raise click.BadParameter(f"{value} is no commit's hash; git rev-parse {value} says it")

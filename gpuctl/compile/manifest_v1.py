@@ -89,7 +89,7 @@ def _both(spec: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 
 def _wrong_type(row: WorkloadKind, kind: object) -> Iterator[WrongValue]:
-    """What ends by itself serves nobody, and what never ends trains nothing."""
+    """A kind that ends by itself is no service, and one that never ends is no training."""
     if kind == ("inference" if row.ends else "training"):
         others = "training or interactive" if row.ends else "inference or interactive"
         fix = f"leave type out: a job that is a {row.kind[1]} is {others}"

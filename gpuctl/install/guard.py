@@ -267,9 +267,9 @@ def _scale(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """Whose workers follow their load, Git says: others have no autoscaler act on what is called as gpuctl's runs are.
+    """Only gpuctl makes an autoscaler for what has a name like its runs: which services follow their load, Git says.
 
-    What the status of an autoscaler says counts, so nobody writes that of gpuctl's but its controller.
+    The engine reads the status of gpuctl's autoscalers, so only Kubernetes' controller may write it.
     """
     resources = ("horizontalpodautoscalers", "horizontalpodautoscalers/status")
     return "gpuctl-autoscalers", {
