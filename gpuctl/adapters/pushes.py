@@ -4,29 +4,24 @@ What a request says is not read, but its secret: a push to any branch has Git re
 sends the secret itself. A body that was seen before does nothing again, and however many come, Git is asked for at most
 every LEAST_S. Every replica takes them: it asks as `gpuctl sync` does, by the object that the leader watches.
 
-Bounds: a request of at most MOST_BYTES, hashed as it comes and never kept, within SLOWEST_S; MOST_AT_ONCE of them.
+Bounds: a request of at most MOST_BYTES, hashed as it comes and never kept, within 10 s; MOST_AT_ONCE of them.
 """
 
 from __future__ import annotations
 
 import hmac
-import socket
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 from hashlib import sha256
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Condition, Lock, Thread, Timer
+from threading import Condition, Lock, Thread
 from typing import Any
 
-from gpuctl.adapters.address import host_and_port
+from gpuctl.adapters.http_server import BoundedServer, BriefHandler
 from gpuctl.app.ports import WorldFault
-from gpuctl.diag.wording import message
 
 MOST_BYTES = 25 << 20
 """The largest body that GitHub sends."""
-SLOWEST_S = 10.0
 MOST_AT_ONCE = 8
 LEAST_S = 1.0
 REMEMBERED = 1_024
@@ -36,7 +31,7 @@ _TRIES = 3
 _SHORTEST_SECRET = 16
 
 
-class PushReceiver:
+class PushReceiver(BoundedServer):
     """Serves POST /push at HOST:PORT until it is closed.
 
     `secret` is read for each request: "" while there is none, and then nothing is accepted. `ask` has Git read, from a
@@ -47,32 +42,20 @@ class PushReceiver:
         self, address: str, secret: Callable[[], str], ask: Callable[[], None], least_s: float = LEAST_S
     ) -> None:
         """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
-        place = host_and_port(address)
-        if place is None:
-            raise WorldFault("GPU7031", message("GPU7031", {"address": address, "why": "not HOST:PORT"}))
         self._asker = _Asker(ask, least_s)
         self._secret = secret
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._lock = Lock()
-        try:
-            self._server = _listen(*place, self)
-        except OSError as error:
-            self._asker.close()
-            why = error.strerror or str(error)
-            raise WorldFault("GPU7031", message("GPU7031", {"address": address, "why": why})) from error
-        self._thread = Thread(target=self._server.serve_forever, name="pushes", daemon=True)
-        self._thread.start()
 
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        return int(self._server.server_address[1])
+        class Handler(_Handler):
+            pushes = self
+
+        super().__init__(address, Handler, MOST_AT_ONCE)
+        self._asker.start()
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().close()
         self._asker.close()
 
     def judge(self, headers: Any) -> _Judge | None:
@@ -129,6 +112,8 @@ class _Asker:
         self._closing = False
         self._changed = Condition()
         self._thread = Thread(target=self._run, name="push", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def ask(self) -> None:
@@ -167,66 +152,21 @@ class _Asker:
             return self._changed.wait_for(lambda: self._closing, self._least_s)
 
 
-def _listen(host: str, port: int, receiver: PushReceiver) -> ThreadingHTTPServer:
-    class Server(ThreadingHTTPServer):
-        address_family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
-        daemon_threads = True
-        request_queue_size = 64
-        _free = BoundedSemaphore(MOST_AT_ONCE)
-
-        def process_request(self, request: Any, client_address: Any) -> None:
-            """One more at a time than may be is turned away before anything of it is read."""
-            if not self._free.acquire(blocking=False):
-                self.shutdown_request(request)
-                return
-            super().process_request(request, client_address)
-
-        def process_request_thread(self, request: Any, client_address: Any) -> None:
-            try:
-                super().process_request_thread(request, client_address)
-            finally:
-                self._free.release()
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that went away is no news."""
-
-    class Handler(_Handler):
-        pushes = receiver
-
-    return Server((host, port), Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One request, and then the connection ends."""
-
+class _Handler(BriefHandler):
     pushes: PushReceiver
-    timeout = SLOWEST_S
-    server_version, sys_version = "gpuctl", ""
 
-    def setup(self) -> None:
-        """The connection is cut after SLOWEST_S, so that a drip of bytes can't last longer."""
-        super().setup()
-        self._timer = Timer(SLOWEST_S, self._cut)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def finish(self) -> None:
-        """The request is over."""
-        self._timer.cancel()
-        super().finish()
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - the standard library calls it so
         """Take a push."""
         length = self.headers.get("content-length", "")
         if self.path.partition("?")[0] != "/push":
-            return self._answer(HTTPStatus.NOT_FOUND)
+            return self.answer(HTTPStatus.NOT_FOUND)
         if not length.isdecimal() or not length.isascii() or len(length) > len(str(MOST_BYTES)):
-            return self._answer(HTTPStatus.LENGTH_REQUIRED)
+            return self.answer(HTTPStatus.LENGTH_REQUIRED)
         if int(length) > MOST_BYTES:
-            return self._answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return self.answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         judge = self.pushes.judge(self.headers)
         if judge is None:
-            return self._answer(HTTPStatus.SERVICE_UNAVAILABLE)
+            return self.answer(HTTPStatus.SERVICE_UNAVAILABLE)
         left = int(length)
         while left:
             chunk = self.rfile.read(min(left, _CHUNK_BYTES))
@@ -235,21 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
             judge.take(chunk)
             left -= len(chunk)
         if not judge.is_right():
-            return self._answer(HTTPStatus.UNAUTHORIZED)
+            return self.answer(HTTPStatus.UNAUTHORIZED)
         if self.headers.get("x-github-event") != "ping":
             self.pushes.accept(judge.digest)
-        return self._answer(HTTPStatus.ACCEPTED)
-
-    def _cut(self) -> None:
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _answer(self, status: HTTPStatus) -> None:
-        self.close_connection = True
-        self.send_response(status)
-        self.send_header("content-length", "0")
-        self.send_header("connection", "close")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Requests are no news."""
+        return self.answer(HTTPStatus.ACCEPTED)

@@ -5,29 +5,27 @@ One address: `/history?since=MS&until=MS`, with `project=NAME` or `job=PROJECT/N
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import BoundedSemaphore, Thread
-from typing import Any
+from threading import BoundedSemaphore
 from urllib.parse import parse_qsl, urlencode
 
 from gpuctl.adapters.address import host_and_port
 from gpuctl.adapters.history.reading import read_history
+from gpuctl.adapters.http_server import BoundedServer, BriefHandler, unservable
 from gpuctl.app.ports import WorldFault
-from gpuctl.diag.wording import message
 from gpuctl.k8s.bounds import MOST_AMOUNT, whole_number
 from gpuctl.model.history import Subject
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import Instant
 from gpuctl.views.history_form import document
 
-_AT_ONCE = 2
+_READ_AT_ONCE = 2
 """Questions that are answered at once; further ones are refused."""
-_SLOWEST_CLIENT_S = 10
+_MOST_AT_ONCE = 8
+"""Connections at once."""
 
 
 def path_of(subject: Subject, since_ms: Instant, until_ms: Instant) -> str:
@@ -40,31 +38,22 @@ def path_of(subject: Subject, since_ms: Instant, until_ms: Instant) -> str:
     return f"/history?{urlencode(asked)}"
 
 
-class HistoryServer:
+class HistoryServer(BoundedServer):
     """Serves the history of a file at HOST:PORT until it is closed."""
 
     def __init__(self, path: Path, address: str) -> None:
         """Raises WorldFault GPU7088: no address, not one of this machine alone, or one that can't be listened on."""
         place = host_and_port(address)
         if place is None or not _is_loopback(place[0]):
-            raise _unservable(address, "not HOST:PORT with a loopback address: the past names all teams' jobs")
-        try:
-            self._server = _listen(*place, path)
-        except OSError as error:
-            raise _unservable(address, error.strerror or str(error)) from error
-        self._thread = Thread(target=self._server.serve_forever, name="history-server", daemon=True)
-        self._thread.start()
+            raise unservable(
+                address, "not HOST:PORT with a loopback address: the past names all teams' jobs", "GPU7088"
+            )
 
-    @property
-    def port(self) -> int:
-        """The port it listens on, also where port 0 left the choice to the system."""
-        return int(self._server.server_address[1])
+        class Handler(_Handler):
+            file = path
+            free = BoundedSemaphore(_READ_AT_ONCE)
 
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(address, Handler, _MOST_AT_ONCE, "GPU7088")
 
 
 def _is_loopback(host: str) -> bool:
@@ -74,36 +63,21 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _listen(host: str, port: int, path: Path) -> ThreadingHTTPServer:
-    class Server(ThreadingHTTPServer):
-        address_family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        daemon_threads = True
-
-    class Handler(_Handler):
-        file = path
-        free = BoundedSemaphore(_AT_ONCE)
-
-    return Server((host, port), Handler)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One question."""
-
+class _Handler(BriefHandler):
     file: Path
     free: BoundedSemaphore
-    timeout = _SLOWEST_CLIENT_S
-    server_version, sys_version = "gpuctl", ""
+    timeout = 60.0
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the standard library calls it so
         """Answer it."""
         path, _, query = self.path.partition("?")
         asked = _asked(dict(parse_qsl(query)))
         if not _is_loopback((self.headers.get("host") or "").rpartition(":")[0].strip("[]")):
-            self._answer(HTTPStatus.FORBIDDEN, b"ask by the name localhost, with the port\n", "text/plain")
+            self.answer(HTTPStatus.FORBIDDEN, b"ask by the name localhost, with the port\n")
         elif path != "/history" or asked is None:
-            self._answer(HTTPStatus.NOT_FOUND, b"/history?since=MS&until=MS is here\n", "text/plain")
+            self.answer(HTTPStatus.NOT_FOUND, b"/history?since=MS&until=MS is here\n")
         else:
-            self._answer(*self._found(*asked))
+            self.answer(*self._found(*asked))
 
     def _found(self, subject: Subject, since_ms: Instant, until_ms: Instant) -> tuple[HTTPStatus, bytes, str]:
         if not self.free.acquire(blocking=False):
@@ -115,16 +89,6 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.free.release()
         return HTTPStatus.OK, found, "application/json"
-
-    def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Requests are no news."""
 
 
 def _asked(given: Mapping[str, str]) -> tuple[Subject, Instant, Instant] | None:
@@ -138,7 +102,3 @@ def _asked(given: Mapping[str, str]) -> tuple[Subject, Instant, Instant] | None:
         return None
     project = given.get("project")
     return Subject(job=job, project=None if project is None else ProjectName(project)), since_ms, until_ms
-
-
-def _unservable(address: str, why: str) -> WorldFault:
-    return WorldFault("GPU7088", message("GPU7088", {"address": address, "why": why}))

@@ -7,12 +7,14 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpuctl.adapters.metrics_server import MetricsServer
+from gpuctl.adapters.http_server import BriefHandler
+from gpuctl.adapters.metrics_server import MOST_AT_ONCE, MetricsServer
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort
 from gpuctl.app.ports import WorldFault
@@ -218,3 +220,18 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 def test_a_taken_port_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(WorldFault, match="in use"):
         MetricsServer(PrometheusMeters(), f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_slow_clients_of_metrics_end_and_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BriefHandler, "timeout", 1.0)
+    with ExitStack() as stack:
+        server = stack.enter_context(MetricsServer(PrometheusMeters(), "127.0.0.1:0"))
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(MOST_AT_ONCE)
+        ]
+        for each in slow:
+            each.sendall(b"GET /metrics HTTP/1.1\r\n")
+        assert [each.recv(1) for each in slow] == [b""] * MOST_AT_ONCE
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answered:
+            assert answered.status == 200

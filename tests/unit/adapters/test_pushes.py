@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from gpuctl.adapters import pushes
+from gpuctl.adapters.http_server import BriefHandler
 from gpuctl.adapters.pushes import MOST_AT_ONCE, MOST_BYTES, PushReceiver
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
 
@@ -126,7 +126,7 @@ def test_other_requests_are_turned_away(port: int) -> None:
 
 
 def test_slow_clients_end_and_leave_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pushes, "SLOWEST_S", 1.0)
+    monkeypatch.setattr(BriefHandler, "timeout", 1.0)
     with ExitStack() as stack:
         receiver = stack.enter_context(closing(PushReceiver("127.0.0.1:0", lambda: world.secret, world.ask, 0.02)))
         for _ in range(MOST_AT_ONCE):

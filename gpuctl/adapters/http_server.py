@@ -1,0 +1,120 @@
+"""A small HTTP server of this process: it answers from threads of its own until it is closed.
+
+Bounds: a number of connections at once, a further one is cut before anything of it is read; and a time for each
+connection as a whole, so that a drip of bytes can't last longer.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore, Thread, Timer
+from typing import Any, Self
+
+from gpuctl.adapters.address import host_and_port
+from gpuctl.app.ports import WorldFault
+from gpuctl.diag.wording import message
+
+
+class BoundedServer:
+    """Serves at HOST:PORT what `handler` answers, at most `most_at_once` connections at a time, until it is closed."""
+
+    def __init__(self, address: str, handler: type[BriefHandler], most_at_once: int, code: str = "GPU7031") -> None:
+        """Raises WorldFault `code` for what is no address, or one that can't be listened on."""
+        place = host_and_port(address)
+        if place is None:
+            raise unservable(address, "not HOST:PORT", code)
+        try:
+            self._server = _Server(*place, handler, most_at_once)
+        except OSError as error:
+            raise unservable(address, error.strerror or str(error), code) from error
+        self._thread = Thread(target=self._server.serve_forever, name=handler.__module__, daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also where port 0 left the choice to the system."""
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Self:
+        """Itself; it serves already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class BriefHandler(BaseHTTPRequestHandler):
+    """One request, and then the connection ends. Answers are short and made from memory or one file."""
+
+    timeout = 10.0
+    """Seconds that a connection has in all."""
+    server_version, sys_version = "gpuctl", ""
+
+    def setup(self) -> None:
+        """Have the connection cut in time."""
+        super().setup()
+        self._timer = Timer(self.timeout, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def finish(self) -> None:
+        """The request is over."""
+        self._timer.cancel()
+        super().finish()
+
+    def answer(self, status: HTTPStatus, content: bytes = b"", kind: str = "text/plain") -> None:
+        """Send an answer of a media type."""
+        self.close_connection = True
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(content)))
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
+        """Requests are no news."""
+
+    def _cut(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, host: str, port: int, handler: type[BriefHandler], most_at_once: int) -> None:
+        self.address_family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
+        self._free = BoundedSemaphore(most_at_once)
+        super().__init__((host, port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news."""
+
+
+def unservable(address: str, why: str, code: str) -> WorldFault:
+    """The fault of an address at which a server can't be."""
+    return WorldFault(code, message(code, {"address": address, "why": why}))
