@@ -26,7 +26,7 @@ from gpuctl.model.change import OutcomeStatus
 from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.views.status import MOST_BYTES, StatusFacts, document, status_of
+from gpuctl.views.status import MOST_BYTES, NO_LEADER, StatusFacts, document, status_of
 from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, StatusV1, parsed
 
 PUBLISH_MS: DurationMs = 2_000
@@ -198,7 +198,7 @@ class StatusBoard:
             facts = StatusFacts(version=__version__, now_ms=self._clock.now_ms(), replica=replica)
             published = status_of(facts)
         if not leader and published.ready:
-            published = published.model_copy(update={"ready": False, "why_not": ["no replica leads"]})
+            published = published.model_copy(update={"ready": False, "why_not": [NO_LEADER]})
         self._measure(published)
 
     def _measure(self, status: StatusV1) -> None:
@@ -291,7 +291,7 @@ def read_status(cluster: Cluster, now_ms: Instant) -> Published:
     renewed_ms = _renewed_ms(lease)
     is_released = lease is not None and not text(lease, "spec", "holderIdentity")
     if is_released or (renewed_ms is not None and now_ms - renewed_ms > LEADERLESS_MS):
-        why_not = ["no replica leads", *status.why_not]
+        why_not = [NO_LEADER, *status.why_not]
         status = status.model_copy(update={"ready": False, "why_not": why_not})
     return Published(status=status, renewed_ms=renewed_ms)
 

@@ -218,7 +218,10 @@ def _absent(wanted: JobId | str, cluster: Cluster, current: Live) -> Failure:
     near = nearest_job(str(wanted), {view.id for view in current.jobs})
     kind = wanted.name if isinstance(wanted, JobId) else wanted
     past = f"gpuctl history {wanted if isinstance(wanted, JobId) else f'PROJECT/{wanted}'} --since 30d"
-    elsewhere = f"gpuctl list -A shows all; by which commit it was removed: {past}, or this command in the repository"
+    elsewhere = (
+        "gpuctl list -A shows all; gpuctl status, whether the commit that declares it is applied; "
+        f"by which commit it was removed: {past}, or this command in the repository"
+    )
     hint = KINDS.get(kind) or near or elsewhere
     seen = " that you may see" if current.unread else ""
     return Failure("GPU9003", f"there is no job {wanted}{seen} in this cluster", hint=hint)

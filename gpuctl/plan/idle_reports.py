@@ -9,34 +9,36 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import annotations_of
 from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, RunDigest
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, RunPhase
 from gpuctl.model.units import Instant
 
 
 def no_idle_reports(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Diagnostic]:
-    """A notice for the first job that has run for its idleTimeout, if no pod of a run has the annotation of idle GPUs.
+    """A notice for the first job that has run for its idleTimeout, if none of its pods has the annotation of idle GPUs.
 
-    An empty annotation says that the GPUs are in use, so whatever writes it is known to be there. Where gpuctl measures
-    idle GPUs itself it needs none. Cost: a look at each job with an idleTimeout; linear in pods only if one of them has
-    run that long.
+    An empty annotation says that the GPUs are in use, so whatever writes it is known to be there. Pods of other jobs do
+    not count: a team may write it on its own, and would end the notice for all. Where gpuctl measures idle GPUs itself
+    it needs none. Cost: a look at each job with an idleTimeout; linear in pods only if one of them has run that long.
     """
     if state.is_measured:
         return
     limited = {(job.id, job.digest): job for job in declared.jobs if job.idle_timeout_ms is not None}
     if not limited:
         return
-    spent: list[Job] = []
+    spent: dict[tuple[JobId, RunDigest], Job] = {}
     for run in state.runs:
-        if run.idle_since_ms is not None:
-            return
         job = limited.get((run.job, run.digest))
         if job is None or job.idle_timeout_ms is None or run.phase is not RunPhase.RUNNING:
             continue
-        if run.started_at_ms is not None and now_ms - run.started_at_ms >= job.idle_timeout_ms:
-            spent.append(job)
-    if not spent or any(names.IDLE_SINCE_ANNOTATION in annotations_of(state.live[ref]) for ref in state.pods):
-        return
-    first = min(spent, key=lambda job: job.id)
-    told = message("GPU7059", {"job": str(first.id)})
-    yield Diagnostic(code="GPU7059", message=told, span=first.span, severity=Severity.WARNING)
+        has_run_long = run.started_at_ms is not None and now_ms - run.started_at_ms >= job.idle_timeout_ms
+        if has_run_long and run.idle_since_ms is None:
+            spent[run.job, run.digest] = job
+    for ref, key in state.pods.items() if spent else ():
+        if key in spent and names.IDLE_SINCE_ANNOTATION in annotations_of(state.live[ref]):
+            del spent[key]
+    if spent:
+        first = min(spent.values(), key=lambda job: job.id)
+        told = message("GPU7059", {"job": str(first.id)})
+        yield Diagnostic(code="GPU7059", message=told, span=first.span, severity=Severity.WARNING)

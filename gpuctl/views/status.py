@@ -41,6 +41,8 @@ _SHOWN_REVISION = 12
 _CONFIRM = re.compile(rf"`({CONFIRM_TRAILER}: \w+)`")
 _BACK = frozenset({"GPU8009", "GPU8010"})
 """Say that a part is held back, which the list of those parts says too."""
+NO_LEADER = "no replica leads"
+_STATES = {"keptBack": "kept back"}
 T = TypeVar("T")
 
 
@@ -196,16 +198,17 @@ def _why_not(status: StatusV1) -> Iterator[str]:
     """What keeps it from being ready, a sentence each."""
     if status.replica.role == "standby":
         leader = status.replica.leader
-        yield f"this replica waits; {leader} leads" if leader else "no replica leads"
+        yield f"this replica waits; {leader} leads" if leader else NO_LEADER
     elif status.commit.applied is None and not status.problems:
         yield "no commit is applied yet"
     elif status.commit.head != status.commit.applied:
         yield f"commit {_brief(status.commit.head)} is not applied yet"
     for held in status.held:
-        whose = "the newest commit" if held.state == "window" else _whose(held.project)
-        yield f"{whose} is held back" + (f": {held.problems[0].message}" if held.problems else "")
+        yield f"{_part(held)} is held back" + (f": {held.problems[0].message}" if held.problems else "")
+    by_window = {each.message for held in status.held if held.state == "window" for each in held.problems}
     for refusal in status.refusals:
-        yield f"{refusal.code}: {refusal.message}"
+        if refusal.message not in by_window:
+            yield f"{refusal.code}: {refusal.message}"
     for frozen in status.frozen:
         if frozen.by:
             yield f"{_whose(frozen.project, 'the cluster')} is frozen by {frozen.by}: {frozen.reason}"
@@ -220,16 +223,18 @@ def text_lines(status: StatusV1, now_ms: Instant, renewed_ms: Instant | None) ->
     for why in status.why_not:
         yield f"  {why}\n"
     commit, replica = status.commit, status.replica
-    applied = f"{_brief(commit.applied)}, {_ago(commit.applied_at, now_ms)}" if commit.applied else "none"
+    applied = f"{_brief(commit.applied)}, applied {_ago(commit.applied_at, now_ms)}" if commit.applied else "none"
     head = f"; the newest is {_brief(commit.head)}" if commit.head != commit.applied and commit.head else ""
     renewed = f", its Lease renewed {age(now_ms - renewed_ms)} ago" if renewed_ms is not None else ""
     leader = replica.leader or replica.identity
+    if NO_LEADER in status.why_not:
+        leader = f"none; the last one was {leader}"
     rows = [
         ("commit", f"{applied}{head}" + (f"  (branch {commit.branch})" if commit.branch else "")),
         *([("leader", f"{leader}{renewed}")] if leader else ()),
         ("git", f"last read well {_ago(status.git.last_good_fetch, now_ms)}"),
         ("cycle", f"last went well {_ago(status.cycle.last_good_cycle, now_ms)}"),
-        ("written", f"{_ago(status.written_at, now_ms)} by gpuctl {status.version}"),
+        ("written", f"{_ago(status.written_at, now_ms)} by gpuctl {status.version}; git and cycle are as of then"),
     ]
     yield from (f"{name:<8} {value}\n" for name, value in rows)
     yield from _tables(status, now_ms)
@@ -241,7 +246,10 @@ def _tables(status: StatusV1, now_ms: Instant) -> Iterator[str]:
     yield from _table(
         "Held back",
         ("PART", "STATE", "AT COMMIT", "CODE", "WHY"),
-        [(_whose(each.project), each.state, _brief(each.commit), *_why(each.problems[:1])) for each in status.held],
+        [
+            (_part(each), _STATES.get(each.state, each.state), _brief(each.commit), *_why(each.problems[:1]))
+            for each in status.held
+        ],
     )
     yield from _table(
         "Refused until a commit's message ends with the line",
@@ -291,6 +299,10 @@ def _why(problems: Iterable[ProblemForm]) -> tuple[str, str]:
 
 def _whose(project: str | None, other: str = "the cluster's own part") -> str:
     return other if project is None else f"project {project}"
+
+
+def _part(held: HeldForm) -> str:
+    return "the newest commit" if held.state == "window" else _whose(held.project)
 
 
 def _short(problem: ProblemForm) -> ProblemForm:

@@ -76,10 +76,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU7059",
         title="nothing reports idle GPUs",
-        message="nothing in this cluster reports idle GPUs, so the idleTimeout of {job} can't end it",
+        message="nothing reports whether the GPUs of {job} are idle, so its idleTimeout can't end it",
         why="A job ends after its idleTimeout if gpuctl reads what GPUs do, or if something in the cluster writes the "
         "annotation gpuctl.dev/idle-since on its pods: since when their GPUs are idle, or empty while they work. "
-        "gpuctl does not read it, and no pod of a job has the annotation.",
+        "gpuctl does not read it, and no pod of this job has the annotation.",
         fix="Have it read from NVIDIA's DCGM exporter: `gpuctl install --utilisation-prometheus URL`. Or take "
         "idleTimeout out.",
     ),

@@ -8,7 +8,8 @@ from dataclasses import replace
 from workbench import Workbench, example
 
 from gpuctl.k8s import names
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase
 from gpuctl.plan.idle_reports import no_idle_reports
 
@@ -23,10 +24,13 @@ def codes(state: ClusterState, now_ms: int = HOUR_MS) -> list[str]:
     return [found.code for found in no_idle_reports(LIMITED, state, now_ms)]
 
 
-def world(run: Run = RUN, notes: Mapping[str, str] = NONE) -> ClusterState:
+OTHER = replace(FIRST, id=JobId(ProjectName("other"), "x"), digest=RunDigest("other"))
+
+
+def world(run: Run = RUN, notes: Mapping[str, str] = NONE, whose: Job = FIRST) -> ClusterState:
     pod = ObjectRef("v1", "Pod", "gpu-a", "x")
     live = {pod: {"metadata": {"annotations": notes}}}
-    return replace(Workbench(LIMITED).state(), runs=(run,), live=live, pods={pod: (run.job, run.digest)})
+    return replace(Workbench(LIMITED).state(), runs=(run,), live=live, pods={pod: (whose.id, whose.digest)})
 
 
 def test_it_is_told_once_a_job_has_run_so_long() -> None:
@@ -39,3 +43,10 @@ def test_it_is_not_told_where_something_reports() -> None:
     assert codes(world(notes={names.IDLE_SINCE_ANNOTATION: ""})) == []
     assert codes(world(replace(RUN, idle_since_ms=5))) == []
     assert codes(world(replace(RUN, phase=RunPhase.STARTING))) == []
+
+
+def test_what_a_team_writes_on_other_pods_keeps_nothing_untold() -> None:
+    written = world(notes={names.IDLE_SINCE_ANNOTATION: ""}, whose=OTHER)
+    idle = replace(RUN, job=OTHER.id, digest=OTHER.digest, idle_since_ms=5)
+    assert codes(written) == ["GPU7059"]
+    assert codes(replace(written, runs=(idle, RUN))) == ["GPU7059"]

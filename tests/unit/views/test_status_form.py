@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import ProjectName, Revision
-from gpuctl.views.status import MOST_BYTES, StatusFacts, document, status_of, text_lines
+from gpuctl.views.status import MOST_BYTES, NO_LEADER, StatusFacts, document, status_of, text_lines
 from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, parsed, schema
 
 ROOT = Path(__file__).parents[3]
@@ -66,6 +66,22 @@ def test_what_a_person_froze_is_not_ready() -> None:
     assert status_of(facts(frozen=[replace(frozen, project=None, by="")])).why_not == [
         "the cluster is frozen by a person without a name: an incident"
     ]
+
+
+def test_a_commit_that_a_window_holds_is_told_once() -> None:
+    made = status_of(facts(problem(1, text="held until noon", hint=REFUSED, event="held")))
+    assert made.why_not == ["the newest commit is held back: held until noon 1"]
+    shown = "".join(text_lines(made, 5_000, None))
+    assert "\nthe newest commit  window " in shown
+    assert "Gpuctl-Confirm: 0123456789ab" in shown
+
+
+def test_a_leader_that_is_gone_is_told_as_the_last_one() -> None:
+    made = status_of(facts())
+    assert "\nleader   pod-1, its Lease renewed 2s ago\n" in "".join(text_lines(made, 5_000, 3_000))
+    gone = made.model_copy(update={"why_not": [NO_LEADER]})
+    shown = "".join(text_lines(gone, 5_000, 3_000))
+    assert "\nleader   none; the last one was pod-1, its Lease renewed 2s ago\n" in shown
 
 
 @pytest.mark.parametrize("length", [10, 100_000])
