@@ -70,7 +70,9 @@ KEPT: Mapping[Kind, Parts] = {
     },
     kinds.JOB: {
         "status": {
-            **_whole("active", "terminating", "startTime", "completionTime", "completedIndexes"),
+            **_whole(
+                "active", "terminating", "startTime", "completionTime", "completedIndexes", "failed", "failedIndexes"
+            ),
             "uncountedTerminatedPods": _whole("succeeded", "failed"),
             "conditions": _CONDITIONS,
         }
@@ -100,6 +102,7 @@ NOTES: Mapping[Kind, Collection[str]] = {
         names.IDLE_SINCE_ANNOTATION,
         names.HAMI_DEVICES_ANNOTATION,
         names.WORKER_INDEX_LABEL,
+        names.INDEX_FAILURES_ANNOTATION,
         names.PROGRESS_ANNOTATION,
         names.CHECKPOINTED_ANNOTATION,
     ),

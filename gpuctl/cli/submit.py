@@ -91,6 +91,7 @@ class _Submit(ExampleCommand):
 @click.option("--local-image", is_flag=True, help="The image is on the node already: --image-pull-policy Never.")
 @click.option("--always-pull-image", is_flag=True, help="The same as --image-pull-policy Always.")
 @click.option("--retries", "--backoff-limit", type=int, metavar="N", help="How often a failed worker starts again.")
+@click.option("--retries-per-worker", type=int, metavar="N", help="The same for each worker of a gang by itself.")
 @click.option("--file", metavar="PATH", help="Declare the job in this file, which may exist.")
 @edit_options
 def submit(name: str, project: str | None, file: str | None, how: How, **options: Any) -> None:

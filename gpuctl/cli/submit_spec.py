@@ -45,6 +45,7 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "tty": options["tty"] or None,
         "pauseGrace": options["pause_grace"],
         "retries": options["retries"],
+        "retriesPerWorker": options["retries_per_worker"],
         "after": list(map(_dependency, options["after"])),
         "sweep": _sweep(options),
     }

@@ -35,6 +35,7 @@ def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
         fix = "write a matrix: JOB_COMPLETION_INDEX is the number of the worker in a job of several"
         yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep.completions and workers", found="both")
     yield from _of_scaling(data, fewest, workers)
+    yield from _of_restarts(data)
     if framework == "jax" and fewest is not None and fewest != workers:
         fix = "remove minWorkers: JAX does not go on without a worker"
         yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
@@ -51,6 +52,21 @@ def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Ite
         fields = "scaling and workers without minWorkers"
         fix = "write minWorkers and workers: the fewest and the most that it may have"
         yield WrongValue("GPU2019", fix=fix, at=("scaling",), fields=fields, found="both")
+
+
+def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+    """Restarts of one worker, where the others can't wait for it, or it is always started again."""
+    if data.get("retriesPerWorker", 0) in {0, None}:
+        return
+    field = "retriesPerWorker"
+    if data.get("type", "training") == "inference":
+        other, fix = "type: inference", "remove retriesPerWorker: a service's workers are always started again"
+    elif data.get("framework") == "jax":
+        fix = "write retries: all processes of JAX end once one has failed, so each worker takes one of the retries"
+        other = "framework: jax"
+    else:
+        return
+    yield WrongValue("GPU2019", fix=fix, at=(field,), fields=f"{field} and {other}", found="both")
 
 
 def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:

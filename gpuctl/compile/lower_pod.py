@@ -51,6 +51,7 @@ def container_of(spec: spec_v1.JobSpec) -> job_model.Container:
         init_containers=tuple(_extra(each, spec) for each in spec.init_containers),
         sidecars=tuple(_sidecar(each, spec) for each in spec.sidecars),
         own=_own_amounts(spec),
+        retries_per_worker=spec.retries_per_worker,
     )
 
 

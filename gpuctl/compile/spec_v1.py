@@ -331,6 +331,13 @@ class JobSpec(Spec):
         {}, validate_default=True, description="How its node learns whether a worker has started, can serve, is alive."
     )
     retries: int = Field(0, ge=0, le=1000, description="How often a worker that failed is started again.")
+    retries_per_worker: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="How often each worker that failed is started again by itself, while the others of its gang wait "
+        "for it; counted from each start of the run. With retries as well, both hold.",
+    )
     suspend: bool = Field(default=False, description="A person's pause. The engine never writes it.")
     after: Annotated[list[DependencyEntry], unique("job")] = Field(
         [],

@@ -48,17 +48,27 @@ def named_nodes(body: Body) -> tuple[NodeName, ...]:
 
 
 def completed_indexes(job: Body) -> set[int]:
-    """The indexes of an Indexed Job's workers that have succeeded: `status.completedIndexes`, as "0,2-4".
+    """The indexes of an Indexed Job's workers that have succeeded."""
+    return _indexes(job, "completedIndexes")
+
+
+def failed_indexes(job: Body) -> set[int]:
+    """The indexes of an Indexed Job's workers that failed as often as its limit for each allows, and once more."""
+    return _indexes(job, "failedIndexes")
+
+
+def _indexes(job: Body, field: str) -> set[int]:
+    """A field of the status as "0,2-4".
 
     Of a text that no Job can have, only a part is read. Cost: O(MOST_WORKERS), however long the text is.
     """
-    done: set[int] = set()
-    for part in text(job, "status", "completedIndexes")[:_LONGEST_INDEXES].split(","):
+    found: set[int] = set()
+    for part in text(job, "status", field)[:_LONGEST_INDEXES].split(","):
         first, _, last = part.partition("-")
         start, end = whole_number(first, MOST_WORKERS), whole_number(last or first, MOST_WORKERS)
-        if start is not None and end is not None and start not in done:
-            done.update(range(start, end + 1))
-    return done
+        if start is not None and end is not None and start not in found:
+            found.update(range(start, end + 1))
+    return found
 
 
 def run_of(body: Body, cluster: str = "") -> RunKey | None:

@@ -219,6 +219,7 @@ class Container:
     `labels` and `annotations` are of its pods. `pre_stop`: a command that is run in it before it is stopped. `tty`: it
     has a terminal, and its input stays open. `manifest`: the object that the job is, in place of all the others.
     `init_containers` run before it, `sidecars` beside it; `own`: what it asks for itself, None where that is all.
+    `retries`: how often workers are started again, of all together, `retries_per_worker`: each of a gang by itself.
     """
 
     image: str
@@ -248,6 +249,7 @@ class Container:
     init_containers: tuple[ExtraContainer, ...] = ()
     sidecars: tuple[ExtraContainer, ...] = ()
     own: OwnAmounts | None = None
+    retries_per_worker: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,9 +72,14 @@ def refusal_of(deployment: Body) -> str:
 
 
 def kept_status(body: Body) -> dict[str, Any]:
-    """The parts of a pod's status that `problem_of` reads; nothing of a healthy pod. Doing it twice changes nothing."""
-    problems = list(chain(_of_pod("", body), _of_containers("", body)))
-    if not problems:
+    """The parts of a pod's status that `problem_of` reads, and how often its containers were started again.
+
+    Nothing of a healthy pod. Doing it twice changes nothing.
+    """
+    again = any(
+        number(each, "restartCount") for each in islice(items(body, "status", "containerStatuses"), _MOST_CONTAINERS)
+    )
+    if not again and not any(True for _ in chain(_of_pod("", body), _of_containers("", body))):
         return {}
     kept: dict[str, Any] = {}
     for entry in items(body, "status", "conditions"):
@@ -138,6 +143,8 @@ def _has_begun(status: Mapping[str, Any]) -> bool:
 
 def _kept_container(status: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {"name": one_line(text(status, "name"))}
+    if restarts := number(status, "restartCount"):
+        kept["restartCount"] = restarts
     waiting = mapping(status, "state", "waiting")
     if "running" in mapping(status, "state"):
         kept["state"] = {"running": {}}

@@ -18,6 +18,8 @@ from gpuctl.model.units import WHOLE_GPU
 from gpuctl.render.owner import JobOwner, Spec
 
 MASTER_PORT = 29500
+JOIN_TIMEOUT_S = 1800
+"""How long torchrun waits for a worker: a Job makes a pod again up to 10 minutes after it failed, which then starts."""
 Variable: TypeAlias = str | Spec
 """What a variable has: a text, or where its value comes from."""
 
@@ -76,20 +78,22 @@ def _master(owner: JobOwner) -> str:
 def _torchrun(owner: JobOwner) -> Mapping[str, Variable]:
     """What torchrun takes in place of its arguments, so that none is needed; RANK is for one process a worker.
 
-    Workers of a number that varies meet by c10d; torchrun's usual way, static, takes that number to be known.
+    Workers of a number that varies, or of which one may be started again, meet by c10d: torchrun's usual way, static,
+    is done once, with all of them.
     """
     job = owner.job
     own: Mapping[str, Variable] = {"PET_NPROC_PER_NODE": str(max(1, job.own_gpu_milli // WHOLE_GPU))}
     if not owner.is_gang:
         return {"PET_NNODES": "1", **own}
-    if job.is_elastic:
+    if job.is_elastic or job.container.retries_per_worker:
         return {
             **own,
             "RANK": _RANK,
-            "PET_NNODES": f"{job.min_workers}:{job.workers}",
+            "PET_NNODES": f"{job.min_workers}:{job.workers}" if job.is_elastic else _SIZE,
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ENDPOINT": f"{_master(owner)}:{MASTER_PORT}",
             "PET_RDZV_ID": owner.run,
+            **_waiting(owner),
         }
     return {
         **own,
@@ -98,6 +102,22 @@ def _torchrun(owner: JobOwner) -> Mapping[str, Variable]:
         "PET_NODE_RANK": _RANK,
         "PET_MASTER_ADDR": _master(owner),
         "PET_MASTER_PORT": str(MASTER_PORT),
+    }
+
+
+def _waiting(owner: JobOwner) -> Mapping[str, Variable]:
+    """With it torchrun waits for a worker that is started again, and starts its own processes anew for each such time.
+
+    A process fails once another one that it talks to is gone, which counts as one of torchrun's restarts: so it has as
+    many as all workers together may fail.
+    """
+    job = owner.job
+    if not job.container.retries_per_worker:
+        return {}
+    failures = job.workers * job.container.retries_per_worker
+    return {
+        "PET_MAX_RESTARTS": str(min(failures, job.container.retries or failures)),
+        "PET_RDZV_CONF": f"join_timeout={JOIN_TIMEOUT_S}",
     }
 
 

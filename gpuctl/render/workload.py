@@ -20,6 +20,10 @@ from gpuctl.render.standing import Standing
 _NO_FAILURE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 
 
+_UNLIMITED = 2**31 - 1
+"""Kubernetes' own default of `backoffLimit` where there is a limit for each index."""
+
+
 def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's Job, decision included."""
     workers = standing.workers_of(owner.job)
@@ -28,7 +32,7 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         "suspend": not standing.running,
         "parallelism": workers,
         "completions": workers,
-        "backoffLimit": owner.job.container.retries,
+        **_retries(owner),
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": _NO_FAILURE,
         "template": template,
@@ -45,3 +49,17 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         names.TEMPLATE_ANNOTATION: template_digest(template),
     }
     return owner.run_manifest(kinds.JOB, {"spec": spec}, facts)
+
+
+def _retries(owner: JobOwner) -> dict[str, Any]:
+    """How many failures the Job bears: of all workers; or of each, so that it fails with the first that has no more."""
+    runs = owner.job.container
+    if not runs.retries_per_worker:
+        return {"backoffLimit": runs.retries}
+    if not owner.is_gang:
+        return {"backoffLimit": min(runs.retries or _UNLIMITED, runs.retries_per_worker)}
+    return {
+        "backoffLimit": runs.retries or _UNLIMITED,
+        "backoffLimitPerIndex": runs.retries_per_worker,
+        "maxFailedIndexes": 0,
+    }

@@ -17,6 +17,7 @@ from gpuctl.model.pod_problem import ENDED_BY_OTHERS
 from gpuctl.model.state import Body, ClusterState, FinishedRun, Run, RunPhase
 from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.utilisation import RunUse
+from gpuctl.views.restarts import pod_restarts, restarts_of
 
 PHASE_STATES = {
     RunPhase.STARTING: JobState.STARTING,
@@ -41,7 +42,8 @@ _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
-    """One pod of a job. `worker` is its index in a gang, else 0; `live`: it has not ended."""
+    """One pod of a job. `worker` is its index in a gang, else 0; `live`: it has not ended. `restarts`: how often its
+    worker was started again before, as far as the pod tells."""
 
     name: str
     phase: str
@@ -49,6 +51,7 @@ class PodView:
     created_at_ms: Instant | None
     worker: int = 0
     live: bool = True
+    restarts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,7 @@ class JobView:
     `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
     FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do, where that is measured.
     `sweep` and `index`: what makes its name, where it is one of a sweep; `values`: the variables that it alone has.
+    `restarts`: how often workers that failed were started again, of all starts of the run together.
     `progress_ppm`: how far it says that it is, in millionths; None where it says nothing.
     """
 
@@ -80,6 +84,7 @@ class JobView:
     sweep: str = ""
     index: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
 
     @property
     def created_ms(self) -> Instant:
@@ -167,7 +172,9 @@ def job_views(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) 
     def make(at: int) -> JobView:
         run, key = runs[at], keys[at]
         view = _view(finished[at], run, *bodies[at])
-        return replace(view, urls=urls.get(run.job, ()), pods=pods.get(key, ()), progress_ppm=progress.get(key))
+        mine = pods.get(key, ())
+        restarts = restarts_of(bodies[at][1], [pod.restarts or 0 for pod in mine if pod.live])
+        return replace(view, urls=urls.get(run.job, ()), pods=mine, progress_ppm=progress.get(key), restarts=restarts)
 
     columns: list[list[object]] = [
         [*runs],
@@ -276,6 +283,7 @@ def _pods(state: ClusterState) -> dict[RunKey, tuple[PodView, ...]]:
             created_at_ms=objects.instant(body, "metadata", "creationTimestamp"),
             worker=_worker(body),
             live=objects.text(body, "status", "phase") not in _ENDED_PODS,
+            restarts=pod_restarts(body),
         )
         pods[run] = (*pods.get(run, ()), pod)
     return pods

@@ -19,7 +19,7 @@ from gpuctl.views.tables import NARROW, age, table
 COLUMNS = ("NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs")
 WIDE_COLUMNS = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs", "CREATED BY CLI", "SERVICE URL(S)",
-    "SINCE", "DEVICES", "STARTS", "PAUSED FOR", "REASON",
+    "SINCE", "DEVICES", "STARTS", "RESTARTS", "PAUSED FOR", "REASON",
 )  # fmt: skip
 MULTIPLE = "<multiple>"
 
@@ -45,7 +45,8 @@ def told_apart(view: Row) -> tuple[object, ...]:
     """What of a job is a change in the list: all but times that pass."""
     if isinstance(view, SweepView):
         return tuple(map(told_apart, view.jobs))
-    return (view.ref, view.status, view.nodes, view.gpu_milli, view.image, view.urls, view.run.starts, view.reason)
+    return (view.ref, view.status, view.nodes, view.gpu_milli, view.image, view.urls, view.run.starts, view.restarts,
+            view.reason)  # fmt: skip
 
 
 def _cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
@@ -66,13 +67,14 @@ def _cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
 def _wide_cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
     if isinstance(view, SweepView):
         starts, since = str(sum(job.run.starts for job in view.jobs)), age(now_ms - view.newest.since_ms)
-        return (*_cells(view, now_ms), "false", "", since, "-", starts, "-", view.counted)
+        restarts = str(sum(job.restarts for job in view.jobs))
+        return (*_cells(view, now_ms), "false", "", since, "-", starts, restarts, "-", view.counted)
     workers = view.placement.workers if view.placement else ()
     devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
     paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
     reason = reason_text(view.reason) if view.reason else "-"
     since = age(now_ms - view.since_ms)
-    more = (devices or "-", str(view.run.starts), paused_for, reason)
+    more = (devices or "-", str(view.run.starts), str(view.restarts), paused_for, reason)
     return (*_cells(view, now_ms), "false", ",".join(view.urls), since, *more)
 
 
@@ -104,6 +106,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "finishedAt": _timestamp(run.finished_at_ms),
         "ranMs": run.ran_ms,
         "starts": run.starts,
+        "restarts": view.restarts,
         "reason": {"code": view.reason.code, "message": reason_text(view.reason)} if view.reason else None,
         "problem": problem_form(run.problem),
         "progressPpm": view.progress_ppm,
@@ -112,7 +115,14 @@ def job_form(view: JobView) -> dict[str, Any]:
         "urls": list(view.urls),
         "object": {"kind": view.ref.kind, "namespace": view.ref.namespace, "name": view.ref.name},
         "pods": [
-            {"name": pod.name, "phase": pod.phase, "node": pod.node or None, "worker": pod.worker} for pod in view.pods
+            {
+                "name": pod.name,
+                "phase": pod.phase,
+                "node": pod.node or None,
+                "worker": pod.worker,
+                "restarts": pod.restarts,
+            }
+            for pod in view.pods
         ],
     }
 
@@ -139,6 +149,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("SINCE", f"{age(now_ms - view.since_ms)} ago"),
         ("RAN BEFORE", duration(run.ran_ms // 1000 * 1000)),
         ("STARTS", str(run.starts)),
+        ("RESTARTS", str(view.restarts)),
         ("PAUSED FOR", str(run.paused_for) if run.paused_for else "-"),
         ("SERVICE URL(S)", ", ".join(view.urls) or "-"),
     ]
@@ -157,8 +168,17 @@ def _workers(view: JobView) -> str:
 
 def pod_table(view: JobView, now_ms: Instant) -> str:
     """A job's pods."""
-    rows = [(pod.name, pod.phase, age(now_ms - (pod.created_at_ms or now_ms)), pod.node or "-") for pod in view.pods]
-    return table(("POD", "STATUS", "AGE", "NODE"), rows) if rows else "none\n"
+    rows = [
+        (
+            pod.name,
+            pod.phase,
+            "-" if pod.restarts is None else str(pod.restarts),
+            age(now_ms - (pod.created_at_ms or now_ms)),
+            pod.node or "-",
+        )
+        for pod in view.pods
+    ]
+    return table(("POD", "STATUS", "RESTARTS", "AGE", "NODE"), rows) if rows else "none\n"
 
 
 def name_lines(views: Iterable[JobView]) -> str:

@@ -312,6 +312,24 @@ def test_a_job_of_kubernetes_becomes_one_without_a_loss(run: Run, folder: Path, 
     assert "capabilities" not in fetch.get("securityContext", {})
 
 
+@pytest.mark.parametrize(
+    ("limits", "retries", "lost"),
+    [
+        ({"backoffLimitPerIndex": 3, "maxFailedIndexes": 0, "backoffLimit": 2**31 - 1}, (None, 3), []),
+        ({"backoffLimitPerIndex": 3, "maxFailedIndexes": 1, "backoffLimit": 5}, (5, 3), ["spec.maxFailedIndexes"]),
+        ({"backoffLimit": 5}, (5, None), []),
+    ],
+)
+def test_a_gangs_retries_are_those_of_all_pods_and_of_each(  # noqa: PLR0917 - the fixtures
+    run: Run, folder: Path, tmp_path: Path, limits: Any, retries: tuple[int | None, int | None], lost: list[str]
+) -> None:
+    gang = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    _, told = imported_pod(run, folder, tmp_path, "Job", WHOLE, **gang, **limits)
+    spec = declared(folder, "projects/vision/jobs/a.yaml")
+    assert (spec.get("retries"), spec.get("retriesPerWorker")) == retries
+    assert [each.rpartition(": ")[2] for each in told] == lost
+
+
 def test_a_deployment_becomes_a_service(run: Run, folder: Path, tmp_path: Path) -> None:
     main = {
         "name": "web", "image": "chat:1", "imagePullPolicy": "IfNotPresent",

@@ -444,7 +444,7 @@ HARMLESS = frozenset({
     "spec.imagePullPolicy", "spec.gpus", "spec.gpuMemory", "spec.workers", "spec.minWorkers", "spec.resources",
     "spec.resources.cpu", "spec.resources.memory", "spec.priority", "spec.preemptible", "spec.maxDuration",
     "spec.expose.port", "spec.largeShm", "spec.volumes.newClaim.size", "spec.volumes.emptyDir.size",
-    "spec.volumes.readOnly", "spec.retries", "spec.suspend", "spec.runIndex", "spec.args",
+    "spec.volumes.readOnly", "spec.retries", "spec.retriesPerWorker", "spec.suspend", "spec.runIndex", "spec.args",
     "spec.security.runAsUser", "spec.security.runAsGroup", "spec.security.supplementalGroups", "spec.security.fsGroup",
     "spec.security.readOnlyRootFilesystem", "spec.security.capabilities", "spec.security.capabilities.drop",
     "spec.hostAliases", "spec.tty", "spec.dnsPolicy", "spec.pauseGrace", "spec.preStop", "spec.after.result",

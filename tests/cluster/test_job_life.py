@@ -13,6 +13,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, flag, mapping, number, text, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
+from gpuctl.views.jobs import JobView, PodView, job_views
 
 
 @pytest.fixture
@@ -138,6 +139,43 @@ def test_a_job_fails_when_its_retries_are_used_up(town: Town) -> None:
     town.mark("j", fail_after="0s")
     town.until(lambda: town.ended() == {"j": "Failed"})
     town.until(lambda: number(town.one("Job", "j"), "status", "failed") == 2)  # counted after it is given up
+
+
+def test_each_worker_of_a_gang_is_started_again_by_itself_as_often_as_it_may(town: Town) -> None:
+    town.jobs["g"] = ", gpus: 1, workers: 2, framework: pytorch, retriesPerWorker: 1"
+    town.comes_to(g="Running")
+
+    def pods() -> dict[str, PodView]:
+        return {str(each.worker): each for each in view_of(town, "g").pods if each.live}
+
+    first = pods()
+    town.mark("g", worker="1", fail_after="0s")
+    town.until(lambda: "1" in pods() and pods()["1"].restarts == 1)
+    town.comes_to(g="Running")
+    assert pods()["0"].name == first["0"].name
+    second = pods()
+    town.mark("g", worker="0", fail_after="0s")
+    town.until(lambda: "0" in pods() and pods()["0"].restarts == 1)
+    town.comes_to(g="Running")
+    assert pods()["1"].name == second["1"].name
+    town.until(lambda: view_of(town, "g").restarts == 2)
+    assert town.ended() == {}
+    town.jobs["g"] += ", suspend: true"
+    town.until(lambda: town.phases() == {"g": "Queued"})
+    town.jobs["g"] = town.jobs["g"].removesuffix(", suspend: true")
+    town.comes_to(g="Running")
+    assert [each.restarts for each in pods().values()] == [0, 0]
+    town.mark("g", worker="1", fail_after="0s")
+    town.until(lambda: {key: each.restarts for key, each in pods().items()} == {"0": 0, "1": 1})
+    town.until(lambda: view_of(town, "g").restarts == 3)
+    town.comes_to(g="Running")
+    town.mark("g", worker="1", fail_after="0s")
+    town.until(lambda: town.ended() == {"g": "Failed"})
+
+
+def view_of(town: Town, name: str) -> JobView:
+    (view,) = [each for each in job_views(town.state()) if each.id.name == name]
+    return view
 
 
 def test_a_job_that_a_person_deleted_is_told_and_not_run_again(town: Town) -> None:

@@ -127,10 +127,12 @@ class Town:
         ((_, body),) = self.live(kind, job)
         return body
 
-    def mark(self, job: str, **notes: str) -> None:
-        """Tell what becomes of a job's pods."""
+    def mark(self, job: str, worker: str = "", **notes: str) -> None:
+        """Tell what becomes of a job's pods, or of one worker's."""
         body = {"metadata": {"annotations": {f"test/{key.replace('_', '-')}": note for key, note in notes.items()}}}
-        for ref, _ in self.live("Pod", job):
+        for ref, pod in self.live("Pod", job):
+            if worker not in {"", labels_of(pod).get(names.WORKER_INDEX_LABEL)}:
+                continue
             path = f"/api/v1/namespaces/{self.namespace}/pods/{ref.name}"
             self.plane.call("PATCH", path, body, media=MERGE)
 

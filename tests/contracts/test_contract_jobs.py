@@ -10,6 +10,7 @@ from labs import Lab, job, lab
 from gpuctl.app.ports import Invalid
 from gpuctl.k8s import kinds, names
 
+FAILURES = names.INDEX_FAILURES_ANNOTATION
 TWO_WORKERS: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
 
 
@@ -217,6 +218,42 @@ def test_a_worker_that_fails_is_made_again_alone(lab: Lab) -> None:
     lab.eventually(lambda: workers().keys() == {"0", "1"} and workers()["1"] != before["1"])
     assert workers()["0"] == before["0"]
     assert lab.status("gang").get("failed") == 1
+
+
+def test_a_limit_for_each_worker_counts_each_by_itself_and_from_each_start(lab: Lab) -> None:
+    limits: dict[str, Any] = {
+        "backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1, "maxFailedIndexes": 0, "podReplacementPolicy": "Failed",
+    }  # fmt: skip
+    lab.apply(job("gang", **limits, **TWO_WORKERS))
+
+    def failures() -> dict[str, str]:
+        running = [pod for pod in lab.pods("gang") if pod["status"]["phase"] == "Running"]
+        staying = [pod["metadata"] for pod in running if "deletionTimestamp" not in pod["metadata"]]
+        return {each["labels"][names.WORKER_INDEX_LABEL]: each["annotations"][FAILURES] for each in staying}
+
+    def fail(worker: str) -> None:
+        here = [pod for pod in lab.pods("gang") if pod["status"]["phase"] == "Running"]
+        (one,) = [pod for pod in here if pod["spec"]["hostname"] == f"gang-{worker}"]
+        lab.delete(kinds.POD, one["metadata"]["name"])
+
+    lab.running("gang", 2)
+    assert failures() == {"0": "0", "1": "0"}
+    fail("0")
+    lab.eventually(lambda: failures() == {"0": "1", "1": "0"})
+    fail("1")
+    lab.eventually(lambda: failures() == {"0": "1", "1": "1"})
+    lab.eventually(lambda: lab.status("gang").get("failed") == 2)
+    lab.apply(job("gang", suspend=True, **limits, **TWO_WORKERS))
+    lab.eventually(lambda: not lab.pods("gang"))
+    lab.apply(job("gang", **limits, **TWO_WORKERS))
+    lab.running("gang", 2)
+    assert failures() == {"0": "0", "1": "0"}
+    fail("1")
+    lab.eventually(lambda: failures() == {"0": "0", "1": "1"})
+    fail("1")
+    lab.eventually(lambda: lab.condition("gang", "Failed"))
+    assert lab.condition("gang", "Failed")["reason"] == "MaxFailedIndexesExceeded"
+    assert lab.status("gang")["failedIndexes"] == "1"
 
 
 def test_an_indexed_job_is_complete_when_every_index_is(lab: Lab) -> None:

@@ -12,12 +12,20 @@ from typing import Any
 
 from gpuctl.adapters.embedded.bodies import Key, at, holds, key_of, put, terminal, with_condition
 from gpuctl.adapters.embedded.controller import Desk
+from gpuctl.adapters.embedded.indexes import (
+    backoff_until,
+    failures_of,
+    forget_failures,
+    note_failure,
+    ranges,
+    worker_index,
+)
 from gpuctl.adapters.embedded.podwork import TRACKING, Refusals, active, dismiss, new_pod, owned_pods, release, warn
 from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import kinds
 from gpuctl.k8s.names import WORKER_INDEX_LABEL
-from gpuctl.k8s.objects import annotations_of, flag, instant, is_deleting, items, mapping, number, text, uid
-from gpuctl.k8s.workloads import completed_indexes
+from gpuctl.k8s.objects import flag, instant, is_deleting, items, mapping, number, text, uid
+from gpuctl.k8s.workloads import completed_indexes, failed_indexes
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
@@ -114,8 +122,7 @@ class Jobs:
         action = failure_action(job, pod)
         if action == "Ignore":
             return job
-        self._desk.store.set_fact(uid(job), "failed", self._desk.instant)
-        job = put(job, ("status", "failed"), number(job, "status", "failed") + 1)
+        job = note_failure(self._desk, job, worker_index(pod))
         if action != "FailJob":
             return job
         message = f"Pod {pod['metadata']['name']} failed in a way the policy ends the Job for"
@@ -149,6 +156,10 @@ class Jobs:
             return self._condition(
                 job, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
             )
+        spent, allowed = failed_indexes(job), at(job, "spec", "maxFailedIndexes")
+        if allowed is not None and len(spent) > int(allowed):
+            exceeded = "Job has exceeded the specified maximal number of failed indexes"
+            return self._condition(job, "FailureTarget", "MaxFailedIndexesExceeded", exceeded)
         deadline = deadline_ms(job)
         if deadline is None or flag(job, "spec", "suspend"):
             return job
@@ -200,6 +211,7 @@ class Jobs:
         for pod in pods:
             if active(pod):
                 dismiss(self._desk, pod)
+        forget_failures(self._desk, job)
         status = {name: value for name, value in mapping(job, "status").items() if name != "startTime"}
         return self._condition(put(job, ("status",), status), "Suspended", "JobSuspended", "Job suspended")
 
@@ -213,13 +225,13 @@ class Jobs:
         for pod in pods if _indexed(job) else ():
             if active(pod) and (worker_index(pod) or 0) >= number(job, "spec", "completions"):
                 dismiss(self._desk, pod)
-        wait_until = self._backoff_until(job)
-        if wait_until > self._desk.instant:
-            self._desk.again(self.name, key_of(job), wait_until)
-            return job
         try:
             for index in self._missing(job, pods):
-                self._make(job, index)
+                due = backoff_until(self._desk, job, index)
+                if due > self._desk.instant:
+                    self._desk.again(self.name, key_of(job), due)
+                else:
+                    self._make(job, index)
         except WorldFault as fault:
             warn(self._desk, job, "FailedCreate", f"Error creating: {fault}")
             self._refusals.note(key_of(job))
@@ -235,7 +247,7 @@ class Jobs:
             succeeded = number(job, "status", "succeeded")
             left = parallelism * (not succeeded) if completions is None else completions - succeeded
             return [None] * max(0, min(parallelism, left) - len(holding))
-        taken = completed_indexes(job) | {worker_index(pod) for pod in holding}
+        taken = completed_indexes(job) | failed_indexes(job) | {worker_index(pod) for pod in holding}
         free = [index for index in range(completions) if index not in taken]
         return list(free[: max(0, parallelism - len(holding))])
 
@@ -245,17 +257,9 @@ class Jobs:
             new_pod(self._desk, job, name, {})
             return
         mark = {WORKER_INDEX_LABEL: str(index)}
-        extra: dict[str, Any] = {"labels": mark, "annotations": mark, "spec": _indexed_spec(job, index)}
+        told = {**mark, **failures_of(self._desk, job, index)}
+        extra: dict[str, Any] = {"labels": mark, "annotations": told, "spec": _indexed_spec(job, index)}
         new_pod(self._desk, job, f"{name}-{index}", extra)
-
-    def _backoff_until(self, job: Body) -> Instant:
-        """When the next pod may be made after failures: the delay doubles with each."""
-        failures = number(job, "status", "failed")
-        last = self._desk.store.fact(uid(job), "failed")
-        if not failures or last is None:
-            return 0
-        timings = self._desk.timings
-        return int(last) + min(timings.backoff_ms << min(failures - 1, 16), timings.backoff_limit_ms)
 
     def _condition(self, job: Body, kind: str, reason: str, message: str, *, status: str = "True") -> Body:
         new = {"type": kind, "status": status, "reason": reason, "message": message}
@@ -296,23 +300,6 @@ def _meets_policy(job: Body) -> bool:
         if enough and len(done & among) >= enough:
             return True
     return False
-
-
-def worker_index(pod: Body) -> int | None:
-    """The completion index of an Indexed Job's pod."""
-    index = annotations_of(pod).get(WORKER_INDEX_LABEL)
-    return None if index is None else int(index)
-
-
-def ranges(indexes: Iterable[int]) -> str:
-    """Indexes as `status.completedIndexes` has them: "0,2-4"."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _indexed(job: Body) -> bool:

@@ -27,6 +27,8 @@ _OF_POD = {
 """What pods have by themselves; anything else is told."""
 _OF_JOB = ("completionMode", "manualSelector", "selector", "podReplacementPolicy")
 _POD = "spec.template.spec"
+_UNLIMITED = 2**31 - 1
+"""What a server writes as the `backoffLimit` of a Job with a limit for each index."""
 _TAKEN = frozenset({MAIN_CONTAINER, GIT_CONTAINER})
 
 
@@ -57,7 +59,7 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
         "imagePullSecrets": _pull_secrets(pod),
         **_for_people(template.below("metadata")),
         **_of_pod(pod, place, unsaid),
-        "retries": amounts.whole(spec.take("backoffLimitPerIndex") or spec.take("backoffLimit")),
+        **_retries(spec, is_gang="workers" in several),
     }
     spec.take(*_OF_JOB)
     for field, usual in _OF_POD.items():
@@ -199,6 +201,17 @@ def _several(spec: Record, name: str) -> dict[str, Value] | str:
     if pods > MOST_INDICES or len(f"{name}-{pods - 1}") > NAME_LENGTH:
         return f"it has {pods} pods, and a sweep at most {MOST_INDICES}, with names of at most {NAME_LENGTH} characters"
     return {"sweep": given({"completions": pods, "parallelism": at_once if at_once < pods else None})}
+
+
+def _retries(spec: Record, *, is_gang: bool) -> dict[str, Value]:
+    """Of all pods together, and of each; an index of a sweep is a job with retries of its own."""
+    each, together = amounts.whole(spec.take("backoffLimitPerIndex")), amounts.whole(spec.take("backoffLimit"))
+    if each is None:
+        return {"retries": together}
+    if not is_gang:
+        return {"retries": each}
+    spec.skip("maxFailedIndexes", (0,))
+    return {"retriesPerWorker": each or None, "retries": together if together != _UNLIMITED else None}
 
 
 def _ttl(spec: Record) -> str | None:

@@ -122,7 +122,7 @@ IS_A_NEW_RUN = ["gpus: 2", "image: y", "runIndex: 2", "workers: 2", "env: {A: b}
                 "resources: {cpu: 1}", "volumes: [{claim: c, mountPath: /c}]", "workers: 2\nminWorkers: 1",
                 "gpus: 0\ngpuMemory: 8Gi", "imagePullSecrets: [registry]",
                 "envFrom: [{secret: s, prefix: S_}]", "security: {runAsUser: 1000}", "labels: {a: b}",
-                "annotations: {a: b}",
+                "annotations: {a: b}", "retriesPerWorker: 2",
                 "git: {repository: 'https://x/y', path: /code}", "tty: true", "preStop: [x]", "dnsPolicy: Default",
                 "framework: pytorch", "success: any", "sweep: {completions: 1}",
                 "type: inference\nworkers: 3\nminWorkers: 1\nscaling: {metric: requests, target: 1}",

@@ -60,6 +60,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
         "image": "other", "image_pull_policy": "Always", "command": ("run",), "args": ("--x",), "working_dir": "/w",
         "env": {"A": SecretKey(secret="hub", key="token")}, "expose": (Expose(port=80, via=ExposeVia.SERVICE),),
         "large_shm": True, "volumes": (ClaimVolume(claim="c", mount_path="/c"),), "retries": 2,
+        "retries_per_worker": 2,
         "env_from": (EnvSource(secret="s", config_map=None, prefix="S_"),), "pull_secrets": ("registry",),
         "run_as": RunAs(user=1000, group=1000, further_groups=(5,), fs_group=6, read_only_root=True, added=("CHOWN",),
                         dropped=("ALL",), seccomp="RuntimeDefault"),
@@ -88,7 +89,7 @@ NOT_DECLARED_AS_SUCH: Mapping[str, Mapping[str, Any]] = {
 FROM_NOW_ON = {"pools", "pause_grace_ms"}
 """Reaches pods that are started from now on: where they may go, and how long they may take to stop. Pods that are there
 stay as they are."""
-NOT_IN_A_POD = {"type", "min_workers", "run_index", "success"}
+NOT_IN_A_POD = {"type", "min_workers", "run_index", "success", "retries_per_worker"}
 """The engine or the Job's controller reads these, and a run with another of them is another one."""
 
 BASE = job()

@@ -13,7 +13,8 @@ from gpuctl.adapters.embedded.bodies import key_of
 from gpuctl.adapters.embedded.cel import Literal, selector
 from gpuctl.adapters.embedded.defaults import filled
 from gpuctl.adapters.embedded.devices import Device, DeviceBook, DeviceKey, allocate, consumption
-from gpuctl.adapters.embedded.jobs import failure_action, ranges
+from gpuctl.adapters.embedded.indexes import ranges
+from gpuctl.adapters.embedded.jobs import failure_action
 from gpuctl.adapters.embedded.quota import use_of
 from gpuctl.adapters.embedded.scheduler import matches, named_nodes, unfit
 from gpuctl.app.ports import Invalid
