@@ -291,6 +291,8 @@ def _why_without(view: JobView, worker: int) -> str:
         return f"it has ended ({view.state.value}), and its pod is gone"
     if view.state is JobState.SUSPENDED:
         return "it is suspended in Git"
+    if view.state is JobState.SCALED_TO_ZERO:
+        return "it is scaled to zero, for there is no load"
     if view.placement is not None:
         return f"it is {view.state.value}, its pod is not created yet"
     reason = view.run.reason

@@ -78,7 +78,7 @@ KEPT: Mapping[Kind, Parts] = {
         }
     },
     kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
-    kinds.AUTOSCALER: {"status": {**_whole("desiredReplicas"), "conditions": _whole("type", "status", "reason")}},
+    kinds.AUTOSCALER: {"status": {**_whole("desiredReplicas", "lastScaleTime"), "conditions": _CONDITIONS}},
     **{kind: {"status": {**_of_status(row.read), "conditions": _CONDITIONS}} for kind, row in WORKLOAD_KINDS.items()},
     kinds.RESOURCE_CLAIM: {
         "status": {"allocation": {"devices": {"results": _RESULTS}}, "reservedFor": _whole("resource", "name")}

@@ -14,6 +14,7 @@ ENDINGS = {
     JobState.FAILED: "failed",
     JobState.TIMED_OUT: "reached its time limit",
     JobState.SUSPENDED: "is suspended",
+    JobState.SCALED_TO_ZERO: "is scaled to zero",
     JobState.DELETED: "was deleted by hand",
 }
 

@@ -53,7 +53,8 @@ def _scaling(value: Any) -> str:
     if value is None:
         return "none"
     series = f"{{{_labels(value.labels)}}}" if value.labels else ""
-    return f"{value.metric}{series} of {value.source.value}, {thousandths(value.target_milli)} each"
+    none = ", none without load" if value.to_zero else ""
+    return f"{value.metric}{series} of {value.source.value}, {thousandths(value.target_milli)} each{none}"
 
 
 def _inventory(nodes: Any) -> str:

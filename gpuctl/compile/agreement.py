@@ -42,9 +42,16 @@ def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 
 def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Iterator[WrongValue]:
-    """Scaling of what is no service, or of one that has as many workers as any other job."""
-    if data.get("scaling") is None:
+    """Scaling of what is no service, or of one that has as many workers as any other job; none of what has no load."""
+    scaling = data.get("scaling")
+    if scaling is None:
+        if fewest == 0 and isinstance(fewest, int):
+            fix = "write 1 or more; suspend: true stops a job, and a service with scaling may have no workers"
+            yield WrongValue("GPU2018", fix=fix, at=("minWorkers",), found=0, rule="at least 1 without scaling")
         return
+    if fewest == 0 and isinstance(scaling, dict) and scaling.get("of", "pods") == "pods":
+        fields, fix = "minWorkers: 0 and scaling of pods", "write of: external: pods that are not there have no metric"
+        yield WrongValue("GPU2019", fix=fix, at=("minWorkers",), fields=fields, found="both")
     if data.get("type", "training") != "inference":
         fields, fix = "scaling and another type than inference", "remove scaling, or write type: inference"
         yield WrongValue("GPU2019", fix=fix, at=("scaling",), fields=fields, found="both")

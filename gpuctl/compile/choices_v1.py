@@ -93,6 +93,11 @@ class Scheduling(Spec):
         default=False,
         description="Quotas above the declared GPUs: false: an error; true: a warning, guarantees scale by quota.",
     )
+    scale_to_zero: bool = Field(
+        default=False,
+        description="Services may have minWorkers: 0. The cluster's API server and its autoscaler need the feature "
+        "HPAScaleToZero, which is on from Kubernetes 1.37 on.",
+    )
     stop_guard: int = Field(
         50,
         ge=1,

@@ -155,6 +155,8 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
         fix = "give each a folder of its own"
         yield job.mistake("GPU2021", ("spec", "git", "path"), {"found": spec.git.path}, fix)
     yield from check_security(resolved, job)
+    if spec.min_workers == 0 and not (resolved.cluster and resolved.cluster.model.spec.scheduling.scale_to_zero):
+        yield job.mistake("GPU3121", ("spec", "minWorkers"))
     yield from too_long_grace(document, spec.pause_grace, resolved)
     if resolved.cluster is not None and resolved.cluster.model.spec.ingress is None:
         for position, port in enumerate(spec.expose):

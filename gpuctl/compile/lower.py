@@ -242,7 +242,7 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         gpu_milli=worker.gpu_milli if spec.gpu_memory is None else _largest_charge(spec.gpu_memory, resolved),
         gpu_mem_bytes=spec.gpu_memory,
         workers=spec.workers,
-        min_workers=spec.workers if spec.min_workers is None else spec.min_workers,
+        min_workers=spec.workers if spec.min_workers is None else max(1, spec.min_workers),
         cpu_milli=worker.cpu_milli,
         mem_bytes=worker.mem_bytes,
         priority=spec.priority,
@@ -257,18 +257,19 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         suspend=spec.suspend,
         run_index=spec.run_index,
         after=tuple(_dependency(metadata.project, entry) for entry in spec.after),
-        scaling=None if spec.scaling is None else _scaling(spec.scaling, spec.workers),
+        scaling=None if spec.scaling is None else _scaling(spec.scaling, spec),
         span=declaration.document.name,
     )
 
 
-def _scaling(spec: scaling_v1.Scaling, most: int) -> job_model.Scaling:
+def _scaling(spec: scaling_v1.Scaling, job: spec_v1.JobSpec) -> job_model.Scaling:
     return job_model.Scaling(
         metric=spec.metric,
         source=job_model.MetricSource(spec.of),
         target_milli=spec.target,
         labels=dict(sorted(spec.labels.items())),
-        most=most,
+        most=job.workers,
+        to_zero=job.min_workers == 0,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
@@ -32,14 +32,7 @@ MetricName = Annotated[
 ]
 
 
-def _one_or_more(value: int) -> int:
-    if value >= 1:
-        return value
-    fix = "write 1 or more: nothing would hold the requests of a service without workers; suspend: true stops a job"
-    raise WrongValue("GPU2018", fix=fix, found=value, rule="at least 1")
-
-
-FewestWorkers = Annotated[int, AfterValidator(_one_or_more), WithJsonSchema({"minimum": 1, "type": "integer"})]
+FewestWorkers = Annotated[int, Field(ge=0)]
 
 
 class Scaling(Spec):

@@ -255,7 +255,9 @@ class JobSpec(Spec):
         None, description="Instead of gpus: that much memory of one GPU for each worker: 16Gi."
     )
     workers: int = Field(1, ge=1, le=10_000, description="More than one: a gang, started all or none.")
-    min_workers: FewestWorkers | None = Field(None, description="Elastic: may run with so few. Default: all workers.")
+    min_workers: FewestWorkers | None = Field(
+        None, description="Elastic: may run with so few; 0: a service with scaling, without load. Default: all workers."
+    )
     framework: Literal["pytorch", "jax"] | None = Field(
         None, description="What tells its workers of each other besides MASTER_ADDR, NODE_RANK and WORLD_SIZE."
     )

@@ -18,6 +18,7 @@ FOR_START = "GPU5023"
 START_FAILED = "GPU5092"
 FOR_OTHERS = "GPU5025"
 IN_SWEEP = "GPU5027"
+NO_LOAD = "GPU5043"
 GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
@@ -266,6 +267,11 @@ def left_to(engine: str) -> Reason:
 def suspended() -> Reason:
     """Suspended by its declaration."""
     return _reason("GPU5040")
+
+
+def scaled_to_zero() -> Reason:
+    """It has no load, so its autoscaler has taken its last worker."""
+    return _reason(NO_LOAD)
 
 
 def too_long() -> Reason:

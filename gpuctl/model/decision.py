@@ -158,7 +158,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A person's `suspend: true`: stopped if it runs, and not started."""
+    """A person's `suspend: true`, or a service without load: stopped if it runs, and not started."""
 
     job: JobId
     reason: Reason
@@ -203,6 +203,7 @@ class JobState(StrEnum):
     STOPPING = "Stopping"
     PREEMPTED = "Preempted"
     SUSPENDED = "Suspended"
+    SCALED_TO_ZERO = "ScaledToZero"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     TIMED_OUT = "TimedOut"

@@ -284,7 +284,7 @@ class Scaling:
     """By what the number of a service's workers follows its load: so many that each has `target_milli` of a metric.
 
     `target_milli`: thousandths of the metric's unit. `labels`: which series of it. `most`: as many workers as the job
-    may have.
+    may have. `to_zero`: it has none as long as there is no load; `min_workers` of the job is 1 then.
     """
 
     metric: str
@@ -292,6 +292,7 @@ class Scaling:
     target_milli: int
     labels: Mapping[str, str] = field(default_factory=dict)
     most: int
+    to_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

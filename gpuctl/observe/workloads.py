@@ -25,12 +25,14 @@ from gpuctl.model.memo import Sweep
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
+from gpuctl.observe.autoscalers import Asked, asked_of_run
 from gpuctl.observe.charges import charge_by_pods
 from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes, whole_crew
 from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
 from gpuctl.observe.memories import Memory, Missing
 from gpuctl.observe.pods import Pod
 from gpuctl.observe.problems import of_refused_pods, worst
+from gpuctl.observe.records import record_of
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
@@ -48,7 +50,7 @@ _AFTER_MS: DurationMs = 1_000
 def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered, what is known
     workloads: Workloads,
     memories: Sequence[Memory],
-    asked: Sequence[int | None],
+    asked: Sequence[Asked | None],
     orphaned: Mapping[RunKey, RunEntry],
     pods: Iterable[Pod],
     leaving_namespaces: frozenset[str],
@@ -127,15 +129,14 @@ def _made_at_ms(body: Body) -> Instant:
 class _Workload:
     """A run's object with what is remembered of the run; all kinds look the same from here on.
 
-    `row`: what is known of its kind, where that is another controller's. `asked`: the workers that its autoscaler asks
-    for.
+    `row`: what is known of its kind, where that is another controller's. `asked`: what its autoscaler asks for.
     """
 
     body: Body
     leaving: bool
     entry: RunEntry
     row: WorkloadKind | None = None
-    asked: int | None = None
+    asked: Asked | None = None
 
     @property
     def is_job(self) -> bool:
@@ -262,7 +263,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
     pods = [pod for pod in pods if not pod.helper] if workload.row is not None else pods
     ends_as = _ends_as(workload, phase, ends)
     started = None if workload.suspended else _started_at_ms(workload, pods)
-    record = _record(workload, phase, started)
+    record = record_of(entry, body, phase, started, workload.asked)
     charge = entry.charge or (charge_by_pods(pods) if pods else workload.template_charge)
     planned = entry.started_with if phase in ACTIVE and not entry.is_let_go else entry.placement
     if phase is RunPhase.STOPPING:
@@ -297,17 +298,16 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         ends_as=ends_as,
         failed_starts=record.failed_starts,
         starting_ms=record.starting_ms,
-        asked_workers=_asked_workers(workload, held.placement) if phase in ACTIVE else None,
+        asked_workers=_asked_workers(workload, phase, held.placement),
         let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
         begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
         problem=_problem(body, phase, pods),
     )
 
 
-def _asked_workers(workload: _Workload, placement: Placement | None) -> int | None:
-    """How many workers it is to have by its load, where those are not the ones that it has."""
+def _asked_workers(workload: _Workload, phase: RunPhase, placement: Placement | None) -> int | None:
     has = len(placement.workers) if placement is not None else 0
-    return None if workload.asked == has else workload.asked
+    return asked_of_run(workload.asked, has if phase in ACTIVE else None, is_let_go=workload.entry.is_let_go)
 
 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
@@ -352,23 +352,6 @@ def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:
     if shown is None or let_go_at_ms is None or shown <= let_go_at_ms + _TO_START_MS:
         return shown
     return let_go_at_ms
-
-
-def _record(workload: _Workload, phase: RunPhase, started_at_ms: Instant | None) -> RunRecord:
-    """The entry's record, without what it tells of a start or a pause that has not happened.
-
-    A start that a person undid by suspending the object counts no more; the time that the run had then does.
-    """
-    entry = workload.entry
-    record = entry.record
-    if phase is RunPhase.QUEUED and entry.is_let_go:
-        suspended_at_ms = instant(condition(workload.body, "Suspended"), "lastTransitionTime") or 0
-        ran_ms = record.ran_ms + max(0, suspended_at_ms - (entry.let_go_at_ms or suspended_at_ms))
-        return record._replace(starts=max(0, record.starts - 1), ran_ms=ran_ms, starting_ms=0)
-    if phase in ACTIVE and not entry.is_let_go and started_at_ms is not None:
-        counted_ms = max(0, record.queued_at_ms - started_at_ms)
-        return record._replace(ran_ms=max(0, record.ran_ms - counted_ms))
-    return record
 
 
 def _reason(entry: RunEntry, phase: RunPhase) -> Reason | None:

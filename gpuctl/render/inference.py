@@ -16,6 +16,10 @@ from gpuctl.render.owner import JobOwner, Spec
 from gpuctl.render.pod import affinity_to, charge_of, pod_template
 from gpuctl.render.standing import Standing
 
+_MULTIPLIES: Spec = {"policies": [{"type": "Percent", "value": 300, "periodSeconds": 1}], "selectPolicy": "Max"}
+"""Up to four times as many replicas at a time, as Kubernetes' default has it from one on; none of none. Of so short a
+period, that a replica that was taken before does not count."""
+
 
 def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's Deployment, decision included."""
@@ -45,19 +49,22 @@ def autoscaler(owner: JobOwner, standing: Standing) -> Manifest | None:
     """Lets the Deployment of a service that runs have fewer replicas than the engine admits, by its load.
 
     None where it runs not, or does not scale. Its upper bound is what is admitted now, so that it never makes a pod
-    that has no place. What it asks for beyond is read off its status.
+    that has no place. What it asks for beyond is read off its status. It stays where it has taken the last replica, and
+    can't make the next one: it may multiply those that there are alone.
     """
     scaling, place = owner.job.scaling, standing.place
-    if scaling is None or place is None:
+    to_zero = scaling is not None and scaling.to_zero and not owner.job.suspend
+    if scaling is None or (place is None and not (to_zero and standing.record.starts)):
         return None
-    admitted = len(place.workers)
+    admitted = 1 if place is None else len(place.workers)
     name = {"name": scaling.metric, **({"selector": {"matchLabels": dict(scaling.labels)}} if scaling.labels else {})}
     target = {"type": "AverageValue", "averageValue": format_cpu(scaling.target_milli)}
     kind = {MetricSource.PODS: "Pods", MetricSource.EXTERNAL: "External"}[scaling.source]
     spec = {
         "scaleTargetRef": {"apiVersion": kinds.DEPLOYMENT[0], "kind": kinds.DEPLOYMENT[1], "name": owner.run},
-        "minReplicas": min(owner.job.min_workers, admitted),
+        "minReplicas": 0 if scaling.to_zero else min(owner.job.min_workers, admitted),
         "maxReplicas": admitted,
         "metrics": [{"type": kind, kind.lower(): {"metric": name, "target": target}}],
+        **({"behavior": {"scaleUp": _MULTIPLIES}} if scaling.to_zero else {}),
     }
     return owner.run_manifest(kinds.AUTOSCALER, {"spec": spec})

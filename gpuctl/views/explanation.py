@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuctl.diag.wording import all_of, duration, reason_text
-from gpuctl.engine.reasons import DEPENDENT, FOR_ENDS, START_FAILED
+from gpuctl.engine.reasons import DEPENDENT, FOR_ENDS, NO_LOAD, START_FAILED
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import FairShare, Placement, WorkerPlacement
 from gpuctl.model.declared import WHOLE_CLUSTER
@@ -48,6 +48,8 @@ def headline(told: Explanation) -> str:
     decided = _DECIDED[told.decision]
     if told.decision is DecisionKind.WAIT and told.leaving:
         decided = "is stopping"
+    elif told.reason.code == NO_LOAD:
+        decided = "has no worker now"
     elif _waits_for(told) not in {None, START_FAILED, *FOR_ENDS} and told.place is None and told.placement is None:
         decided = "can't start"
     known = told.beneficiary is None or _is_named(told.beneficiary, told)

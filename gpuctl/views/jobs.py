@@ -139,9 +139,14 @@ def job_state(run: Run | None, finished: FinishedRun | None = None, decision: De
         return JobState(finished.state)
     if run is not None and run.phase is not RunPhase.QUEUED:
         return PHASE_STATES[run.phase]
+    if decision is None and run is not None and run.asked_workers == 0:
+        return JobState.SCALED_TO_ZERO
+    if isinstance(decision, Suspended) and decision.reason.code == reasons.NO_LOAD:
+        return JobState.SCALED_TO_ZERO
     if isinstance(decision, Suspended) or (decision is None and run is not None and _was_suspended(run.reason)):
         return JobState.SUSPENDED
-    return JobState.PREEMPTED if run is not None and run.starts else JobState.PENDING
+    was_paused = run is not None and run.starts and run.asked_workers is None
+    return JobState.PREEMPTED if was_paused else JobState.PENDING
 
 
 def held_placement(run: Run | None) -> Placement | None:

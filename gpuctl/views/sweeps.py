@@ -19,6 +19,7 @@ from gpuctl.views.tables import age, table
 
 _TOLD_FIRST = (
     JobState.RUNNING, JobState.STARTING, JobState.STOPPING, JobState.PREEMPTED, JobState.PENDING, JobState.SUSPENDED,
+    JobState.SCALED_TO_ZERO,
     JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED, JobState.SUCCEEDED,
 )  # fmt: skip
 _COLUMNS = ("NAME", "STATUS", "SINCE", "NODE", "STARTS", "VALUES", "REASON")

@@ -112,7 +112,9 @@ class ControlPlane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-job-syncs=20",
-            *self._older(),
+            "--horizontal-pod-autoscaler-downscale-stabilization=10s",
+            "--horizontal-pod-autoscaler-sync-period=5s",
+            *self._features(),
         )
         self._spawn(
             "kube-scheduler",
@@ -295,8 +297,12 @@ class ControlPlane:
             f"--audit-policy-file={HERE / 'audit.yaml'}",
             f"--audit-log-path={self.audit_log}",
             "--profiling=false",
-            *self._older(),
+            *self._features(),
         )
+
+    def _features(self) -> list[str]:
+        """Of the server and its controllers: an older one has what is on by itself alone."""
+        return self._older() or ["--feature-gates=HPAScaleToZero=true"]
 
     def _older(self) -> list[str]:
         return [f"--emulated-version={self.emulated}"] if self.emulated else []

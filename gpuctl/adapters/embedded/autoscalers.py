@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuctl.adapters.embedded.bodies import Key, put
+from gpuctl.adapters.embedded.bodies import Key, holds, put, with_condition
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import is_deleting, items, mapping, number, text
@@ -20,6 +20,8 @@ from gpuctl.model.units import DurationMs, Instant
 
 LOAD = "load"
 """The fact of a job: what all its replicas have of their metric together, in thousandths."""
+SCALED_TO_ZERO = "ScaledToZero"
+"""The condition of an autoscaler that took the last replica: without it, it leaves a Deployment without any alone."""
 _EVERY_MS: DurationMs = 15_000
 _STABLE_MS: DurationMs = 300_000
 """A smaller number is taken once no larger one was recommended for so long."""
@@ -28,12 +30,16 @@ _MANAGER = "kube-controller-manager"
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one look found: replicas now and wanted, the load if there is one, and what keeps it from more or fewer."""
+    """What one look found: replicas now and wanted, the load if there is one, and what keeps it from more or fewer.
+
+    `acts`: whether it scales at all.
+    """
 
     now: int
     allowed: int
     load_milli: int | None = None
     limit: str = ""
+    acts: bool = True
 
 
 class Autoscalers:
@@ -60,8 +66,9 @@ class Autoscalers:
         if deployment is None:
             return
         now = number(deployment, "spec", "replicas", default=1)
-        if not now or load_milli is None:
-            self._report(body, _Look(now, now))
+        waits = not now and not number(body, "spec", "minReplicas", default=1) and holds(body, SCALED_TO_ZERO)
+        if (not now and not waits) or load_milli is None:
+            self._report(body, _Look(now, now, acts=bool(now or waits)))
             return
         wanted = _by_load(body, load_milli, now)
         stable = self._stable(key, wanted, now)
@@ -82,22 +89,24 @@ class Autoscalers:
 
     def _report(self, body: Body, look: _Look) -> None:
         kind = text(next(items(body, "spec", "metrics"), {}), "type")
-        measured, active = [], "False"
+        measured = []
         if look.load_milli is not None and look.now:
             mean = format_cpu(-(-look.load_milli // look.now))
-            measured, active = [{"type": kind, kind.lower(): {"current": {"averageValue": mean}}}], "True"
-        limited = {
-            "type": "ScalingLimited",
-            "status": "True" if look.limit else "False",
-            "reason": look.limit or "DesiredWithinRange",
-        }
-        status = {
-            "currentReplicas": look.now,
-            "desiredReplicas": look.allowed,
-            "currentMetrics": measured,
-            "conditions": [{"type": "ScalingActive", "status": active, "reason": "ValidMetricFound"}, limited],
-        }
-        self._desk.api.replace(put(body, ("status",), status))
+            measured = [{"type": kind, kind.lower(): {"current": {"averageValue": mean}}}]
+        active = look.acts and look.load_milli is not None
+        told = self._says(body, "ScalingActive", "ValidMetricFound" if active else "ScalingDisabled", holds_now=active)
+        told = self._says(told, "ScalingLimited", look.limit or "DesiredWithinRange", holds_now=bool(look.limit))
+        scaled = {}
+        if look.allowed != look.now:
+            scaled = {"lastScaleTime": self._desk.api.now}
+            why = "NotScaledToZero" if look.allowed else SCALED_TO_ZERO
+            told = self._says(told, SCALED_TO_ZERO, why, holds_now=not look.allowed)
+        counts = {"currentReplicas": look.now, "desiredReplicas": look.allowed, "currentMetrics": measured}
+        self._desk.api.replace(put(told, ("status",), {**mapping(told, "status"), **counts, **scaled}))
+
+    def _says(self, body: Body, kind: str, reason: str, *, holds_now: bool) -> Body:
+        told = {"type": kind, "status": "True" if holds_now else "False", "reason": reason}
+        return with_condition(body, told, self._desk.instant)
 
 
 def _by_load(body: Body, load_milli: int, now: int) -> int:
@@ -114,7 +123,14 @@ def _allowed(body: Body, wanted: int, now: int) -> tuple[int, str]:
     least, most = number(body, "spec", "minReplicas", default=1), number(body, "spec", "maxReplicas")
     if wanted < least:
         return least, "TooFewReplicas"
-    at_once = max(2 * now, 4)
+    at_once = _at_once(body, now)
     if wanted > min(most, at_once):
         return min(most, at_once), "TooManyReplicas" if most <= at_once else "ScaleUpLimit"
     return wanted, ""
+
+
+def _at_once(body: Body, now: int) -> int:
+    """To how many replicas it may go in one step: by its own policies, which are parts of what there is; else as by
+    default twice as many, or 4 more of one."""
+    parts = [number(policy, "value") for policy in items(body, "spec", "behavior", "scaleUp", "policies")]
+    return -(-now * (100 + max(parts)) // 100) if parts else max(2 * now, 4)

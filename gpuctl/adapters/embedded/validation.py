@@ -162,12 +162,18 @@ def _deployment(body: Body) -> Problems:
         yield "spec.replicas: Invalid value: must be an integer of at least 0"
 
 
+_OF_OTHERS = frozenset({"Object", "External"})
+"""Types of metrics that there are without pods."""
+
+
 def _autoscaler(body: Body) -> Problems:
     least, most = at(body, "spec", "minReplicas", default=1), at(body, "spec", "maxReplicas")
     if not isinstance(most, int) or most < 1:
         yield "spec.maxReplicas: Invalid value: must be greater than 0"
-    elif not isinstance(least, int) or least < 1:
-        yield "spec.minReplicas: Invalid value: must be greater than or equal to 1"
+    elif not isinstance(least, int) or least < 0:
+        yield "spec.minReplicas: Invalid value: must be greater than or equal to 0"
+    elif not least and not {text(metric, "type") for metric in items(body, "spec", "metrics")} & _OF_OTHERS:
+        yield "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero"
     elif most < least:
         yield "spec.maxReplicas: Invalid value: must be greater than or equal to `minReplicas`"
     if not text(body, "spec", "scaleTargetRef", "name"):

@@ -275,5 +275,5 @@ def _prepared(db: sqlite3.Connection, most_bytes: int) -> int:
 
 
 def _code(event: RunEvent) -> str:
-    waits = event.state in {JobState.PENDING, JobState.PREEMPTED, JobState.SUSPENDED}
+    waits = event.state in {JobState.PENDING, JobState.PREEMPTED, JobState.SUSPENDED, JobState.SCALED_TO_ZERO}
     return event.reason.code if waits and event.reason is not None else ""

@@ -271,6 +271,14 @@ STOPPED = (
         why="The project ends interactive jobs that leave their GPUs unused.",
         fix="Raise runIndex to run it again, or the project's interactive.idleTimeout.",
     ),
+    CodeEntry(
+        code="GPU5043",
+        title="scaled to zero",
+        message="scaled to zero: its metric says that there is no load",
+        why="The service has minWorkers: 0, and its autoscaler has taken the last worker. It holds no GPU and demands "
+        "none. Once there is load it waits for a place as any job of its project does, from that moment on.",
+        fix="Nothing to do. With minWorkers: 1 it keeps a worker; `kubectl describe hpa` tells what is measured.",
+    ),
 )
 
 ENDED = (

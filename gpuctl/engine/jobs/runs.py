@@ -18,7 +18,7 @@ from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs import interactive, starts
-from gpuctl.engine.jobs.scaling import within_asked
+from gpuctl.engine.jobs.scaling import has_no_load, within_asked
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -226,7 +226,8 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         ended = Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
         return ended if job.ttl_ms is None or run is None else _kept_for(ended, job.ttl_ms, job.digest, state, now_ms)
     why = _hindrance(job, declared) if declared.pinned or declared.blocked else None
-    if why is None and not job.suspend and (run is None or run.phase is not STOPPING):
+    idle = has_no_load(job, run)
+    if why is None and not job.suspend and not idle and (run is None or run.phase is not STOPPING):
         spent = None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
         return spent or _not_yet_again(job.id, run, now_ms)
     record = record_of(run, now_ms)
@@ -234,9 +235,10 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         if run is not None and run.phase in ACTIVE:
             return Keep(job=job.id, reason=run.reason or why, record=record, placement=run.placement or NOWHERE)
         return Pending(job=job.id, reason=why, record=record)
-    if job.suspend:
+    if job.suspend or idle:
         stopped = record if run is None else paused_record(run, now_ms, None)
-        return Suspended(job=job.id, reason=reasons.suspended(), record=stopped)
+        reason = reasons.suspended() if job.suspend else reasons.scaled_to_zero()
+        return Suspended(job=job.id, reason=reason, record=stopped)
     if run is not None and run.phase is STOPPING:
         return Pending(job=job.id, reason=run.reason or reasons.still_stopping(), record=record)
     return None

@@ -80,6 +80,12 @@ def _workers(job: Job, run: Run | None) -> int:
     return max(job.min_workers, min(job.workers, has if asked is None else asked))
 
 
+def has_no_load(job: Job, run: Run | None) -> bool:
+    """Whether a service that may scale to zero has done so: its autoscaler took the last worker, and asks for none."""
+    at_zero = job.scaling is not None and job.scaling.to_zero and run is not None and run.asked_workers == 0
+    return at_zero and run is not None and run.phase not in ACTIVE
+
+
 def within_asked(job: Job, placement: Placement) -> Placement:
     """Where a service runs, without workers that it does not ask for any more. Its Deployment chooses which pods leave;
     where those are that stay, the next cycle observes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpuctl.engine import reasons
@@ -38,6 +40,10 @@ def keeps() -> Decision:
     return Keep(job=JOB, reason=reasons.runs_without_gpu(), record=RECORD, placement=PLACE)
 
 
+def has_no_load() -> Decision:
+    return Suspended(job=JOB, reason=reasons.scaled_to_zero(), record=RECORD)
+
+
 def stops() -> Decision:
     return Suspended(job=JOB, reason=reasons.suspended(), record=RECORD)
 
@@ -51,6 +57,11 @@ def stops() -> Decision:
         (run(RunPhase.QUEUED), waits(), JobState.PENDING),
         (run(RunPhase.QUEUED, starts=1), waits(), JobState.PREEMPTED),
         (run(RunPhase.QUEUED, starts=1), stops(), JobState.SUSPENDED),
+        (replace(run(RunPhase.QUEUED, starts=1), asked_workers=0), None, JobState.SCALED_TO_ZERO),
+        (run(RunPhase.QUEUED, starts=1), has_no_load(), JobState.SCALED_TO_ZERO),
+        (replace(run(RunPhase.QUEUED, starts=1), asked_workers=0), stops(), JobState.SUSPENDED),
+        (replace(run(RunPhase.STOPPING, starts=1), asked_workers=0), None, JobState.STOPPING),
+        (replace(run(RunPhase.QUEUED, starts=1), asked_workers=1), waits(), JobState.PENDING),
         (run(RunPhase.STARTING), keeps(), JobState.STARTING),
         (run(RunPhase.RUNNING), keeps(), JobState.RUNNING),
         (run(RunPhase.RUNNING), stops(), JobState.RUNNING),
