@@ -43,8 +43,8 @@ INTERRUPTED = frozenset({
 own, for all of these tests one after the other take longer than all others."""
 
 LONGEST_FIRST = (
-    "plane_with_gpuctl", "interrupted", "test_bench_cluster", "test_idle", "test_install_page", "test_tenants",
-    "control_plane", "real_lab", "test_install", "test_install_upgrade", "test_admission_rules",
+    "plane_with_gpuctl", "interrupted", "test_bench_cluster", "test_idle", "test_install_page", "test_operate_page",
+    "test_tenants", "control_plane", "real_lab", "test_install", "test_install_upgrade", "test_admission_rules",
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import BASE, CLUSTER, Stage, job, project
+from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
 
 from gpuctl.model.ids import JobId, ProjectName
 
@@ -151,3 +152,22 @@ def test_what_the_engine_decides_by_itself_goes_on(tmp_path: Path) -> None:
     assert len(held(stage)) == 1
     assert phase(stage, "a/k2") == "Running"
     assert phase(stage, "b/m") is None
+
+
+def test_the_windows_of_the_operators_guide_hold_a_weekend(tmp_path: Path) -> None:
+    """Friday at 18:00 in Berlin until Monday at 8:00, as the page has them."""
+    page = (Path(__file__).parents[2] / "docs/operate.md").read_text()
+    (windows,) = re.findall(r"^kind: Cluster\nspec:\n(  freeze:\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    friday_s, weekend_s = 211_200, 62 * 3600
+    stage = Stage(tmp_path)
+    stage.commit(BASE | {"c/cluster.yaml": CLUSTER + windows})
+    stage.play(70)
+    stage.clock.advance_to(ZERO_MS + friday_s * 1000)
+    stage.commit({"c/projects/a/j1.yaml": None})
+    stage.play(friday_s + 60)
+    (line,) = held(stage)
+    assert line["message"] == "held until 2020-08-03T06:00:00Z (weekend): the commit removes a/j1"
+    assert phase(stage, "a/j1") == "Running"
+    stage.clock.advance_to(ZERO_MS + (friday_s + weekend_s) * 1000)
+    stage.play(friday_s + weekend_s + 60)
+    assert phase(stage, "a/j1") is None

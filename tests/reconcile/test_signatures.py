@@ -81,3 +81,21 @@ def test_an_unsigned_commit_below_a_signed_one_counts_only_where_the_newest_alon
     assert stage.phases() == RUNNING
     stage.play_checked(160, Checked.HEAD)
     assert stage.phases() == RUNNING | {"b/j3": "Running"}
+
+
+def test_signatures_are_newly_asked_for_by_the_newest_commit_alone_at_first(stage: Signed) -> None:
+    """As docs/operate.md has it: commits that were not signed are below what is in force then."""
+    stage.play(30)
+    stage.commit({"README.md": "words"})
+    stage.play(60)
+    stage.play_checked(100)
+    assert stage.codes() == ["GPU8021"]
+    stage.commit({"c/projects/b/j3.yaml": job("j3", "b")})
+    stage.sign()
+    stage.play_checked(160, Checked.HEAD)
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    stage.lines.clear()
+    stage.commit({"c/projects/b/j4.yaml": job("j4", "b")})
+    stage.sign()
+    stage.play_checked(260)
+    assert (stage.codes(), stage.phases()["b/j4"]) == ([], "Running")

@@ -178,7 +178,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "the last good one stays in force.",
         fix="Sign the commit (`git commit --amend -S`) or take it out of the branch, and push. For a person who may "
         "change the cluster, add the key to the file of `--allowed-signers` or `--openpgp-keys`. `git log "
-        "--show-signature` shows what each commit is signed with.",
+        "--show-signature` shows what each commit is signed with. Where commits were not signed before, begin with "
+        "`--verify-signatures head`, until a signed commit that changes a declaration is applied.",
     ),
     CodeEntry(
         code="GPU8022",

@@ -1,0 +1,282 @@
+"""docs/operate.md, executed on a control plane: each section's commands as they stand there, and each row of its last
+table. The test is the Deployment's pod, by its own arguments and files."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from codehosts import Call, CodeHost, Reply, served
+from controlplane.server import ControlPlane
+from deployment import HOME, POD_IP
+from exporters import Answers, answering, matrix
+from guide import PAGE, blocks, commands, wrong
+from guided import HERE, PASSING, SILENT, STEADY, TRAIN, Scene, job, path_of
+from openpgp import Person, needs_gpg
+from unattended import within
+
+from gpuctl.wiring import now_ms
+
+ROOT = Path(__file__).resolve().parents[2]
+HOMES, PODS = "tests/cluster/test_home.py", "tests/cluster/test_pod_failures.py"
+ELSEWHERE = {
+    "helm": "tests/cluster/test_install_upgrade.py::test_an_upgrade_by_the_chart_and_the_way_back_restart_no_job",
+    "gpuctl reconcile": f"{HOMES}::test_it_says_the_command_and_ends_or_makes_its_namespace_and_goes_on",
+    "gpuctl demo": "tests/cluster/test_demo.py::test_it_reaches_the_states_of_the_report",
+    "gpuctl history": "tests/cluster/test_status_published.py::test_the_past_is_asked_for_by_a_port_of_the_leader",
+    "gpuctl replay": "tests/cluster/test_status_published.py::test_the_past_is_asked_for_by_a_port_of_the_leader",
+}
+"""What the page marks as not run here, by its first words, with the test that runs such a command."""
+OF_A_SECTION = {
+    "the source of GPU metrics is away, slow or says nonsense",
+    "a commit lacks a signature that counts (`--verify-signatures`)",
+}
+"""Rows that are made below, where a section is run that they need."""
+IN_OTHER_TESTS = {
+    "the leader's clock differs from the API server's by more than a minute":
+        "tests/cluster/test_clock.py::test_a_clock_that_is_days_ahead_ends_no_job",
+    "a person writes on the objects of a job":
+        "tests/cluster/test_hand_edits.py::test_what_is_ours_is_back_and_what_is_theirs_stays",
+    "a person edits an object":
+        "tests/cluster/test_hand_edits.py::test_what_is_only_theirs_costs_no_write",
+    "a pod can't run: its image, a Secret, the memory, a volume, a node, or the server refuses it":
+        f"{PODS}::test_a_container_that_can_not_start",
+    "a run has not started after 15 minutes (`scheduling.startTimeout`)":
+        "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
+    "a finished job's `ttlAfterFinished` is over":
+        "tests/reconcile/test_job_lives.py::test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended",
+    "the API server is away, refuses, forgets a watch or loses an answer":
+        "tests/cluster/test_server_faults.py::test_a_fault_delays_what_is_new_and_nothing_else",
+    "the leader is killed, stopped or cut off":
+        "tests/cluster/test_replicas.py::test_the_leader_is_killed_then_stopped_and_woken_then_cut_off",
+}  # fmt: skip
+"""Rows that a test of their own makes; those in tests/reconcile take minutes, in virtual time."""
+
+
+@pytest.fixture(scope="module")
+def scene(new_control_plane: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on this machine: the page's commands need it")
+    assert callable(new_control_plane)
+    plane: ControlPlane = new_control_plane()
+    made = Scene(plane, tmp_path_factory.mktemp("operate"))
+    install, listed = commands("Follow a repository")
+    made.run(install)
+    made.start()
+    made.run(listed)
+    yield made
+    made.end()
+
+
+def test_every_row_of_what_goes_wrong_is_made_by_a_test() -> None:
+    assert set(wrong()) == set(HERE) | OF_A_SECTION | set(IN_OTHER_TESTS)
+    for test in (*IN_OTHER_TESTS.values(), *ELSEWHERE.values()):
+        path, _, name = test.partition("::")
+        assert f"def {name}" in (ROOT / path).read_text(), test
+
+
+def test_what_is_not_run_here_is_marked() -> None:
+    lines = [line for each in blocks("sh", elsewhere=True).values() for block in each for line in block.splitlines()]
+    assert [line for line in lines if not line.startswith(tuple(ELSEWHERE))] == []
+
+
+def test_the_status_is_asked_for_and_people_may_look(scene: Scene) -> None:
+    for line in commands("Who may look"):
+        scene.run(line)
+    seen = ("/api/v1/namespaces/gpu-team-a/pods", f"{HOME}/configmaps/gpuctl-overview")
+    within(20, lambda: not any(scene.plane.refused("GET", path, user="ann") for path in seen))
+    assert scene.plane.refused("GET", "/api/v1/namespaces/gpu-team-b/pods", user="ann") is not None
+    text, form, _ = [scene.run(line) for line in commands("How it is")]
+    assert text.startswith("prod: ready\n")
+    assert json.loads(form)["ready"]
+
+
+@pytest.mark.parametrize("what", HERE)
+def test_what_goes_wrong_is_told_and_ends(what: str, scene: Scene) -> None:
+    before, told, fault = scene.runs(STEADY), len(scene.pod.lines()), HERE[what]
+    mend = fault(scene)
+    codes = wrong()[what]
+    if fault not in SILENT:
+        within(30, lambda: codes & scene.pod.codes(told), scene.told)
+    if fault not in PASSING:
+        within(10, lambda: not scene.is_well(), scene.told)
+    mend()
+    within(40, scene.is_well, scene.told)
+    assert scene.runs(STEADY) == before
+
+
+def test_what_is_frozen_in_an_incident_goes_on_afterwards(scene: Scene) -> None:
+    freeze_team, freeze_all, *others, sync = commands("Freeze in an incident")
+    scene.run(freeze_team)
+    within(20, lambda: scene.pod.status()["frozen"], scene.told)
+    scene.run(freeze_all)
+    within(20, lambda: len(scene.pod.status()["frozen"]) == 2, scene.told)
+    scene.commit(job("team-a/later"))
+    for line in (*others, sync):
+        scene.run(line)
+    within(20, lambda: scene.runs("team-a/later"), scene.told)
+    scene.commit({path_of("team-a/later"): None})
+
+
+class Receiver(CodeHost):
+    """A webhook, Slack, and GitHub's statuses at once; what it was told."""
+
+    def serve(self, call: Call) -> Reply:
+        return (201 if "/statuses/" in call.path else 200), {}, {}
+
+    def events(self) -> set[tuple[str, str]]:
+        found = {("webhook", str(call.body["event"])) for call in self.calls if call.path == "/hook"}
+        found |= {("slack", call.body["text"].split()[2].rstrip(":")) for call in self.calls if call.path == "/slack"}
+        return found | {("status", call.body["state"]) for call in self.calls if "/statuses/" in call.path}
+
+
+def test_notifications(scene: Scene) -> None:
+    for line in commands("Notifications"):
+        scene.run(line)
+    with served(Receiver()) as host:
+        assert isinstance(host, Receiver)
+        scene.start()
+        keys = {"slack_url": f"{host.url}/slack", "webhook_url": f"{host.url}/hook", "webhook_key": "k"}
+        scene.secret("gpuctl-notify", **keys, github_token="t0k3n", github_url=host.url)
+        scene.commit({path_of(TRAIN): "kind: [\n"})
+        told = {("webhook", "held"), ("slack", "held"), ("status", "failure")}
+        within(30, lambda: told <= host.events(), lambda: (host.calls, scene.told()))
+        scene.commit(job(TRAIN))
+        told = {("webhook", "recovered"), ("slack", "recovered"), ("webhook", "applied"), ("status", "success")}
+        within(30, lambda: told <= host.events(), lambda: (host.calls, scene.told()))
+        signed = next(call for call in host.calls if call.path == "/hook")
+        digest = hmac.new(b"k", json.dumps(signed.body).encode(), "sha256").hexdigest()
+        assert signed.headers["x-signature"] == f"sha256={digest}"
+        (named,) = re.findall(r"any webhook: JSON with ([^;]*);", PAGE)
+        assert set(named.replace("`", "").split(", ")) <= set(signed.body)
+        assert host.writes.count(f"POST /repos/acme/gpus/statuses/{scene.git('rev-parse', 'HEAD')}") == 1
+
+
+def test_git_tells_of_pushes(scene: Scene) -> None:
+    for line in commands("Have Git tell of pushes"):
+        scene.run(line)
+    scene.start()
+    secret, body = "sixteen characters", b'{"ref": "refs/heads/main"}'
+
+    def push(headers: dict[str, str]) -> int:
+        url = f"http://127.0.0.1:{scene.pod.ports[8082]}/push"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            with error:
+                return error.code
+
+    signed = {"X-Hub-Signature-256": f"sha256={hmac.new(secret.encode(), body, 'sha256').hexdigest()}"}
+    assert push(signed) == 503
+    scene.secret("gpuctl-push", secret=secret)
+
+    def asked() -> str:
+        notes = scene.plane.call("GET", f"{HOME}/configmaps/gpuctl-control")["metadata"].get("annotations", {})
+        return str(notes.get("gpuctl.dev/sync", ""))
+
+    before = asked()
+    assert push({"X-Hub-Signature-256": f"sha256={'0' * 64}"}) == 401
+    assert [push(signed), push(signed)] == [202, 202]
+    within(10, lambda: asked() != before)
+    once = asked()
+    assert push({"X-Gitlab-Token": secret}) == 202
+    within(10, scene.is_well, scene.told)
+    assert asked() == once, "a body that came before does nothing again"
+    service = scene.plane.call("GET", f"{HOME}/services/gpuctl-push")["spec"]
+    assert service["ports"][0]["port"] == 8082
+
+
+def measured(scene: Scene, percent: str) -> bytes:
+    """Prometheus' answer of five minutes and more: each pod's GPU was so busy in every sample."""
+    series = []
+    for space in ("gpu-team-a", "gpu-team-b"):
+        for pod in scene.plane.call("GET", f"/api/v1/namespaces/{space}/pods")["items"]:
+            labels = {
+                "__name__": "DCGM_FI_DEV_GPU_UTIL", "namespace": space, "pod": pod["metadata"]["name"],
+                "container": "main", "gpu": "0", "UUID": f"GPU-{pod['metadata']['uid']}",
+            }  # fmt: skip
+            series.append((labels, [(now_ms() / 1000, percent)]))
+    return matrix(*series)
+
+
+def test_what_gpus_do(scene: Scene) -> None:
+    install, top_job, top_project = commands("What GPUs do")
+    scene.run(install)
+    with answering(Answers()) as prometheus:
+        scene.instead["http://prometheus.monitoring:9090"] = prometheus.url
+        prometheus.pieces = lambda: iter([measured(scene, "80")])
+        scene.start()
+
+        def busy() -> object:
+            teams = json.loads(scene.run(top_project))["projects"]
+            return [each["use"]["busyGpuMilli"] for each in teams if each.get("use")]
+
+        within(60, busy, scene.told)
+        assert set(busy()) == {800}  # type: ignore[call-overload]
+        assert TRAIN.partition("/")[2] in scene.run(top_job)
+        assert all('job="dcgm-exporter"' in query for query in prometheus.queries())
+        what, told = "the source of GPU metrics is away, slow or says nonsense", len(scene.pod.lines())
+        prometheus.pieces = lambda: iter([b"nonsense"])
+        within(60, lambda: wrong()[what] & scene.pod.codes(told), scene.told)
+        prometheus.pieces = lambda: iter([measured(scene, "80")])
+        within(60, scene.is_well, scene.told)
+
+
+@needs_gpg
+def test_commits_that_are_not_signed_are_not_applied(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", scene.folder / "key"], check=True)
+    public = " ".join((scene.folder / "key.pub").read_text().split()[:2])
+    (scene.folder / "allowed_signers").write_text(f'ann@example.com namespaces="git" {public}\n')
+    person = Person(scene.folder, "keys")
+    shutil.copy(person.export(), scene.folder / "keys.asc")
+    scene.commit(job("team-a/before"))  # what is in force already counts as good
+    within(20, lambda: scene.runs("team-a/before"), scene.told)
+    for line in commands("Who may change the cluster"):
+        scene.run(line)
+    sign = ("-c", "gpg.format=ssh", "commit", "-q", "--amend", "--no-edit", f"-S{scene.folder / 'key'}")
+    scene.start()
+    told, what = len(scene.pod.lines()), "a commit lacks a signature that counts (`--verify-signatures`)"
+    scene.commit(job("team-a/unsigned"))
+    within(20, lambda: wrong()[what] & scene.pod.codes(told), scene.told)
+    assert scene.jobs("team-a/unsigned") == []
+    scene.git(*sign)
+    within(20, lambda: scene.runs("team-a/unsigned"), scene.told)
+    scene.commit({path_of("team-a/unsigned"): None, path_of("team-a/before"): None})
+    monkeypatch.setenv("GNUPGHOME", str(person.home))
+    program = ("-c", f"gpg.program={person.program}", "-c", "gpg.format=openpgp")
+    scene.git(*program, "commit", "-q", "--amend", "--no-edit", f"-S{person.address}")
+    within(20, scene.is_well, scene.told)
+
+
+def test_the_dashboard_is_served_to_the_proxy_alone(scene: Scene) -> None:
+    page = (ROOT / "docs" / "dashboard.md").read_text().partition("## Served by the controller\n")[2]
+    install = re.findall(r"^gpuctl install .*$", page, re.MULTILINE)[0]
+    scene.run(install)
+    scene.start()
+    scene.secret("gpuctl-dashboard", secret="only the proxy knows")
+
+    def page_for(**headers: str) -> int:
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        request = urllib.request.Request(f"http://127.0.0.1:{scene.pod.ports[8083]}/jobs", headers=named)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return int(answer.status) if b"train" in answer.read() else 0
+        except (HTTPError, OSError) as error:
+            return getattr(error, "code", 0)
+
+    proxy = {"X_Proxy_Secret": "only the proxy knows", "X_Forwarded_User": "ann"}
+    within(30, lambda: page_for(**proxy) == 200, scene.told)
+    assert page_for(X_Forwarded_User="ann", X_Proxy_Secret="guessed") == 403
+    assert page_for(X_Forwarded_User="ann") == 403
+    slices = "/apis/discovery.k8s.io/v1/namespaces/gpuctl-system/endpointslices/gpuctl-dashboard"
+    within(30, lambda: scene.plane.refused("GET", slices) is None, scene.told)
+    assert scene.plane.call("GET", slices)["endpoints"][0]["addresses"] == [POD_IP]
