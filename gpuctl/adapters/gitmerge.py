@@ -67,12 +67,12 @@ def compare(
     if head is None and _is_folder(folder):
         after = _in_repository(read_folder(str(folder)), repository, path)
     added = repository.confirmations(ours, theirs)
-    confirmations = repository.confirmations(NO_REVISION, ours) | repository.confirmations(NO_REVISION, theirs)
+    confirmed = [repository.confirmations(NO_REVISION, tip) for tip in {ours, theirs}]
     tips = Compared(
         comparison=compared,
         before=_read(repository, ours, path),
         after=after,
-        confirmations=confirmations,
+        confirmations=frozenset[str]().union(*confirmed),
         added=added,
     )
     if direct:

@@ -51,6 +51,7 @@ class Repository:
         self._at = (f"--git-dir={folder.absolute()}",) if bare else ("-C", str(folder.absolute()))
         self._trees: dict[tuple[Revision, str], SourceTree | SourceUnavailable] = {}
         self._blobs: dict[str, bytes | None] = {}
+        self._here: set[Revision] = set()
 
     @staticmethod
     def containing(path: Path) -> tuple[Repository, str]:
@@ -70,7 +71,7 @@ class Repository:
         answer = None if bad else self._run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         if answer is None or answer.code:
             raise unavailable("GPU8006", revision=name, url=str(self.folder))
-        return Revision(answer.text)
+        return self._seen_here(Revision(answer.text))
 
     def tree(self, revision: Revision, path: str) -> SourceTree:
         """A cluster's folder at a commit with the `policies/` nearest to it.
@@ -91,6 +92,16 @@ class Repository:
         if isinstance(known, SourceUnavailable):
             raise known.with_traceback(None)
         return known
+
+    def contents(self, blobs: Collection[str]) -> Mapping[str, bytes | None]:
+        """Files by the ids of their contents; None for one that is too large. Cost: two commands.
+
+        Raises GPU8014 for more than is read of a cluster, GPU8013 where one is missing.
+        """
+        try:
+            return self._read(blobs, MAX_FILE_BYTES)
+        except TooLarge as found:
+            raise unavailable("GPU8014", path=str(self.folder), revision="several", bound=found.bound) from None
 
     def follows(self, older: Revision, newer: Revision) -> bool:
         """Whether `newer` contains `older`."""
@@ -200,7 +211,18 @@ class Repository:
         return self._git.run(*self._at, *args)
 
     def _has(self, revision: Revision) -> bool:
-        return bool(_FULL_ID.fullmatch(revision)) and not self._run("cat-file", "-e", f"{revision}^{{commit}}").code
+        """Whether a commit is here. Cost: a command for each until it was."""
+        if revision in self._here:
+            return True
+        if not _FULL_ID.fullmatch(revision) or self._run("cat-file", "-e", f"{revision}^{{commit}}").code:
+            return False
+        return bool(self._seen_here(revision))
+
+    def _seen_here(self, revision: Revision) -> Revision:
+        if len(self._here) >= _REMEMBERED_COMMITS:
+            self._here.clear()
+        self._here.add(revision)
+        return revision
 
     def _remember(self, revision: Revision, where: str, read: SourceTree | SourceUnavailable) -> None:
         """Keep it, and of those before as many as are not too much together."""

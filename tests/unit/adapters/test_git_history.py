@@ -97,3 +97,14 @@ def test_a_shallow_clone_and_no_repository(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(SourceUnavailable):
         removal_of(tmp_path / "none", "x-1")
+
+
+def test_links_and_submodules_of_such_names_are_no_declarations(repo: Repo) -> None:
+    (repo.folder / "link.yaml").symlink_to("b.yaml")
+    repo.commit("linked")
+    inner = repo.git("rev-parse", "HEAD")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{inner},inner.yaml")
+    repo.git("commit", "-qm", "a submodule")
+    (repo.folder / "link.yaml").unlink()
+    gone = repo.commit("gone", b=())
+    assert removed(repo, "p/x-1") == gone
