@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -19,14 +20,21 @@ TAINTS = "spec.template.spec.tolerations of all taints: the Cluster declares the
 SECOND = "spec.template.spec.containers[1]: it is a sidecar now"
 
 
-@pytest.fixture
-def folder(run: Run, tmp_path: Path) -> Path:
-    """A cluster of two pools whose first project has no quota."""
+@pytest.fixture(scope="module")
+def begun(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository as `init` begins it, of which tests get copies: most of its time goes into the JSON Schema."""
+    top = tmp_path_factory.mktemp("begun")
     options = [word for pool in POOLS for word in ("--pool", pool)]
-    assert run("init", str(tmp_path), "--cluster", "prod", "--project", "platform", *options).exit_code == 0
-    project = tmp_path / "clusters" / "prod" / "projects" / "platform" / "project.yaml"
+    assert run("init", top, "--cluster", "prod", "--project", "platform", *options).exit_code == 0
+    project = top / "clusters" / "prod" / "projects" / "platform" / "project.yaml"
     project.write_text(project.read_text().replace("quota: 8", "quota: 0"))
-    return tmp_path / "clusters" / "prod"
+    return top
+
+
+@pytest.fixture
+def folder(begun: Path, tmp_path: Path) -> Path:
+    """A cluster of two pools whose first project has no quota."""
+    return Path(copytree(begun, tmp_path, dirs_exist_ok=True)) / "clusters" / "prod"
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -30,6 +30,11 @@ def by_ref(bodies: list[Body]) -> dict[Any, Body]:
     return found
 
 
+def read(documents: str) -> list[Any]:
+    """By libyaml: ten times as fast."""
+    return list(yaml.load_all(documents, yaml.CSafeLoader))
+
+
 def plain(bodies: tuple[Body, ...]) -> list[Body]:
     """As they are read again."""
     return [json.loads(json.dumps(body)) for body in bodies]
@@ -66,7 +71,7 @@ def test_the_base_gives_what_install_prints(more: tuple[str, ...], run: Run, tmp
     assert run("install", *EXAMPLE, *more, "-o", "kustomize", "--dir", tmp_path).exit_code == 0
     built = subprocess.run([tool("kustomize"), "build", str(tmp_path)], capture_output=True, text=True, check=True)
     printed = run("install", *EXAMPLE, *more).stdout
-    assert list(yaml.safe_load_all(built.stdout)) == list(yaml.safe_load_all(printed))
+    assert read(built.stdout) == read(printed)
 
 
 def test_a_chart_has_what_was_given_as_its_defaults_and_the_policies(run: Run, tmp_path: Path) -> None:
@@ -75,7 +80,7 @@ def test_a_chart_has_what_was_given_as_its_defaults_and_the_policies(run: Run, t
     command = [tool("helm"), "template", "gpuctl", str(tmp_path / "chart")]
     made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     printed = run("install", *more).stdout
-    assert by_ref(list(filter(None, yaml.safe_load_all(made)))) == by_ref(list(yaml.safe_load_all(printed)))
+    assert by_ref(list(filter(None, read(made)))) == by_ref(read(printed))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha1
 from pathlib import Path
 
 CLUSTER = "clusters/one/cluster.yaml"
+WHO = "x <x@example.com> 1596000000 +0000"
 
 
 @dataclass(frozen=True)
@@ -28,14 +32,26 @@ class Forge:
         )  # fmt: skip
         return done.stdout.decode().strip()
 
+    def made(self, kind: str, content: bytes) -> str:
+        """An object, written as Git keeps it: a process for each took half of these tests' time."""
+        whole = b"%s %d\0%s" % (kind.encode(), len(content), content)
+        name = sha1(whole, usedforsecurity=False).hexdigest()
+        file = self.folder / ".git" / "objects" / name[:2] / name[2:]
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(zlib.compress(whole, 1))
+        return name
+
     def blob(self, content: bytes) -> str:
-        return self.run("hash-object", "-w", "--stdin", feed=content)
+        return self.made("blob", content)
 
     def tree(self, entries: Iterable[tuple[str, str, str]]) -> str:
         """Of (mode, object, name)."""
-        kinds = {"040000": "tree", "160000": "commit"}
-        lines = [f"{mode} {kinds.get(mode, 'blob')} {blob}\t{name}\0" for mode, blob, name in entries]
-        return self.run("mktree", "-z", feed="".join(lines).encode())
+        named = sorted((f"{name}/" if mode == "040000" else name, mode, blob, name) for mode, blob, name in entries)
+        lines = (
+            b"%s %s\0%s" % (mode.lstrip("0").encode(), os.fsencode(name), bytes.fromhex(blob))
+            for _, mode, blob, name in named
+        )
+        return self.made("tree", b"".join(lines))
 
     def nested(self, files: dict[str, tuple[str, str]]) -> str:
         """A tree of (mode, object) by path; an object may be a tree."""
@@ -52,20 +68,26 @@ class Forge:
     def commit(self, files: dict[str, tuple[str, str]], text: bytes = b"made") -> str:
         """The new head of main, with a cluster.yaml besides; a commit on top of the one before."""
         tree = self.nested({CLUSTER: ("100644", self.blob(b"kind: Cluster\n")), **files})
-        before = self.run("for-each-ref", "--format=%(objectname)", "refs/heads/main")
-        parents = ["-p", before] if before else []
-        commit = self.run("commit-tree", tree, *parents, feed=text)
-        self.run("update-ref", "refs/heads/main", commit)
+        before = self.main.read_text().strip() if self.main.exists() else ""
+        parent = f"parent {before}\n" if before else ""
+        head = f"tree {tree}\n{parent}author {WHO}\ncommitter {WHO}\n\n"
+        return self.moved(self.made("commit", head.encode() + text + b"\n"))
+
+    @property
+    def main(self) -> Path:
+        """The file that says what main is at."""
+        return self.folder / ".git" / "refs" / "heads" / "main"
+
+    def moved(self, commit: str) -> str:
+        """Main is at that commit from now on."""
+        self.main.write_text(f"{commit}\n")
         return commit
 
     def signed(self) -> str:
         """The head of main with a signature that a program would have to check."""
         head, _, text = self.run("cat-file", "commit", "main").partition("\n\n")
         signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----"
-        body = f"{head}\n{signature}\n\n{text}\n"
-        commit = self.run("hash-object", "-t", "commit", "-w", "--stdin", feed=body.encode())
-        self.run("update-ref", "refs/heads/main", commit)
-        return commit
+        return self.moved(self.made("commit", f"{head}\n{signature}\n\n{text}\n".encode()))
 
     def link(self, target: bytes) -> tuple[str, str]:
         return "120000", self.blob(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -186,9 +187,7 @@ def test_where_a_link_leads(forge: Forge, target: bytes, leads_to: bytes | Sourc
 
 
 def test_names_that_are_no_text_stay_apart(forge: Forge) -> None:
-    tree = forge.run(
-        "mktree", "-z", feed=b"".join(b"100644 blob %s\t\xff%d.yaml\0" % (forge.file()[1].encode(), n) for n in (1, 2))
-    )
+    tree = forge.tree([(*forge.file(), os.fsdecode(b"\xff%d.yaml" % n)) for n in (1, 2)])
     commit = forge.commit({"clusters/one/x": ("040000", tree), "clusters/one/a.yaml": forge.link(b"x/\xff1.yaml")})
     assert set(below(forge, commit)) == {"a.yaml", "x/\\xff1.yaml", "x/\\xff2.yaml"}
     assert below(forge, commit)["a.yaml"].content == b"kind: Job\n"
@@ -250,7 +249,7 @@ def test_a_fetch_that_brings_too_much(
             source.head()
         assert (caught.value.code, told in str(caught.value)) == ("GPU8015", True), str(caught.value)
     assert CLUSTER in source.tree(good).files
-    forge.run("update-ref", "refs/heads/main", good)
+    forge.moved(good)
     assert source.head() == good
     assert list((tmp_path / "work").rglob("tmp_*")) == [], "what it brought is still there"
 

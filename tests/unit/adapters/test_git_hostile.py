@@ -122,11 +122,11 @@ class Evil:
         attributes = {".gitattributes": self.forge.file(b"* diff=x filter=x merge=x\n")}
         first = self.forge.commit({**attributes, CLUSTER: self.forge.file(b"kind: Project\n")})
         self.forge.commit({**attributes, CLUSTER: self.forge.file(b"kind: Job\n")})
-        self.forge.run("branch", "side")
-        self.forge.run("update-ref", "refs/heads/main", first)
+        self.forge.main.with_name("side").write_text(self.forge.main.read_text())
+        self.forge.moved(first)
         self.forge.commit(attributes)
         self.head = self.forge.signed()
-        self.blob = self.forge.run("rev-parse", f"HEAD:{CLUSTER}")
+        self.blob = self.forge.blob(b"kind: Cluster\n")  # of cluster.yaml
         (self.forge.folder / CLUSTER).parent.mkdir(parents=True)
         (self.forge.folder / CLUSTER).write_bytes(b"kind: Cluster\n")
 

@@ -19,6 +19,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.observe import observe
+from gpuctl.observe.cache import ObserveCache
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.guard import damaged_projects
 from gpuctl.plan.inventory import MOST_REMOVED, Books, next_ledger
@@ -45,12 +46,13 @@ class Shelf:
     def __init__(self) -> None:
         self.cluster = EmbeddedCluster(VirtualClock(0))
         self.object_cache = ObjectCache(self.cluster)
+        self.observed = ObserveCache()
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}}
         self.cluster.apply(namespace)
 
     def state(self) -> ClusterState:
         self.object_cache.refresh()
-        return observe(self.object_cache.objects(), Tenancy(cluster=CLUSTER))
+        return observe(self.object_cache.objects(), Tenancy(cluster=CLUSTER), self.observed)
 
     def changes(self, wanted: Ledger, *, closing: bool = False) -> tuple[Change, ...]:
         state = self.state()
