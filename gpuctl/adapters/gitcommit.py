@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuctl.adapters.git import allowed_url, without_password
 from gpuctl.adapters.gitmerge import quoted_path, scratch_repository
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
@@ -244,8 +245,6 @@ class GitDraft:
 
     def push(self, made: Committed) -> str:
         """Push the branch to its remote, or to origin. Raises SourceUnavailable GPU6115."""
-        from gpuctl.adapters.git import allowed_url, without_password  # noqa: PLC0415 - GitPython is slow to import
-
         remote = self._remote
         url = self._setting(f"remote.{remote}.pushurl") or self._setting(f"remote.{remote}.url")
         if not url or remote == ".":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
-import git
 from serving import Scene
 
 from gpuctl.adapters.files import read_tree
@@ -62,11 +63,9 @@ def write_repository(folder: Path) -> None:
     for file in FILES.rglob("*.yaml"):
         copy.write(f"c/{file.relative_to(FILES)}", file.read_bytes())
     copy.commit("first", 1_596_000_000_000)
-    with git.Repo(folder) as repo:
-        repo.create_head("more")
-        repo.heads["more"].checkout()
-        project = folder / "c/projects/team-b/project.yaml"
-        project.write_text(re.sub(r"quota: \d+", "quota: 3", project.read_text()))
-        repo.index.add(["c/projects/team-b/project.yaml"])
-        repo.index.commit("more for b", skip_hooks=True)
-        repo.heads["main"].checkout()
+    run = partial(subprocess.run, cwd=folder, check=True)
+    run(["git", "switch", "-q", "-c", "more"])
+    project = "c/projects/team-b/project.yaml"
+    copy.write(project, re.sub(rb"quota: \d+", b"quota: 3", (folder / project).read_bytes()))
+    copy.commit("more for b", 1_596_000_000_000)
+    run(["git", "switch", "-q", "main"])
