@@ -18,6 +18,7 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import items, mapping
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
@@ -30,13 +31,13 @@ _PUBLISHED = frozenset(ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, name
 _OF_EVERY_WRITE = frozenset({"resourceVersion", "managedFields"})
 
 
-def alters(ref: ObjectRef, old: Body | None, new: Body | None) -> bool:
+def alters(ref: ObjectRef, old: Body | None, new: Body | None, rows: Rows) -> bool:
     """Whether an object that came, changed or went may change what is written, whatever is observed of it."""
     if (ref.api_version, ref.kind) in _ONLY_OBSERVED or ref in _PUBLISHED:
         return False
     if old is None or new is None:
         return True
-    if is_workload(ref) and is_stopped(old) != is_stopped(new):
+    if is_workload(ref) and is_stopped(old, rows) != is_stopped(new, rows):
         return True
     return _declared_part(old) != _declared_part(new) or _owners(old) != _owners(new)
 

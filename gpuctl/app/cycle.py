@@ -6,7 +6,7 @@ hands the next one only what the server refused, and caches. So it may be killed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuctl.app.apply import apply_plan, never
@@ -17,11 +17,13 @@ from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, with_new
 from gpuctl.engine import schedule
+from gpuctl.k8s.kinds import Kind, is_of_others
+from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Reason, Schedule
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef, RunKey
-from gpuctl.model.manifest import Manifests
+from gpuctl.model.ids import JobId, ObjectRef, RunKey
+from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import unexplained_runs, with_idle, with_problems
@@ -117,6 +119,7 @@ class CycleContext:
 
 def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden if it can't be read."""
+    context.object_cache.read_also(declared.cluster.workload_kinds)
     context.object_cache.refresh()
     return foreseen(
         declared,
@@ -128,6 +131,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         context.incidents,
         context.idle,
         context.engine,
+        {*context.object_cache.refused, *context.object_cache.absent},
     )
 
 
@@ -141,8 +145,13 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     incidents: Incidents = NO_INCIDENTS,
     idle: Mapping[RunKey, Instant] | None = None,
     engine: Engine | None = None,
+    unread: Collection[Kind] = (),
 ) -> CycleReport:
-    """Decide on these objects, and plan the writes. Never raises, whatever is in them."""
+    """Decide on these objects, and plan the writes. Never raises, whatever is in them.
+
+    `unread`: kinds that the server lacks, or that gpuctl has no rights on. No job that is one is written: its ledger
+    would name an object that nothing can see.
+    """
     state = with_idle(caches.state_of(raw, declared.tenancy), idle)
     state = with_problems(state, incidents.of(unexplained_runs(state, now_ms)))
     rejected = still_refused(rejected, declared, state, now_ms)
@@ -152,6 +161,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         **{found.run[0]: Reason(code="GPU5070") for found in rejected.values()},
         **dict.fromkeys(taken_names(declared, state, caches.plan), Reason(code="GPU5072")),
         **dict.fromkeys(unreadable_jobs(state), Reason(code="GPU5073")),
+        **(unseen := _of_unread_kinds(declared, unread)),
     }
     declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)
     if engine is None:
@@ -159,6 +169,8 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         manifests = render(declared, decided, caches.render)
     else:
         decided, manifests = left_to(engine, declared, state, now_ms), written_for(engine, declared)
+    if unseen:
+        manifests = replace(manifests, items=tuple(item for item in manifests.items if _kind(item) not in unread))
     plan = make_plan(
         declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan, admits=engine is None
     )
@@ -171,6 +183,22 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
         plan=plan,
         rejected=rejected,
     )
+
+
+def _of_unread_kinds(declared: Declared, unread: Collection[Kind]) -> Mapping[JobId, Reason]:
+    """The jobs that are objects of such kinds, each with the reason. Cost: nothing where there are no such kinds."""
+    if not unread:
+        return {}
+    kinds = ((job.id, kind_of(job)) for job in declared.jobs)
+    return {
+        job: Reason(code="GPU5074", params=(("kind", f"{kind[1]} of {kind[0]}"),))
+        for job, kind in kinds
+        if kind in unread and is_of_others(kind)
+    }
+
+
+def _kind(item: Manifest) -> Kind:
+    return item.ref.api_version, item.ref.kind
 
 
 def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:

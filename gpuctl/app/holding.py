@@ -1,21 +1,30 @@
-"""Holds the newest commit while a freeze window of what is in force forbids what it would do."""
+"""Holds the newest commit: while a freeze window of what is in force forbids what it would do, and while there are
+objects of a kind that it declares no more."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gpuctl.app.revisions import Desired
-from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.wording import all_of, message
 from gpuctl.explain import Fate, predict
+from gpuctl.k8s.kinds import Kind, is_declared
+from gpuctl.k8s.workload_table import rows_of
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.declared import Declared
 from gpuctl.model.freeze import Forbidden, open_until
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ClusterState
+from gpuctl.model.state import ClusterState, Ledger
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import Doing, excluded_projects, frozen, is_confirmed, removed, says_otherwise
 
 LOOK_AGAIN_MS: DurationMs = 60_000
 """How long it counts what a commit would do: jobs end meanwhile, so that it may come to pause none."""
+_MOST_NAMED = 3
 _INTERRUPTED = frozenset({Fate.PAUSED, Fate.MOVED, Fate.STOPPED})
 
 
@@ -43,6 +52,23 @@ class Held:
             self._doing = _doing(before, after, state, now_ms)
         refusal = frozen(before, after, self._doing, now_ms)
         return None if refusal is None or is_confirmed(refusal, confirmed) else refusal
+
+
+def lost_kinds(newest: Declared, ledgers: Iterable[Ledger]) -> Diagnostic | None:
+    """Why the newest commit is not to be enforced: it declares a kind no more of which there are objects."""
+    rows = rows_of(newest.cluster.workload_kinds)
+    kept: dict[Kind, list[str]] = defaultdict(list)
+    for ledger in ledgers:
+        for ref in ledger.inventory:
+            if is_workload(ref) and is_declared((ref.api_version, ref.kind)):
+                kept[ref.api_version, ref.kind].append(f"{ref.namespace}/{ref.name}")
+    for kind in sorted(kept.keys() - rows.keys()):
+        params = {"kind": f"{kind[1]} of {kind[0]}", "jobs": all_of(sorted(kept[kind])[:_MOST_NAMED])}
+        return Diagnostic(
+            code="GPU3133", message=message("GPU3133", params), span=newest.cluster.span, severity=Severity.ERROR,
+            help=CODES["GPU3133"].fix,
+        )  # fmt: skip
+    return None
 
 
 def is_frozen(declared: Declared, now_ms: Instant) -> bool:

@@ -25,6 +25,7 @@ from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState, FinishedRun, RawObjects, Removal
 from gpuctl.model.units import Instant
 from gpuctl.model.utilisation import MOST_GAP_MS, ProjectUse
+from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe import ObserveCache, Unexplained, observe, problem_of_events, unexplained_runs, with_problems
 from gpuctl.views.jobs import JobView, PodView
 from gpuctl.views.nodes import READY
@@ -127,12 +128,22 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
             return fault
 
     found = dict(zip(READ, cluster.each(listed, READ), strict=True))
+    told = found[kinds.CONFIG_MAP]
+    more = [row.kind for row in _declared_kinds(() if isinstance(told, Forbidden) else told)]
+    found |= zip(more, cluster.each(listed, more), strict=True)
     refused = {kind: fault for kind, fault in found.items() if isinstance(fault, Forbidden)}
     current = live_of([body for each in found.values() if not isinstance(each, Forbidden) for body in each])
     for kind in needed:
         if kind in refused and not (or_published and current.overview is not None):
             raise refused[kind]
     return replace(current, unread=tuple(refused.values()))
+
+
+def _declared_kinds(config_maps: Iterable[Body]) -> tuple[WorkloadKind, ...]:
+    """The kinds that the Cluster declares, as the leader publishes them."""
+    published = next((body for body in config_maps if ref_of(body) == OVERVIEW_REF), None)
+    overview = None if published is None else decode_overview(published)
+    return () if overview is None else tuple(row for row in overview.workload_kinds if kinds.is_declared(row.kind))
 
 
 class AskedNow:
@@ -186,7 +197,8 @@ class LiveCache:
 def observed(raw: RawObjects, cache: LiveCache | None = None) -> Live:
     """What the objects of a cluster say of it. `cache`: of earlier calls."""
     cache = cache or LiveCache()
-    state, published = observe(raw, cache=cache.observe), raw.objects.get(OVERVIEW_REF)
+    published = raw.objects.get(OVERVIEW_REF)
+    state = observe(raw, cache=cache.observe, declared_kinds=_declared_kinds(() if published is None else (published,)))
     overview = None if published is None else decode_overview(published)
     if overview is not None:
         state = _with_tolerated(state, overview)
@@ -238,6 +250,7 @@ class Mirror:
             readable = self._readable()
             self._cache = ObjectCache(self._cluster, readable, keep=lambda body: body)
         self._cache.refresh()
+        self._cache.read_also(_declared_kinds(self._cache.of_kind(kinds.CONFIG_MAP)))
         raw = self._cache.objects()
         if self._last is None or self._last[0] is not raw:
             self._last = raw, replace(observed(raw, self._observed), unread=self._unread)

@@ -19,7 +19,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, is_own_apply, items, labels_of, mapping, ref_of, text
 from gpuctl.k8s.requests import requests_of
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
@@ -79,7 +79,7 @@ KEPT: Mapping[Kind, Parts] = {
     },
     kinds.DEPLOYMENT: {"status": {**_whole("replicas", "terminatingReplicas"), "conditions": _CONDITIONS}},
     kinds.AUTOSCALER: {"status": {**_whole("desiredReplicas", "lastScaleTime"), "conditions": _CONDITIONS}},
-    **{kind: {"status": {**_of_status(row.read), "conditions": _CONDITIONS}} for kind, row in WORKLOAD_KINDS.items()},
+    **{kind: {"status": {**_of_status(row.read), "conditions": _CONDITIONS}} for kind, row in BUILT_IN.items()},
     kinds.RESOURCE_CLAIM: {
         "status": {"allocation": {"devices": {"results": _RESULTS}}, "reservedFor": _whole("resource", "name")}
     },
@@ -92,6 +92,10 @@ does not run, if it does not.
 Of gpuctl's own objects all but the status is kept as well. Of a kind that is not here only the metadata.
 """
 
+_OF_DECLARED: Parts = {"status": WHOLE}
+_CONDITIONS_ALONE: Parts = {"status": {"conditions": _CONDITIONS}}
+"""Of a kind that a Cluster declares: its row says where in the status something is read, and may change."""
+_LARGEST_STATUS = 1 << 14
 _MEAN = {"current": _whole("averageValue")}
 _MEASURED: Parts = {"status": {**_whole("currentReplicas"), "currentMetrics": {"pods": _MEAN, "external": _MEAN}}}
 
@@ -160,8 +164,9 @@ class Keep:
             return KeptBody(apiVersion=kind[0], kind=kind[1], metadata=self._identity(body))
 
     def _filled(self, kept: KeptBody, body: Body, kind: Kind) -> KeptBody:
-        fields = owned_fields(body) if kind in kinds.RENDERED else {}
-        if kind in kinds.RENDERED and (fields or _bears_our_name(body)) and not _is_too_much(body, fields):
+        may_be_own = kinds.may_be_own(kind)
+        fields = owned_fields(body) if may_be_own else {}
+        if may_be_own and (fields or _bears_our_name(body)) and not _is_too_much(body, fields):
             kept["metadata"] = self._own_metadata(body, fields)
             kept |= {key: self._section(body[key], fields) for key in body if key not in _ASIDE and key != "data"}
             if "data" in body:  # a ledger's: no two are alike
@@ -170,6 +175,8 @@ class Keep:
             kept["metadata"] = self._metadata(body, kind)
         if kind in KEPT:
             kept |= self._cut(body, KEPT[kind])
+        elif kinds.is_declared(kind):
+            kept |= self._cut(body, _OF_DECLARED if _is_small(body.get("status")) else _CONDITIONS_ALONE)
         if kind == kinds.DEPLOYMENT and (words := refusal_of(body)):
             told = [{**c, "message": words} if c.get("type") == REPLICA_FAILURE else c for c in items(kept, *_TOLD)]
             kept["status"] = {**mapping(kept, "status"), "conditions": self._shared.part(told)}
@@ -193,7 +200,7 @@ class Keep:
         if labels:
             meta["labels"] = self._shared.part(labels) if kind == kinds.NODE else self._marks(labels, {})
         # The managers tell that gpuctl did not make the object.
-        if kind in kinds.RENDERED and (others := self._last_of_others(body)):
+        if kinds.may_be_own(kind) and (others := self._last_of_others(body)):
             meta["managedFields"] = others
         if kind in NOTES:
             notes = annotations_of(body)
@@ -293,6 +300,12 @@ def _is_too_much(body: Body, fields: FieldSet) -> bool:
             left -= len(value)
             open_ += value.values() if isinstance(value, dict) else value
     return left < 0
+
+
+def _is_small(status: Any) -> bool:
+    with suppress(ValueError):  # no JSON
+        return len(marshal.dumps(status, _BRIEFLY)) <= _LARGEST_STATUS
+    return False
 
 
 def _is_short(value: object) -> bool:

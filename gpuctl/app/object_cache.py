@@ -12,32 +12,37 @@ out in ascending order (KEP-5504).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
-from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, KINDS, OBSERVED, Kind
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
+from gpuctl.k8s.workload_table import BUILT_IN, rows_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
+from gpuctl.model.workload_kind import WorkloadKind
 
 
 class ObjectCache:
     """A local copy of the cluster's objects, which writes go through. Bodies in it are replaced, never changed."""
 
     def __init__(
-        self, cluster: Cluster, kinds: Iterable[Kind] = OBSERVED, keep: Callable[[Body], Body] | None = None
+        self, cluster: Cluster, read: Iterable[Kind] = OBSERVED, keep: Callable[[Body], Body] | None = None
     ) -> None:
-        """`keep` cuts a body down to what is cached of it; the default is a `Keep`."""
+        """`read`: the kinds, besides those that a Cluster declares. `keep` cuts a body down to what is cached of it;
+        the default is a `Keep`."""
         self._cluster = cluster
         self._keep = keep or Keep()
-        self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in kinds}
+        self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in read}
         self._versions: dict[Kind, str] = {}
         self._refused: dict[Kind, Forbidden] = {}
         self._absent: set[Kind] = set()
         self._altered = False
         self._copy: RawObjects | None = None
+        self._rows = BUILT_IN
 
     @property
     def altered(self) -> bool:
@@ -48,6 +53,29 @@ class ObjectCache:
     def synced(self) -> bool:
         """Whether every kind that the server lets gpuctl read has been read at least once since it was last lost."""
         return self._objects.keys() == self._versions.keys() | self._refused.keys() | self._absent
+
+    @property
+    def refused(self) -> Mapping[Kind, Forbidden]:
+        """Kinds of other controllers that gpuctl has no right to read, of which no ledger has an object."""
+        return self._refused
+
+    @property
+    def absent(self) -> frozenset[Kind]:
+        """Kinds that the server does not serve."""
+        return frozenset(self._absent)
+
+    def read_also(self, declared: Sequence[WorkloadKind]) -> None:
+        """Read the kinds that a Cluster declares from the next refresh on, and those no more that it did before."""
+        rows = rows_of(declared)
+        if rows == self._rows:
+            return
+        for kind in self._rows.keys() - rows.keys():
+            del self._objects[kind]
+            self._versions.pop(kind, None)
+            self._refused.pop(kind, None)
+            self._absent.discard(kind)
+        self._objects |= {row.kind: {} for row in declared if row.kind not in self._objects}
+        self._rows, self._copy = rows, None
 
     def refresh(self) -> int:
         """Take in what happened since the last call. Returns how many objects changed, gpuctl's own writes not counted.
@@ -80,6 +108,10 @@ class ObjectCache:
     def get(self, ref: ObjectRef) -> Body | None:
         """One object as it is now; None if it is not there."""
         return self._of_kind(ref).get(ref)
+
+    def of_kind(self, kind: Kind) -> Iterable[Body]:
+        """All objects of a kind as they are now."""
+        return self._objects.get(kind, {}).values()
 
     def apply(self, body: Body) -> Body:
         """Apply, as the port does. The cache has the stored object at once."""
@@ -133,7 +165,7 @@ class ObjectCache:
             old, gone = self._objects[kind].get(ref), event.type == "DELETED"
             if self._drop(event.body) if gone else self._take(ref, event.body):
                 changes += 1
-                self._altered = self._altered or alters(ref, old, self._objects[kind].get(ref))
+                self._altered = self._altered or alters(ref, old, self._objects[kind].get(ref), self._rows)
         self._versions[kind] = version
         return changes
 
@@ -156,7 +188,7 @@ class ObjectCache:
             return 0
         except Forbidden as fault:
             # An installation of an older version has no right to kinds that came later, nor any object of them.
-            if not (KINDS[kind].of_others or kind == AUTOSCALER) or self._objects[kind]:
+            if not (kinds.is_of_others(kind) or kind == AUTOSCALER) or self._objects[kind]:
                 raise
             self._refused[kind] = fault
             return 0

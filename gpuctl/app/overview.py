@@ -127,6 +127,7 @@ def _basis(report: CycleReport) -> tuple[object, ...]:
     return (
         report.declared.projects,
         report.declared.departments,
+        report.declared.cluster.workload_kinds,
         state.nodes,
         state.runs,
         schedule.queue,
@@ -154,6 +155,7 @@ def overview_of(
         },
         starts=dict(_starts(starts, uids)),
         removed=dict(newest_removals(dict(_removed(declared, state)))[:MOST_REMOVED]),
+        workload_kinds=declared.cluster.workload_kinds,
     )
 
 

@@ -69,6 +69,7 @@ class Play:
         """Replace the declarations from now on."""
         self.declared = declared
         self.venue.machines.provide(declared.cluster.pools)
+        self.venue.machines.define(declared.cluster.workload_kinds)
 
     def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
         """Play what is due up to an instant (None: until nothing is due).

@@ -14,6 +14,7 @@ from gpuctl.model.ids import JobId, NodeName, ObjectRef, Revision
 from gpuctl.model.source import SourceTree
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.model.workload_kind import WorkloadKind
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -259,6 +260,10 @@ class Machines(Protocol):
 
     def provide(self, pools: Sequence[NodePool]) -> None:
         """Create the declared nodes, where gpuctl provides them."""
+        ...
+
+    def define(self, declared: Sequence[WorkloadKind]) -> None:
+        """Have the cluster serve these kinds, where gpuctl plays their controllers."""
         ...
 
 

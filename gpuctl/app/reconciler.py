@@ -15,7 +15,7 @@ from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import Followed, Follower
 from gpuctl.app.history import check_of, facts_of, unkept
-from gpuctl.app.holding import Held, is_frozen
+from gpuctl.app.holding import Held, is_frozen, lost_kinds
 from gpuctl.app.metrics import measure
 from gpuctl.app.notes import notes_of
 from gpuctl.app.object_cache import ObjectCache
@@ -32,6 +32,7 @@ from gpuctl.app.report import (
     of_diagnostic,
     of_fault,
     of_fights,
+    of_lacking,
     of_mistakes,
     of_troubles,
     of_unreadable,
@@ -278,6 +279,11 @@ class Reconciler:
             refusal = self._held.refusal(self._desired, newest, self._confirmations, state, self._now())
             if refusal is not None:
                 return [of_diagnostic("held", refusal)]
+        if newest.declared is not None:
+            records = self._records().of(newest.declared.cluster.name)
+            lost = lost_kinds(newest.declared, records.ledgers.values())
+            if lost is not None:
+                return [of_diagnostic("held", lost)]
         self._take(newest)
         return []
 
@@ -314,6 +320,7 @@ class Reconciler:
         self._time.now_ms()  # raises before anything is made if this clock is not to be believed
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
+            self._outside.machines.define(declared.cluster.workload_kinds)
             self._provided = self._desired
         is_ours = self._outside.engine is None  # what another engine decides is not foreseen
         if is_ours and not self._predictions.knows(declared, self._confirmations):
@@ -330,6 +337,7 @@ class Reconciler:
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
+        troubles += of_lacking(self._object_cache.absent, self._object_cache.refused)
         held += unkept(self._outside.history)
         return [*held, *troubles, *of_fights(fought, report.state)]
 

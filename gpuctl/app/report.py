@@ -17,6 +17,7 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.escapes import json_text
 from gpuctl.diag.wording import message
+from gpuctl.k8s.kinds import Kind, is_declared
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Action, Change, OutcomeStatus
@@ -211,6 +212,14 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
         facts: dict[str, FieldValue] = {"code": code, "object": str(ref), "message": told}
         level = Level.WARNING if code == _OVERTAKEN else Level.ERROR
         yield Entry(event="failed", level=level, fields=facts, rewords=True)
+
+
+def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entry]:
+    """The problems of kinds that a Cluster declares: the server has none of them, or lets gpuctl not read them."""
+    for code, some in (("GPU7022", absent), ("GPU7021", refused)):
+        for kind in sorted(filter(is_declared, some)):
+            text = message(code, {"kind": f"{kind[1]} of {kind[0]}"})
+            yield Entry(event="lacking", level=Level.ERROR, fields={"code": code, "message": text})
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -20,6 +20,9 @@ from gpuctl.cli.signatures import check_signers, signature_options, signer_texts
 from gpuctl.cli.terminal import say
 from gpuctl.diag.diagnostic import has_errors
 from gpuctl.model.state import Body
+
+if TYPE_CHECKING:
+    from gpuctl.install import Duties
 
 _HELP = "gpuctl install --help"
 
@@ -74,6 +77,15 @@ _HELP = "gpuctl install --help"
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False),
     help="With --guard, have the API server check the policies of this folder too, where it can.",
+)
+@click.option(
+    "--cluster",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="Add the rights on the kinds that the Cluster in this folder declares in workloadKinds.",
+)
+@click.option(
+    "--target", type=click.Choice(["kueue", "kai"]), help="For a cluster where this engine decides which jobs run."
 )
 @click.option(
     "--controller",
@@ -164,6 +176,10 @@ def install(
     The controller's memory limit follows from --jobs and --nodes: 256Mi, 48Ki a job and 480Ki a node; half of it is
     requested. The annotation of the Deployment says so.
 
+    Where the Cluster declares workloadKinds, --cluster DIR adds the rights on them, and with --guard they are covered
+    by its policies; apply the manifests again when a kind is added. With --target gpuctl runs as `reconcile --target`,
+    with rights on the objects of that engine, and none to write what only its own engine lets run.
+
     Policies of --policies become admission policies, where all that they read is in pods and workloads; standard error
     says which do not, and why. Print the manifests again when a policy has changed.
 
@@ -179,6 +195,7 @@ def install(
         write_monitoring(folder)
         return
     policies = options.pop("policies")
+    duties = _duties(options.pop("cluster"), options.pop("target"))
     check_signers(options)
     for option, name in FIELDS.items():
         options[name] = options.pop(option)
@@ -192,13 +209,17 @@ def install(
     _check(given)
     rules = _rules(policies, options["controllers"], is_guarded=options["guard"])
     if output == "helm":
-        write_chart(folder, given, choices(ctx.command), rules)
+        write_chart(folder, given, choices(ctx.command), rules, duties)
         return
     try:
-        bodies = (*all_objects(Installation(**options)), *rules)
+        bodies = (*all_objects(Installation(**options), duties), *rules)
     except ValueError as error:
         raise Failure("GPU9002", f"--repo {options['repo']!r}: {error}", hint="gpuctl install --help") from error
     _tell_what_is_missing(ctx, options)
+    _show(output, folder, bodies)
+
+
+def _show(output: str, folder: Path | None, bodies: Sequence[Body]) -> None:
     if output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": bodies})
     elif output == "kustomize":
@@ -206,6 +227,15 @@ def install(
     else:
         for body in bodies:
             print_yaml(body)
+
+
+def _duties(folder: str | None, target: str | None) -> Duties:
+    """What gpuctl does in the cluster. Mistakes in its declarations end the command."""
+    from gpuctl.cli.declarations import compiled_folder  # noqa: PLC0415 - only now
+    from gpuctl.install import Duties  # noqa: PLC0415
+
+    declared = () if folder is None else compiled_folder(folder).cluster.workload_kinds
+    return Duties(kinds=declared, engine=target or "")
 
 
 def _tell_what_is_missing(ctx: click.Context, options: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from gpuctl.cli.output import counted
 from gpuctl.cli.terminal import say
 from gpuctl.install.chart import Choice, chart
 from gpuctl.install.forms import FORMS
+from gpuctl.install.installation import Duties
 from gpuctl.install.kustomize import base
 from gpuctl.model.state import Body
 
@@ -47,10 +48,10 @@ def option_of(command: click.Command, field: str) -> str:
 
 
 def write_chart(
-    folder: Path | None, given: Mapping[str, Any], known: Mapping[str, Choice], rules: Sequence[Body]
+    folder: Path | None, given: Mapping[str, Any], known: Mapping[str, Choice], rules: Sequence[Body], duties: Duties
 ) -> None:
     """The chart, with the options that were given as its defaults."""
-    _write(folder, chart(given, known, rules, __version__), "a Helm chart")
+    _write(folder, chart(given, known, rules, __version__, duties), "a Helm chart")
 
 
 def write_base(folder: Path | None, bodies: Sequence[Body]) -> None:

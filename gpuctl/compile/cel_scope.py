@@ -57,11 +57,12 @@ _NULL = Value(None, Size())
 class Scope:
     """The values of variables, for one compilation. Of each declaration they are made once, when they are needed.
 
-    `base`: what was declared before a change, None where that is not known.
+    `base`: what was declared before a change, None where that is not known. `rows`: the kinds that a manifest may be.
     """
 
     def __init__(self, declarations: Declarations, base: Declarations | None = None) -> None:
         self.base = None if base is None else _by_name(base)
+        self.rows = declarations.kinds.rows
         self._by_name = _by_name(declarations)
         self._jobs = declarations.jobs
         self._values: dict[tuple[str, int], tuple[Declaration[Any], Value]] = {}

@@ -22,7 +22,7 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.k8s.workload_kinds import pod_sets
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.units import WHOLE_GPU
 
 _OWN = ("image", "imagePullPolicy", "command", "args", "workingDir", "envFrom")
@@ -62,12 +62,12 @@ class ContainerDocument(Document):
         return (*self.at, *below) if below and below[0] in {*_OWN, *_BY_PART} and below[0] in says else path
 
 
-def other_containers(declaration: Declaration[JobV1]) -> Iterator[Declaration[JobV1]]:
+def other_containers(declaration: Declaration[JobV1], rows: Rows) -> Iterator[Declaration[JobV1]]:
     """The job with each of its other containers in place of its own. Cost: linear in what the job says, for each."""
     for each in started(declaration.model.spec):
         yield _view(declaration, each.path, _data(declaration, each))
     if declaration.model.spec.manifest is not None:
-        for at, says in _of_manifest(declaration.model.spec.manifest):
+        for at, says in _of_manifest(declaration.model.spec.manifest, rows):
             yield _view(declaration, at, says(declaration.document.data))
 
 
@@ -80,9 +80,9 @@ def _view(declaration: Declaration[JobV1], at: Path, data: Mapping[str, Any]) ->
     return Declaration(view, declaration.model)
 
 
-def _of_manifest(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Callable[[Any], Mapping[str, Any]]]]:
+def _of_manifest(manifest: Mapping[str, Any], rows: Rows) -> Iterator[tuple[Path, Callable[[Any], Mapping[str, Any]]]]:
     """Each container of a manifest's pods: its path, and the job's data with it."""
-    row = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]]
+    row = rows[manifest["apiVersion"], manifest["kind"]]
     for each in pod_sets(row, mapping(manifest, "spec")):
         pod = mapping(each.template, "spec")
         at: Path = ("spec", "manifest", "spec", *each.at, *each.sets.template, "spec")

@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 from gpuctl.compile.builder import Fragment
 from gpuctl.compile.document import UNREAD, Document
 from gpuctl.compile.fields_v1 import API_VERSION, Spec
+from gpuctl.compile.lower_kinds import workload_kind
+from gpuctl.compile.manifest_v1 import JobKinds
 from gpuctl.compile.reading import read_file
 from gpuctl.compile.scalars import kind_of
 from gpuctl.compile.shape import check_shape, nearest
@@ -24,9 +26,11 @@ from gpuctl.compile.template_v1 import TemplateV1
 from gpuctl.compile.templates import Templated, check_template, expand, read_templated
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.k8s.workload_table import rows_of
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.memo import Memo
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
+from gpuctl.model.workload_kind import WorkloadKind
 
 Model_co = TypeVar("Model_co", bound=Spec, covariant=True)
 
@@ -91,7 +95,7 @@ class Declarations:
     """Everything declared, in order of path and line. Jobs are as their templates make them.
 
     `guessed` are the words that documents which are no YAML have as kind, name or project, and the names of those that
-    may not stand where they do. `owners` is as in Compiled.
+    may not stand where they do. `kinds` are those that a job's manifest may be. `owners` is as in Compiled.
     """
 
     clusters: list[Declaration[ClusterV1]] = field(default_factory=list)
@@ -102,6 +106,7 @@ class Declarations:
     policies: list[Declaration[PolicyV1]] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     guessed: set[str] = field(default_factory=set)
+    kinds: JobKinds = field(default_factory=JobKinds)
     owners: dict[str, ProjectName | None] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
@@ -120,10 +125,11 @@ class Declarations:
 class ReadCache:
     """Cache of what files say, and of the jobs that templates make."""
 
-    __slots__ = ("files", "jobs")
+    __slots__ = ("files", "jobs", "kinds")
 
     def __init__(self) -> None:
         self.files: Memo[str, FileDeclarations] = Memo()
+        self.kinds: Memo[str, FileDeclarations] = Memo()
         self.jobs: Memo[Templated, tuple[Declaration[JobV1] | None, list[Diagnostic]]] = Memo()
 
 
@@ -133,6 +139,7 @@ def collect(tree: SourceTree, cache: ReadCache) -> Declarations:
     Cost: linear in the bytes of the files that are not in the cache.
     """
     cache.files.turn()
+    cache.kinds.turn()
     cache.jobs.turn()
     examples = {path for path in tree.files if is_example(path)}
     out = collect_files(tree, tree.files.keys() - examples, cache)
@@ -144,12 +151,14 @@ def collect(tree: SourceTree, cache: ReadCache) -> Declarations:
 
 def collect_files(tree: SourceTree, paths: Iterable[str], cache: ReadCache) -> Declarations:
     """Read some files of a tree."""
-    out = Declarations()
+    out = Declarations(kinds=_kinds(tree, cache))
     of_kinds = out.of_kinds()
     templated: list[Templated] = []
     for path in sorted(paths):
         file = tree.files[path]
-        read = cache.files.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir))
+        read = cache.files.get(
+            path, (file, tree.cluster_dir, out.kinds), partial(_read, path, file, tree.cluster_dir, out.kinds)
+        )
         for kind, declaration in read.declared:
             of_kinds[kind].append(declaration)
         templated.extend(read.templated)
@@ -175,7 +184,7 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
         names = (job.project, job.use.name), ("", job.use.name)
         found = next((templates[name] for name in names if name in templates), None)
         if found is not None:
-            made, diagnostics = cache.jobs.get(job, (found,), partial(_expanded, job, found))
+            made, diagnostics = cache.jobs.get(job, (found, out.kinds), partial(_expanded, job, found, out.kinds))
             out.jobs.extend([] if made is None else [made])
             out.diagnostics.extend(diagnostics)
         elif claimed.isdisjoint(names) and job.use.name not in out.guessed:
@@ -186,9 +195,33 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
     out.jobs.sort(key=lambda job: (job.document.name.file, job.document.name.line))
 
 
-def _expanded(job: Templated, template: Declaration[TemplateV1]) -> tuple[Declaration[JobV1] | None, list[Diagnostic]]:
-    document, model, diagnostics = expand(job, template.document, template.model)
+def _expanded(
+    job: Templated, template: Declaration[TemplateV1], kinds: JobKinds
+) -> tuple[Declaration[JobV1] | None, list[Diagnostic]]:
+    document, model, diagnostics = expand(job, template.document, template.model, kinds)
     return (None if model is None else Declaration(document, model)), diagnostics
+
+
+_DECLARES_KINDS = b"workloadKinds"
+
+
+def _kinds(tree: SourceTree, cache: ReadCache) -> JobKinds:
+    """The kinds that a manifest may be, which are read before all else: what a job's manifest is depends on them.
+
+    Cost: a search in each file, and reading those that may declare kinds.
+    """
+    rows: list[WorkloadKind] = []
+    all_known = True
+    for path in sorted(tree.files):
+        file = tree.files[path]
+        if _DECLARES_KINDS not in file.content or folder_project(tree.cluster_dir, path) is not None:
+            continue
+        read = cache.kinds.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir, JobKinds()))
+        all_known = all_known and not any(one.kind == "Cluster" and one.broken for one in read.claims)
+        for kind, declaration in read.declared:
+            if kind == "Cluster":
+                rows += map(workload_kind, declaration.model.spec.workload_kinds)
+    return JobKinds(rows_of(rows), all_known)
 
 
 def is_example(path: str) -> bool:
@@ -205,7 +238,7 @@ def folder_project(cluster_dir: str, path: str) -> str | None:
     return project if path.startswith(root) and first == "projects" and slash else None
 
 
-def _read(path: str, file: SourceFile, cluster_dir: str) -> FileDeclarations:
+def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> FileDeclarations:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
     if file.fault is not None or not path.isprintable():
@@ -214,7 +247,10 @@ def _read(path: str, file: SourceFile, cluster_dir: str) -> FileDeclarations:
         told = diagnose(source, code, source.span(1, 1), {"limit": MAX_FILE_BYTES})
         return FileDeclarations(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
     read = read_file(path, file.content, file.revision)
-    taken = [_document(document) if folder is None else _in_folder(document, folder) for document in read.documents]
+    taken = [
+        _document(document, kinds) if folder is None else _in_folder(document, folder, kinds)
+        for document in read.documents
+    ]
     claims = tuple(one.claim for one in taken if one.claim is not None)
     words = [_words(fragment) for fragment in read.fragments]
     guessed = {word for _, word in chain.from_iterable(words)} | {one.guessed for one in taken if one.guessed}
@@ -248,7 +284,7 @@ class _Taken:
     diagnostics: Iterable[Diagnostic] = ()
 
 
-def _document(document: Document) -> _Taken:
+def _document(document: Document, kinds: JobKinds) -> _Taken:
     data = document.data
     if data is UNREAD:
         return _Taken()
@@ -262,11 +298,11 @@ def _document(document: Document) -> _Taken:
         fix = "" if "gpuctl" not in version else f"write {API_VERSION}"
         diagnostics = [document.diagnostic("GPU2002", document.span(("apiVersion",)), {"found": version}, fix)]
     elif kind == "Job" and _names_a_template(data):
-        templated, diagnostics = read_templated(document)
+        templated, diagnostics = read_templated(document, kinds)
     else:
-        model, diagnostics = check_shape(document, KINDS[kind], KINDS)
+        model, diagnostics = check_shape(document, KINDS[kind], KINDS, kinds)
         if isinstance(model, TemplateV1) and document.sound:
-            diagnostics = check_template(document, model)
+            diagnostics = check_template(document, model, kinds)
         declaration = Declaration(document, model) if model is not None and document.sound and not diagnostics else None
     metadata = data.get("metadata")
     name, project = _text(metadata, "name"), _text(metadata, "project")
@@ -284,9 +320,9 @@ def _names_a_template(data: Mapping[str, Any]) -> bool:
     return isinstance(spec, dict) and spec.get("template") is not None
 
 
-def _in_folder(document: Document, folder: str) -> _Taken:
+def _in_folder(document: Document, folder: str, kinds: JobKinds) -> _Taken:
     """A document in a project's folder, where nothing can be declared that is the cluster's."""
-    taken = _document(document)
+    taken = _document(document, kinds)
     kind = "" if taken.claim is None else taken.claim.kind
     if taken.claim is None or not (kind in {"Cluster", "Department"} or (kind == "Template" and not taken.project)):
         return taken

@@ -15,6 +15,7 @@ from pydantic import (
     PlainValidator,
     Tag,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     WrapValidator,
     model_validator,
@@ -215,12 +216,22 @@ def in_mapping(
 
     `completed`: what is written with the fields that follow from it.
     """
+    return in_context(lambda data, _: mistakes(data), lambda data, _: completed(data))
 
-    def check(_model: Any, data: Any, made: Callable[[Any], Any]) -> Any:
+
+def in_context(
+    mistakes: Callable[[Mapping[str, Any], Any], Iterable[WrongValue]],
+    completed: Callable[[dict[str, Any], Any], dict[str, Any]],
+) -> Any:
+    """The same, by what is known beside the document: what `check_shape` was given."""
+
+    def check(_model: Any, data: Any, made: Callable[[Any], Any], info: ValidationInfo) -> Any:
+        known = info.context
+
         def whole(value: Any) -> Any:
-            return made(completed(value) if isinstance(value, dict) else value)
+            return made(completed(value, known) if isinstance(value, dict) else value)
 
-        return _with_mistakes(whole, data, lambda _: mistakes(data) if isinstance(data, dict) else ())
+        return _with_mistakes(whole, data, lambda _: mistakes(data, known) if isinstance(data, dict) else ())
 
     validator: Any = model_validator(mode="wrap")
     return validator(classmethod(check))

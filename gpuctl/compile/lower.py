@@ -9,6 +9,7 @@ from itertools import chain
 from gpuctl.compile import pool_v1, quota, scaling_v1, spec_v1
 from gpuctl.compile.choices_v1 import Freeze, MinRuntime, Security
 from gpuctl.compile.digest import run_digest
+from gpuctl.compile.lower_kinds import workload_kind
 from gpuctl.compile.lower_pod import container_of
 from gpuctl.compile.resolve import Resolved, ResolvedJob
 from gpuctl.compile.sweeps import index_name, indices_of
@@ -78,6 +79,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
         security=_security(spec.security),
         freeze=tuple(map(_freeze, spec.freeze)),
         git_sync="" if spec.git_sync is None else spec.git_sync.image,
+        workload_kinds=tuple(map(workload_kind, spec.workload_kinds)),
         span=declaration.document.name,
     )
 
@@ -238,7 +240,7 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         id=JobId(ProjectName(metadata.project), metadata.name),
         digest=_NO_DIGEST,
         type=kind,
-        container=container_of(spec),
+        container=container_of(spec, resolved.rows),
         gpu_milli=worker.gpu_milli if spec.gpu_memory is None else _largest_charge(spec.gpu_memory, resolved),
         gpu_mem_bytes=spec.gpu_memory,
         workers=spec.workers,

@@ -13,14 +13,14 @@ from gpuctl.compile.volumes_v1 import ProjectedSource, Volume
 from gpuctl.compile.worker import started, worker_of
 from gpuctl.k8s.objects import mapping
 from gpuctl.k8s.workload_kinds import made_of, sum_of
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.model import job as job_model
 from gpuctl.model import volumes
 from gpuctl.model.units import WHOLE_GPU
 
 
-def container_of(spec: spec_v1.JobSpec) -> job_model.Container:
-    """All that runs of a job, every default of its form filled in."""
+def container_of(spec: spec_v1.JobSpec, rows: Rows) -> job_model.Container:
+    """All that runs of a job, every default of its form filled in. `rows`: the kinds that a manifest may be."""
     return job_model.Container(
         image=spec.image,
         image_pull_policy=spec.image_pull_policy,
@@ -46,7 +46,7 @@ def container_of(spec: spec_v1.JobSpec) -> job_model.Container:
         git=None if spec.git is None else _git(spec.git),
         framework=None if spec.framework is None else job_model.Framework(spec.framework),
         success=job_model.Success(spec.success),
-        manifest=None if spec.manifest is None else _manifest(spec.manifest),
+        manifest=None if spec.manifest is None else _manifest(spec.manifest, rows),
         probes=_probes(spec.probes),
         init_containers=tuple(_extra(each, spec) for each in spec.init_containers),
         sidecars=tuple(_sidecar(each, spec) for each in spec.sidecars),
@@ -136,8 +136,8 @@ def _probes(spec: pod_v1.Probes) -> job_model.Probes:
     )
 
 
-def _manifest(manifest: Mapping[str, Any]) -> job_model.OtherWorkload:
-    row, spec = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]], mapping(manifest, "spec")
+def _manifest(manifest: Mapping[str, Any], rows: Rows) -> job_model.OtherWorkload:
+    row, spec = rows[manifest["apiVersion"], manifest["kind"]], mapping(manifest, "spec")
     return job_model.OtherWorkload(
         api_version=row.kind[0],
         kind=row.kind[1],

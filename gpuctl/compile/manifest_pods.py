@@ -16,7 +16,7 @@ from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.k8s.pod_keys import is_for_people, reserved_after
 from gpuctl.k8s.quantity import exact
 from gpuctl.k8s.workload_kinds import PodSet
-from gpuctl.k8s.workload_row import WorkloadKind
+from gpuctl.model.workload_kind import WorkloadKind
 
 At: TypeAlias = tuple[str | int, ...]
 Body: TypeAlias = Mapping[str, Any]

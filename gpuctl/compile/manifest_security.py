@@ -15,7 +15,6 @@ from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, mapping, number, text
 from gpuctl.k8s.workload_kinds import pod_sets
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 63
@@ -28,7 +27,7 @@ def check_manifest(
     job: ResolvedJob, manifest: Mapping[str, Any], security: Security, level: Level
 ) -> Iterator[Diagnostic]:
     """All that is wrong with a manifest of which the fields are known to be right."""
-    row = WORKLOAD_KINDS[manifest["apiVersion"], manifest["kind"]]
+    row = job.rows[manifest["apiVersion"], manifest["kind"]]
     run = names.run_name(job.declaration.model.metadata.name, _DIGEST)
     if len(run) > row.longest_name:
         problem = f"has {len(run)} characters, at most {row.longest_name} are allowed"

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import values_in
 from gpuctl.compile.manifest_pods import At, Body, wrong_marks, wrong_mount, wrong_template
-from gpuctl.k8s.manifest_fields import ANY, METADATA, Allowed
+from gpuctl.k8s.manifest_fields import ANY, METADATA, TEMPLATE
 from gpuctl.k8s.objects import items, mapping, number, text
 from gpuctl.k8s.quantity import format_cpu
 from gpuctl.k8s.workload_kinds import PodSet, pod_sets, sum_of
-from gpuctl.k8s.workload_row import MOST_PODS, WorkloadKind
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.job import USUAL_GRACE_MS
+from gpuctl.model.workload_kind import MOST_PODS, Allowed, WorkloadKind
 
 BESIDE = frozenset({
     "type", "template", "manifest", "priority", "preemptible", "maxDuration", "nodePools", "ttlAfterFinished",
@@ -43,6 +43,13 @@ _INSTEAD = {
 }
 
 
+class JobKinds(NamedTuple):
+    """The kinds that a manifest may be. `all_known` False: the Cluster's own could not be read, and others may be."""
+
+    rows: Rows = BUILT_IN
+    all_known: bool = True
+
+
 class Counted(NamedTuple):
     """A manifest, and the fields of a job's spec that follow from it."""
 
@@ -50,19 +57,22 @@ class Counted(NamedTuple):
     mistakes: tuple[WrongValue, ...]
 
 
-def counted(spec: Mapping[str, Any]) -> Counted:
+def counted(spec: Mapping[str, Any], kinds: JobKinds) -> Counted:
     """The fields of a spec that has a manifest, as they follow from that, and all that is wrong with it."""
     manifest = spec["manifest"]
     mistakes = list(_both(spec))
-    row = _row(manifest)
+    row = _row(manifest, kinds.rows)
     if isinstance(row, WrongValue):
-        return Counted(_NOTHING, (*mistakes, row))
+        is_told = kinds.all_known or row.code != "GPU3100"
+        return Counted(_NOTHING, (*mistakes, *([row] if is_told else [])))
     if values_in(manifest, _MOST_VALUES) >= _MOST_VALUES:
         wrong = WrongValue("GPU2018", at=("manifest",), found="a manifest", rule=f"at most {_MOST_VALUES} values")
         return Counted(_NOTHING, (*mistakes, wrong))
     shape = {"apiVersion": ANY, "kind": ANY, "metadata": METADATA, "spec": row.allowed}
     mistakes += _wrong_type(row, spec.get("type"))
     mistakes += _not_allowed(manifest, shape, ("manifest",))
+    if row.plural:
+        mistakes += _pods_in_free_fields(manifest, shape, ("manifest",))
     mistakes += wrong_marks(row, mapping(manifest, "metadata"), ("manifest", "metadata"))
     mistakes += _wrong_settings(row, mapping(manifest, "spec"))
     if not mistakes:
@@ -112,21 +122,21 @@ def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _row(manifest: Any) -> WorkloadKind | WrongValue:
+def _row(manifest: Any, rows: Rows) -> WorkloadKind | WrongValue:
     if not isinstance(manifest, Mapping):
         return WrongValue("GPU2006", at=("manifest",), wanted="a mapping", found="something else")
     kind = str(manifest.get("apiVersion", "")), str(manifest.get("kind", ""))
-    row = WORKLOAD_KINDS.get(kind)
+    row = rows.get(kind)
     if row is not None:
         return row
-    known = ", ".join(f"{name} ({version})" for version, name in WORKLOAD_KINDS)
+    known = ", ".join(f"{name} ({version})" for version, name in rows)
     found = f"{kind[1] or 'nothing'} of {kind[0] or 'no apiVersion'}"
     return WrongValue("GPU3100", at=("manifest", "kind"), fix=f"write one of {known}", found=found)
 
 
 def _not_allowed(value: Any, allowed: Allowed, at: At) -> Iterator[WrongValue]:
     """Each field that is not known, at its key. Cost: linear in the values."""
-    if allowed is ANY or value is None:
+    if allowed == ANY or value is None:
         return
     if isinstance(value, list):
         for position, entry in enumerate(value):
@@ -142,6 +152,23 @@ def _not_allowed(value: Any, allowed: Allowed, at: At) -> Iterator[WrongValue]:
                 yield WrongValue("GPU2006", at=(*at, key), wanted="a list", found="something else")
             else:
                 yield from _not_allowed(below, allowed[key], (*at, key))
+
+
+def _pods_in_free_fields(value: Any, allowed: Allowed, at: At, *, is_free: bool = False) -> Iterator[WrongValue]:
+    """Pods where a Cluster's row lets a team write what it likes: nothing there is counted. Cost: as above."""
+    if isinstance(value, list):
+        for position, entry in enumerate(value):
+            yield from _pods_in_free_fields(entry, allowed, (*at, position), is_free=is_free)
+    elif isinstance(value, Mapping):
+        for key, below in value.items():
+            here = (*at, key)
+            if is_free and key == "containers":
+                fix = "remove it; the Cluster's workloadKinds says where pod templates of this kind are"
+                yield WrongValue("GPU3101", at=here, fix=fix, field=str(key))
+            elif key in allowed or is_free:
+                known = allowed.get(key, ANY)
+                if known is not TEMPLATE:
+                    yield from _pods_in_free_fields(below, known, here, is_free=is_free or known == ANY)
 
 
 def _of_entries(row: WorkloadKind, manifest: Body) -> Iterator[WrongValue]:

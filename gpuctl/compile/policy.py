@@ -272,7 +272,7 @@ def _outcome(check: _Check, declaration: Declaration[Any]) -> Outcome:
         return _outcome_of(check, declaration)
     found = Outcome() if declaration.model.spec.manifest is not None else _outcome_of(check, declaration)
     breaches, steps = dict.fromkeys(found.breaches), found.steps
-    for view in other_containers(declaration):
+    for view in other_containers(declaration, check.scope.rows):
         if steps > STEPS:
             break
         one = _outcome_of(check, view)

@@ -50,15 +50,15 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def check_shape(
-    document: Document, model: type[Model], kinds: Mapping[str, type[BaseModel]] = {}
+    document: Document, model: type[Model], kinds: Mapping[str, type[BaseModel]] = {}, known: object = None
 ) -> tuple[Model | None, list[Diagnostic]]:
     """The document as an instance of the model, or all that is wrong with its shape.
 
     Values that were refused when the YAML was read are not reported again. `kinds`: where a field may belong that the
-    model has not.
+    model has not. `known`: what its validation depends on besides the document.
     """
     try:
-        return model.model_validate(document.data), []
+        return model.model_validate(document.data, context=known), []
     except ValidationError as error:
         return None, list(_diagnostics(document, model, kinds, error))
 

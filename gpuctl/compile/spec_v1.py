@@ -40,12 +40,14 @@ from gpuctl.compile.fields_v1 import (
     WorkerGpus,
     exactly_one,
     form_of,
+    in_context,
     in_mapping,
     matching,
     positive,
     unique,
 )
-from gpuctl.compile.manifest_v1 import counted
+from gpuctl.compile.kinds_v1 import MOST_KINDS, WorkloadKinds
+from gpuctl.compile.manifest_v1 import JobKinds, counted
 from gpuctl.compile.pod_v1 import (
     EnvEntry,
     EnvSource,
@@ -105,6 +107,11 @@ class ClusterSpec(Spec):
     )
     freeze: Freezes = Field(
         [], max_length=20, description="Windows in which commits wait that would do what the window forbids."
+    )
+    workload_kinds: WorkloadKinds = Field(
+        [],
+        max_length=MOST_KINDS,
+        description="Kinds of other controllers that a job's manifest may be, besides the built-in ones.",
     )
     defaults: Defaults = Field({}, validate_default=True, description="What jobs have that don't say otherwise.")
 
@@ -198,13 +205,13 @@ DependencyEntry = Annotated[
 ]
 
 
-def _of_manifest(data: Mapping[str, Any]) -> Iterator[WrongValue]:
+def _of_manifest(data: Mapping[str, Any], kinds: JobKinds | None) -> Iterator[WrongValue]:
     if data.get("manifest") is not None:
-        yield from counted(data).mistakes
+        yield from counted(data, kinds or JobKinds()).mistakes
 
 
-def _with_counts(data: dict[str, Any]) -> dict[str, Any]:
-    return data if data.get("manifest") is None else {**data, **counted(data).fields}
+def _with_counts(data: dict[str, Any], kinds: JobKinds | None) -> dict[str, Any]:
+    return data if data.get("manifest") is None else {**data, **counted(data, kinds or JobKinds()).fields}
 
 
 def _image_or_template(schema: dict[str, Any]) -> None:
@@ -227,8 +234,8 @@ class JobSpec(Spec):
     manifest: dict[str, Any] | None = Field(
         None,
         description="The object of another controller that the job is, in place of an image: a JobSet, PyTorchJob, "
-        "MPIJob, RayJob, RayCluster or LeaderWorkerSet. gpuctl places, starts and pauses it; workers, GPUs, CPU and "
-        "memory are counted in its pod templates.",
+        "MPIJob, RayJob, RayCluster or LeaderWorkerSet, or of a kind in the Cluster's workloadKinds. gpuctl places, "
+        "starts and pauses it; workers, GPUs, CPU and memory are counted in its pod templates.",
     )
     image: Image = Field(description="The container image. It has to be there, unless template or manifest says it.")
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
@@ -358,7 +365,7 @@ class JobSpec(Spec):
     run_index: int = Field(1, ge=1, le=INT32, description="Raise it to run a finished job again.")
 
     _agrees = in_mapping(disagreements)
-    _counts = in_mapping(_of_manifest, _with_counts)
+    _counts = in_context(_of_manifest, _with_counts)
 
 
 class ClusterV1(DeclarationV1):

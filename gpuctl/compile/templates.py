@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from gpuctl.compile.document import UNREAD, Document, Origin, Path, origin_of, values_in
 from gpuctl.compile.fields_v1 import API_VERSION, written
+from gpuctl.compile.manifest_v1 import JobKinds
 from gpuctl.compile.shape import Mistake, check_shape, nearest, not_allowed, out_of_bounds, wrong_type
 from gpuctl.compile.spec_v1 import JobSpec, JobV1
 from gpuctl.compile.template_v1 import PARAMETER, Parameter, TemplateUse, TemplateV1
@@ -89,10 +90,15 @@ class Templated:
     told: tuple[Diagnostic, ...] = ()
 
 
-def read_templated(document: Document) -> tuple[Templated | None, list[Diagnostic]]:
+def _with_image(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part of a job as one that lacks no image."""
+    return spec if "manifest" in spec else {**_LEFT_OPEN, **spec}
+
+
+def read_templated(document: Document, kinds: JobKinds) -> tuple[Templated | None, list[Diagnostic]]:
     """A job that names a template, and what is wrong with what it says itself."""
     data, spec = document.data, document.data["spec"]
-    _, found = check_shape(replace(document, data={**data, "spec": {**_LEFT_OPEN, **spec}}), JobV1)
+    _, found = check_shape(replace(document, data={**data, "spec": _with_image(spec)}), JobV1, known=kinds)
     use, _ = check_shape(replace(document, data=spec["template"]), TemplateUse)
     if use is None or not document.sound:
         return None, found
@@ -101,7 +107,7 @@ def read_templated(document: Document) -> tuple[Templated | None, list[Diagnosti
     return Templated(document, project if isinstance(project, str) else "", use, tuple(found)), found
 
 
-def check_template(document: Document, template: TemplateV1) -> list[Diagnostic]:
+def check_template(document: Document, template: TemplateV1, kinds: JobKinds) -> list[Diagnostic]:
     """What is wrong with a template whatever a job says: values that a job may give are taken as right."""
     parameters = template.spec.parameters
     mistakes: list[Diagnostic] = []
@@ -125,11 +131,13 @@ def check_template(document: Document, template: TemplateV1) -> list[Diagnostic]
     if values_in(job, MOST_VALUES + 1) > MOST_VALUES:
         return [*mistakes, document.mistake("GPU3083", _JOB, {"limit": MOST_VALUES}, at_key=True)]
     spec, origins = _merged({}, job, filling)
-    whole = _made(document, {"metadata": _NO_NAMES, "spec": {**_LEFT_OPEN, **spec}}, origins, document)
-    return [*mistakes, *check_shape(whole, JobV1)[1]]
+    whole = _made(document, {"metadata": _NO_NAMES, "spec": _with_image(spec)}, origins, document)
+    return [*mistakes, *check_shape(whole, JobV1, known=kinds)[1]]
 
 
-def expand(job: Templated, document: Document, template: TemplateV1) -> tuple[Document, JobV1 | None, list[Diagnostic]]:
+def expand(
+    job: Templated, document: Document, template: TemplateV1, kinds: JobKinds
+) -> tuple[Document, JobV1 | None, list[Diagnostic]]:
     """The job with what the template gives it, the model of it, and what is wrong with that.
 
     Cost: linear in the values of the template and of the job.
@@ -142,7 +150,7 @@ def expand(job: Templated, document: Document, template: TemplateV1) -> tuple[Do
     data = job.document.data
     spec, origins = _merged(data["spec"], given, filling)
     whole = _made(job.document, {**data, "spec": spec}, origins, job.document)
-    model, wrong = check_shape(whole, JobV1)
+    model, wrong = check_shape(whole, JobV1, known=kinds)
     known = {(one.code, one.span) for one in job.told}
     mistakes.extend(one for one in wrong if (one.code, one.span) not in known)
     return whole, None if mistakes else model, mistakes

@@ -15,7 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 from gpuctl.install.branches import Branches, Case, go_list
-from gpuctl.install.installation import NAME, UNGUARDED, Installation
+from gpuctl.install.installation import NAME, UNGUARDED, USUAL, Duties, Installation
 from gpuctl.install.workload import BASE_MIB, JOB_KIB, NODE_KIB, STEP_MIB, fill_in, memory_mib
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef
@@ -104,9 +104,10 @@ def values_of(choices: Mapping[str, Choice]) -> tuple[Value, ...]:
 
 
 def chart(
-    given: Mapping[str, Any], choices: Mapping[str, Choice], rules: Sequence[Body], version: str
+    given: Mapping[str, Any], choices: Mapping[str, Choice], rules: Sequence[Body], version: str, duties: Duties = USUAL
 ) -> Mapping[str, str]:
-    """The files of the chart, by path. `given`: options that become its defaults; `rules`: admission policies."""
+    """The files of the chart, by path. `given`: options that become its defaults; `rules`: admission policies.
+    `duties`: what no value changes."""
     from gpuctl.install import all_objects  # noqa: PLC0415 - that package is made of this module too
 
     values = values_of(choices)
@@ -114,7 +115,7 @@ def chart(
     cases = marks.branches.cases()
     bodies: dict[ObjectRef, dict[Case, Body]] = {}
     for case in cases:
-        for body in (*all_objects(marks.installation(case)), *(rules if "guard" in case else ())):
+        for body in (*all_objects(marks.installation(case), duties), *(rules if "guard" in case else ())):
             bodies.setdefault(ref_of(body), {})[case] = body
     templates = {
         f"templates/{ref.kind.lower()}-{ref.name}.yaml": marks.branches.document(each, cases)

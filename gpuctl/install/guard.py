@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpuctl.install.installation import ACCOUNT, Installation, made
+from gpuctl.install.installation import ACCOUNT, ENGINE_ACCOUNTS, USUAL, Duties, Installation, made
 from gpuctl.install.matching import everywhere, in_projects, rule
 from gpuctl.install.pods import hides_gpus_before, is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.state import Body
 
 ONE_FOR_ALL = "system:kube-controller-manager"
@@ -59,26 +58,27 @@ _MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowe
 """Schedulers and agents of GPUs, which write on pods what they gave them; no tenant."""
 
 
-def makers_of(wanted: Installation) -> tuple[str, ...]:
-    """The users that make objects with gpuctl's labels in this cluster."""
-    return (*MAKERS, *wanted.controllers)
+def makers_of(wanted: Installation, duties: Duties) -> tuple[str, ...]:
+    """The users that make objects with gpuctl's labels in this cluster, or change them."""
+    engine = ENGINE_ACCOUNTS.get(duties.engine)
+    return (*MAKERS, *([engine] if engine else []), *wanted.controllers)
 
 
-def policies(wanted: Installation) -> Iterator[Body]:
+def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
     """The policies and their bindings."""
     found = []
     if wanted.namespace_prefix:
-        found.append(_fence(wanted.namespace_prefix))
+        found.append(_fence(wanted.namespace_prefix, duties.engine))
     if wanted.guard:
-        makers = makers_of(wanted)
-        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers), _scale(makers)]
-        found += [_autoscalers(makers), _other_workloads(makers)]
+        makers = makers_of(wanted, duties)
+        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers, duties), _scale(makers)]
+        found += [_autoscalers(makers), _other_workloads(makers, duties)]
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
 
 
-def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
+def _fence(prefix: str, engine: str) -> tuple[str, Mapping[str, Any]]:
     """The controller's rights are the cluster's wherever namespaces come and go; this bounds them to its own."""
     home = names.SYSTEM_NAMESPACE
     here = _list(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
@@ -92,7 +92,11 @@ def _fence(prefix: str) -> tuple[str, Mapping[str, Any]]:
     at_home = f"({' || '.join(may)})"
     in_namespaces = f"request.namespace == '{home}' ? {at_home} : request.namespace.startsWith('{prefix}')"
     nowhere = "!has(request.namespace) || request.namespace == ''"
-    own = f"{nowhere} ? request.name == '{names.PRIORITY_CLASS}' : ({in_namespaces})"
+    of_cluster = f"request.name == '{names.PRIORITY_CLASS}'"
+    if engine:
+        groups = sorted({group_of(kind) for kind in (*kinds.of_engine(engine), kinds.PRIORITY_CLASS)})
+        of_cluster = f"request.resource.group in {_list(groups)}"
+    own = f"{nowhere} ? {of_cluster} : ({in_namespaces})"
     return "gpuctl-stays-home", {
         "matchConstraints": everywhere(rule("*", "*", ("*",), (*_WRITES, "DELETE"))),
         "matchConditions": [{"name": "the-controller", "expression": f"request.userInfo.username == '{ACCOUNT}'"}],
@@ -187,7 +191,7 @@ def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
+def _owners(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
     """Whose a pod or a claim is, only Kubernetes' controllers write: a forged one would count as a run's.
 
     The owner is in a reference; or the Job controller writes that, for each pod without an owner that has the labels of
@@ -195,7 +199,7 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """
     owners = "['Job', 'ReplicaSet', 'Deployment', 'StatefulSet']"
     workload = f"o.kind in {owners} && o.apiVersion.split('/')[0] in ['batch', 'apps']"
-    groups = dict.fromkeys(map(group_of, WORKLOAD_KINDS))
+    groups = dict.fromkeys(group for group, _ in duties.pairs)
     others = f"o.apiVersion.split('/')[0] in {_list(groups)} && variables.more"
     pod = "o.kind == 'Pod' && o.apiVersion == 'v1' && request.resource.resource in ['resourceclaims', 'statefulsets']"
     by_server = "request.resource.resource == 'jobs' && !dyn(object).spec.?manualSelector.orValue(false)"
@@ -227,13 +231,13 @@ def _owners(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     }
 
 
-def _other_workloads(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
+def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
     """Where a controller is trusted with gpuctl's labels, others may not have it make what bears them.
 
     Its objects hold pod templates in lists that no expression of `_marks` reaches, so others write none of them here.
     Where no controller but Kubernetes' own is trusted, what others make has no marks that count.
     """
-    rules = [rule(group_of(kind), "*", (kinds.KINDS[kind].plural,), _WRITES) for kind in WORKLOAD_KINDS]
+    rules = [rule(group, "*", (plural,), _WRITES) for group, plural in duties.pairs]
     return "gpuctl-other-workloads", {
         "matchConstraints": in_projects(*rules),
         "matchConditions": [_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],

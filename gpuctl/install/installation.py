@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.state import Body
+from gpuctl.model.workload_kind import WorkloadKind
 
 NAME = "gpuctl"
 """Of the account, its roles, the Deployment, its container and what belongs to them."""
@@ -103,6 +105,30 @@ class Installation:
         """Where the Git server listens. ValueError for a port that is none."""
         port = urlsplit(self.repo).port if "://" in self.repo else None
         return port or (_SSH_PORT if self.by_ssh else _HTTPS_PORT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duties:
+    """What gpuctl does in this cluster, and what its rights follow from: no option of a chart changes it.
+
+    `kinds` are those that the Cluster declares. `engine`: the other engine that decides which jobs run; "": gpuctl's
+    own.
+    """
+
+    kinds: tuple[WorkloadKind, ...] = ()
+    engine: str = ""
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The kinds of other controllers as groups and plurals, the built-in ones first."""
+        built_in = ((kinds.group_of(kind), kinds.KINDS[kind].plural) for kind in BUILT_IN)
+        return (*built_in, *((kinds.group_of(row.kind), row.plural) for row in self.kinds))
+
+
+USUAL = Duties()
+"""Of a cluster that declares no kinds, and where gpuctl's own engine decides."""
+ENGINE_ACCOUNTS: Mapping[str, str] = {"kueue": "system:serviceaccount:kueue-system:kueue-controller-manager"}
+"""What changes Jobs that gpuctl made, where another engine decides: it lets them go and pauses them."""
 
 
 def made(kind: kinds.Kind, name: str, content: Mapping[str, Any], *, namespace: str = "", note: str = "") -> Body:

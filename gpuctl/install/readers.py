@@ -13,17 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.install.installation import made
+from gpuctl.install.installation import USUAL, Duties, made
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 _LOOK = ["get", "list", "watch"]
 
 
-def reader_roles() -> Iterator[Body]:
+def reader_roles(duties: Duties = USUAL) -> Iterator[Body]:
     """The roles. None of them has a verb that changes anything, reads a Secret, or enters a container."""
     home = names.SYSTEM_NAMESPACE
-    yield made(kinds.CLUSTER_ROLE, names.READER_ROLE, {"rules": list(_cluster_rules())})
+    yield made(kinds.CLUSTER_ROLE, names.READER_ROLE, {"rules": list(_cluster_rules(duties))})
     told = [names.OVERVIEW_NAME, names.UTILISATION_NAME]
     published = {**_rule(kinds.CONFIG_MAP, "get"), "resourceNames": told}
     yield made(kinds.ROLE, names.READER_ROLE, {"rules": [published]}, namespace=home)
@@ -52,12 +52,15 @@ def freezer_role() -> Iterator[Body]:
     yield made(kinds.ROLE, names.FREEZER_ROLE, {"rules": [may, sees]}, namespace=home)
 
 
-def _cluster_rules() -> Iterator[Mapping[str, Any]]:
+def _cluster_rules(duties: Duties) -> Iterator[Mapping[str, Any]]:
     """What a cycle reads, without ConfigMaps; logs and events."""
     shown = {kind for kind in kinds.OBSERVED if kind != kinds.CONFIG_MAP} | {kinds.CORE_EVENT, kinds.EVENT}
     by_group: dict[str, list[str]] = defaultdict(list)
     for kind in shown:
         by_group[kinds.group_of(kind)].append(kinds.KINDS[kind].plural)
+    for group, plural in duties.pairs:
+        if plural not in by_group[group]:
+            by_group[group].append(plural)
     for group, plurals in sorted(by_group.items()):
         yield {"apiGroups": [group], "resources": sorted(plurals), "verbs": _LOOK}
     yield {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}

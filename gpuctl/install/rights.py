@@ -8,31 +8,58 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from gpuctl.install.installation import NAME, Installation, made
+from gpuctl.install.installation import NAME, USUAL, Duties, Installation, made
 from gpuctl.k8s import kinds, names
 from gpuctl.model.state import Body
 
 
-def account_and_rights(wanted: Installation) -> Iterator[Body]:
+def account_and_rights(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
     """The ServiceAccount, its roles, and the bindings between them."""
     home = names.SYSTEM_NAMESPACE
     own = {kind for kind in kinds.VERBS if kinds.KINDS[kind].own_namespace}
     yield made(kinds.SERVICE_ACCOUNT, NAME, {"automountServiceAccountToken": False}, namespace=home)
-    yield made(kinds.CLUSTER_ROLE, NAME, {"rules": [*_rules(kinds.VERBS.keys() - own), _bind(wanted.roles)]})
+    yield made(kinds.CLUSTER_ROLE, NAME, {"rules": [*_rules(_rights(duties)), _bind(wanted.roles)]})
     more = _leading_here() if wanted.dashboard else ()
-    yield made(kinds.ROLE, NAME, {"rules": [*_rules(own), *more]}, namespace=home)
+    here = _rules({_place(kind): kinds.VERBS[kind] for kind in own})
+    yield made(kinds.ROLE, NAME, {"rules": [*here, *more]}, namespace=home)
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": home}]
     yield made(kinds.CLUSTER_ROLE_BINDING, NAME, {"roleRef": _ref(kinds.CLUSTER_ROLE), "subjects": subjects})
     yield made(kinds.ROLE_BINDING, NAME, {"roleRef": _ref(kinds.ROLE), "subjects": subjects}, namespace=home)
 
 
-def _rules(some: Iterable[kinds.Kind]) -> list[Mapping[str, Any]]:
+_Place: TypeAlias = tuple[str, str]
+"""An API group, and a plural in it."""
+
+
+def _place(kind: kinds.Kind) -> _Place:
+    return kinds.group_of(kind), kinds.KINDS[kind].plural
+
+
+def _rights(duties: Duties) -> Mapping[_Place, tuple[str, ...]]:
+    """The verbs on all that is not only in gpuctl's own namespace.
+
+    Where another engine decides, its objects are written, and neither workloads of other controllers nor claims.
+    """
+    own = {kind for kind in kinds.VERBS if kinds.KINDS[kind].own_namespace}
+    found = {_place(kind): kinds.VERBS[kind] for kind in kinds.VERBS.keys() - own}
+    of_others = kinds.VERBS[kinds.JOB_SET]
+    found |= {(kinds.group_of(row.kind), row.plural): of_others for row in duties.kinds}
+    if duties.engine:
+        left_out = {*duties.pairs, _place(kinds.CLAIM_TEMPLATE)}
+        found |= {place: tuple(verb for verb in found[place] if verb in kinds.READ_VERBS) for place in left_out}
+        found |= {_place(kind): kinds.verbs_of_engine(kind) for kind in kinds.of_engine(duties.engine)}
+        classes = _place(kinds.PRIORITY_CLASS)
+        found[classes] = tuple(sorted({*found[classes], "delete"}))
+    return found
+
+
+def _rules(rights: Mapping[_Place, tuple[str, ...]]) -> list[Mapping[str, Any]]:
     """A rule for each API group and set of verbs."""
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
-    for kind in some:
-        grouped[kinds.group_of(kind), kinds.VERBS[kind]].append(kinds.KINDS[kind].plural)
+    for (group, plural), may in rights.items():
+        grouped[group, may].append(plural)
     return [
         {"apiGroups": [group], "resources": sorted(resources), "verbs": list(may)}
         for (group, may), resources in sorted(grouped.items())

@@ -24,7 +24,9 @@ from gpuctl.install.installation import (
     PUSH_SECRET,
     SIGNERS,
     UNGUARDED,
+    USUAL,
     UTILISATION_SECRET,
+    Duties,
     Installation,
     made,
 )
@@ -64,7 +66,7 @@ pod of any user takes 2 to 3 KiB. A job's environment and arguments count severa
 STEP_MIB = 64
 
 
-def controller(wanted: Installation) -> Iterator[Body]:
+def controller(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
     """Everything but the account."""
     yield _namespace()
     yield _git_secret(wanted)
@@ -75,7 +77,7 @@ def controller(wanted: Installation) -> Iterator[Body]:
     note = "Empty at first. The replica that acquires it is the leader."
     yield made(kinds.LEASE, names.LEASE_NAME, {}, namespace=_HOME, note=note)
     note = _sized(wanted) if wanted.guard else f"{_sized(wanted)} {UNGUARDED}"
-    yield made(kinds.DEPLOYMENT, NAME, {"spec": _deployment(wanted)}, namespace=_HOME, note=note)
+    yield made(kinds.DEPLOYMENT, NAME, {"spec": _deployment(wanted, duties)}, namespace=_HOME, note=note)
     yield _service("metrics", METRICS_PORT)
     if wanted.push_from is not None:
         yield _service("push", PUSH_PORT)
@@ -166,16 +168,16 @@ def _sized(wanted: Installation) -> str:
     )
 
 
-def _deployment(wanted: Installation) -> Mapping[str, Any]:
+def _deployment(wanted: Installation, duties: Duties) -> Mapping[str, Any]:
     return {
         "replicas": wanted.replicas,
         "selector": {"matchLabels": LABELS},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": {"metadata": {"labels": LABELS}, "spec": _pod(wanted)},
+        "template": {"metadata": {"labels": LABELS}, "spec": _pod(wanted, duties)},
     }
 
 
-def _pod(wanted: Installation) -> Mapping[str, Any]:
+def _pod(wanted: Installation, duties: Duties) -> Mapping[str, Any]:
     keys = (_KEY, _HOSTS) if wanted.by_ssh else (_NETRC,)
     return {
         "serviceAccountName": NAME,
@@ -198,7 +200,7 @@ def _pod(wanted: Installation) -> Mapping[str, Any]:
             }
             for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
         ],
-        "containers": [_container(wanted)],
+        "containers": [_container(wanted, duties)],
         "volumes": [
             {"name": "work", "emptyDir": {"sizeLimit": "2Gi"}},
             {"name": "history", "emptyDir": {"sizeLimit": "3Gi"}},  # a file of 1 GiB, its log, and one put aside
@@ -225,12 +227,12 @@ def _optional(name: str, secret: str) -> Mapping[str, Any]:
     return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440, "optional": True}}
 
 
-def _container(wanted: Installation) -> Mapping[str, Any]:
+def _container(wanted: Installation, duties: Duties) -> Mapping[str, Any]:
     most_mib = memory_mib(wanted.jobs, wanted.nodes)
     return {
         "name": NAME,
         "image": wanted.image,
-        "args": list(arguments(wanted)),
+        "args": [*arguments(wanted), *(("--target", duties.engine) if duties.engine else ())],
         "env": [
             {"name": "HOME", "value": _GIT},  # where git looks for .netrc
             *([{"name": "GIT_SSH_COMMAND", "value": _SSH}] if wanted.by_ssh else ()),

@@ -1,7 +1,9 @@
 """Every kind of object that gpuctl meets in a cluster, and what gpuctl does with it: one table, `KINDS`.
 
 Paths, rights, what is watched and the order of deletion all derive from it, so no file has a list of kinds of its own
-that a new one could be missing from. Which fields of others' objects are read is in app/kept.py.
+that a new one could be missing from. What a Cluster declares in `workloadKinds` is beside the table: gpuctl meets no
+other kind that is not in it, so one that is not in it is such a kind (`is_declared`). Which fields of others' objects
+are read is in app/kept.py.
 tests/unit/k8s/test_kinds.py checks that whatever is rendered has all it needs.
 """
 
@@ -219,13 +221,44 @@ VERBS: Mapping[Kind, tuple[str, ...]] = {
 """What the controller does with each kind it uses, sorted."""
 
 
+READ_VERBS = _READ
+
 OF_ENGINES: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.of_engine)
 """Kinds of other engines, whichever."""
+
+
+_OF_DECLARED_RANK = 11
+"""Objects of kinds that a Cluster declares are deleted with the last of the built-in workloads."""
+
+
+def is_declared(kind: Kind) -> bool:
+    """Whether it is a kind that a Cluster declares."""
+    return kind not in KINDS
+
+
+def is_of_others(kind: Kind) -> bool:
+    """Whether its objects are another controller's, so that a server may be without it, and gpuctl without rights."""
+    return is_declared(kind) or KINDS[kind].of_others
+
+
+def may_be_own(kind: Kind) -> bool:
+    """Whether an object of the kind may be gpuctl's own."""
+    return is_declared(kind) or kind in RENDERED
+
+
+def prune_rank(kind: Kind) -> int:
+    """When its objects are deleted that are no longer declared."""
+    return _OF_DECLARED_RANK if is_declared(kind) else KINDS[kind].prune_rank
 
 
 def of_engine(engine: str) -> tuple[Kind, ...]:
     """The kinds of another engine that gpuctl reads and writes where that engine decides."""
     return tuple(kind for kind, info in KINDS.items() if info.of_engine == engine)
+
+
+def verbs_of_engine(kind: Kind) -> tuple[str, ...]:
+    """What the controller does with a kind of another engine, sorted."""
+    return tuple(sorted({*KINDS[kind].writes, *_READ}))
 
 
 def group_of(kind: Kind) -> str:

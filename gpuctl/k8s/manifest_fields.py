@@ -6,11 +6,7 @@ was looked at. `gpuctl/compile/manifest_v1.py` walks through a manifest with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-Allowed = Mapping[str, Any]
-"""Fields that may be written, by name: what is allowed below each, or ANY. Of a list, of each of its entries."""
+from gpuctl.model.workload_kind import Allowed
 
 ANY: Allowed = {}
 """Whatever the field takes."""

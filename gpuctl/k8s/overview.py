@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import compact_json, decode_instant
+from gpuctl.k8s.declared_kinds import MOST_READ, decode_kind, kind_value
 from gpuctl.k8s.published import DAMAGE, amount, published_object, published_text, short_text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.declared import Allowance
@@ -56,6 +57,7 @@ def decode_overview(body: Body) -> Overview | None:
             positions={short_text(ticket): amount(number) for ticket, number in value["positions"].items()},
             starts={short_text(ticket): amount(at_ms) for ticket, at_ms in value["starts"].items()},
             removed={short_text(ticket): _removal(row) for ticket, row in value.get("removed", {}).items()},
+            workload_kinds=tuple(map(decode_kind, value.get("workloadKinds", [])[:MOST_READ])),
             left_out=amount(value["leftOut"]),
         )
     except DAMAGE:
@@ -72,6 +74,7 @@ def _document(overview: Overview) -> Mapping[str, Any]:
         "nodes": [_node_row(node) for node in overview.nodes],
         "positions": dict(sorted(overview.positions.items())),
         "starts": dict(sorted(overview.starts.items())),
+        "workloadKinds": list(map(kind_value, overview.workload_kinds)),
         "removed": {
             ticket: [each.revision[:_SHORT_REVISION], each.at_ms] for ticket, each in sorted(overview.removed.items())
         },

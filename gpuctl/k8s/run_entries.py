@@ -27,6 +27,7 @@ from gpuctl.k8s.annotations import (
 from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_WORKERS, is_amount, is_short, whole_number
 from gpuctl.k8s.objects import annotations_of, instant, mapping
 from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import NOT_YET, RunRecord
 from gpuctl.model.state import Body, RunEntry
@@ -102,13 +103,13 @@ def _part(value: Mapping[str, Any], key: str, read: Any) -> Any:
     return found
 
 
-def told_entry(body: Body) -> RunEntry:
+def told_entry(body: Body, rows: Rows) -> RunEntry:
     """What a Job or Deployment tells people of its run: all there is to go by where its ledger can't be read."""
     notes = annotations_of(body)
     template = annotations_of(mapping(body, "spec", "template"))
     return RunEntry(
         record=decode_record(notes, instant(body, "metadata", "creationTimestamp") or 0),
-        is_let_go=is_let_go(body),
+        is_let_go=is_let_go(body, rows),
         placement=decode_placement(notes.get(names.PLACEMENT_ANNOTATION)),
         started_with=decode_placement(template.get(names.PLACEMENT_ANNOTATION)),
         charge=decode_charge(notes.get(names.CHARGE_ANNOTATION)),

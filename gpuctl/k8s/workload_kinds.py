@@ -1,4 +1,4 @@
-"""Objects of other controllers, read by the rows of `gpuctl/k8s/workload_table.py`: pods, counts, stopped, ended.
+"""Objects of other controllers, read by the rows of their kinds: pods, counts, stopped, ended.
 
 From it follow how many workers a job with such a manifest has, how its object is stopped (`gpuctl/plan/admission.py`)
 and when its run has ended (`gpuctl/observe/workloads.py`).
@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import condition, flag, instant, items, mapping, number, text, with_value
 from gpuctl.k8s.requests import Requests, requests_of
-from gpuctl.k8s.workload_row import Count, Path, PodSets, Told, WorkloadKind
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
+from gpuctl.model.workload_kind import Count, Kind, Path, PodSets, Told, WorkloadKind
 
 
 class PodSet(NamedTuple):
@@ -34,9 +33,9 @@ class PodSet(NamedTuple):
     requests: Requests
 
 
-def row_of(body: Body) -> WorkloadKind | None:
+def row_of(body: Body, rows: Rows) -> WorkloadKind | None:
     """The row of an object's kind; None for any other kind."""
-    return WORKLOAD_KINDS.get((text(body, "apiVersion"), text(body, "kind")))
+    return rows.get((text(body, "apiVersion"), text(body, "kind")))
 
 
 def pod_sets(row: WorkloadKind, spec: Body) -> Iterator[PodSet]:
@@ -158,5 +157,6 @@ def end_of(row: WorkloadKind, body: Body) -> End | None:
     for state, succeeded in ((row.succeeded, True), (row.failed, False)):
         if state is not None and _is_told(body, state):
             told = condition(body, state.condition)
-            return End(succeeded, instant(told, "lastTransitionTime") if told else instant(body, *state.since))
+            since = instant(body, *state.since) if state.since else None
+            return End(succeeded, instant(told, "lastTransitionTime") if told else since)
     return None

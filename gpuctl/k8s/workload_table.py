@@ -1,6 +1,8 @@
 """The kinds of other controllers that a job may be: one row a kind.
 
-A kind is a row here and one in `kinds.KINDS`; the shape of its fields for the embedded cluster is in
+A Cluster may declare further rows, in `workloadKinds`: `rows_of` has both, and they are read alike.
+
+A built-in kind is a row here and one in `kinds.KINDS`; the shape of its fields for the embedded cluster is in
 `gpuctl/adapters/embedded/shapes.py`. tests/jobset and tests/workloads hold each row against the kind's definition.
 Sources: JobSet 0.12, api/jobset/v1alpha2/jobset_types.go, pkg/webhooks/jobset_webhook.go. Training Operator 1.9,
 pkg/apis/kubeflow.org/v1, pkg/controller.v1/common/job.go, pkg/webhooks/pytorch. MPI Operator 0.8,
@@ -10,12 +12,15 @@ raycluster_controller.go, utils/validation.go. LeaderWorkerSet 0.9, pkg/controll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.manifest_fields import ANY, METADATA, TEMPLATE, Allowed, any_of
-from gpuctl.k8s.workload_row import MOST_PODS, Count, Made, Path, PodSets, Told, WorkloadKind
+from gpuctl.k8s.manifest_fields import ANY, METADATA, TEMPLATE, any_of
+from gpuctl.model.workload_kind import MOST_PODS, Allowed, Count, Kind, Made, Path, PodSets, Told, WorkloadKind
+
+Rows: TypeAlias = Mapping[Kind, WorkloadKind]
+"""The kinds of other controllers that a job may be in a cluster."""
 
 _REPLICAS = Count(("replicas",))
 _PARALLELISM: Path = ("template", "spec", "parallelism")
@@ -259,7 +264,10 @@ LEADER_WORKER_SET = WorkloadKind(
     longest_name=47,
 )
 
-WORKLOAD_KINDS: Mapping[Kind, WorkloadKind] = {
-    row.kind: row for row in (JOBSET, PYTORCH_JOB, MPI_JOB, RAY_JOB, RAY_CLUSTER, LEADER_WORKER_SET)
-}
-"""The kinds of other controllers that a job may be."""
+BUILT_IN: Rows = {row.kind: row for row in (JOBSET, PYTORCH_JOB, MPI_JOB, RAY_JOB, RAY_CLUSTER, LEADER_WORKER_SET)}
+"""The kinds that every cluster knows."""
+
+
+def rows_of(declared: Sequence[WorkloadKind]) -> Rows:
+    """The built-in kinds, and those that a Cluster declares."""
+    return {**BUILT_IN, **{row.kind: row for row in declared}} if declared else BUILT_IN

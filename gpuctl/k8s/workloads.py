@@ -7,18 +7,31 @@ from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import flag, items, labels_of, mapping, number, text
 from gpuctl.k8s.workload_kinds import is_suspended, row_of
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Body
 
 _LONGEST_INDEXES = 8 * MOST_WORKERS
-WORKLOADS = frozenset({kinds.JOB, kinds.DEPLOYMENT, *WORKLOAD_KINDS})
+_OF_IMAGES = (kinds.JOB, kinds.DEPLOYMENT)
+"""What jobs without a manifest are."""
+_WORKLOADS = frozenset({*_OF_IMAGES, *BUILT_IN})
+
+
+def workloads(rows: Rows) -> tuple[Kind, ...]:
+    """The kinds that run jobs' pods in a cluster, sorted."""
+    return tuple(sorted({*_OF_IMAGES, *rows}))
 
 
 def is_workload(ref: ObjectRef) -> bool:
     """Whether the object runs a job's pods."""
-    return (ref.api_version, ref.kind) in WORKLOADS
+    kind = (ref.api_version, ref.kind)
+    return kind in _WORKLOADS or kinds.is_declared(kind)
+
+
+def is_of_manifest(ref: ObjectRef) -> bool:
+    """Whether it is the object of another controller that a job is."""
+    return is_workload(ref) and (ref.api_version, ref.kind) not in _OF_IMAGES
 
 
 def kind_of(job: Job) -> Kind:
@@ -29,9 +42,9 @@ def kind_of(job: Job) -> Kind:
     return kinds.DEPLOYMENT if job.type is JobType.INFERENCE else kinds.JOB
 
 
-def is_let_go(body: Body) -> bool:
+def is_let_go(body: Body, rows: Rows) -> bool:
     """Whether a workload may have pods, or is to have them."""
-    row = row_of(body)
+    row = row_of(body, rows)
     if row is not None:
         return not is_suspended(row, body)
     if body.get("kind") == kinds.DEPLOYMENT[1]:

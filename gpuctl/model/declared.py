@@ -16,6 +16,7 @@ from gpuctl.model.mig import MigProfile, profile_named
 from gpuctl.model.taints import Toleration
 from gpuctl.model.tenancy import PoolTolerations, Tenancy, selects
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, MemBytes
+from gpuctl.model.workload_kind import WorkloadKind
 
 WHOLE_CLUSTER = DomainName("*")
 
@@ -274,7 +275,10 @@ class IngressSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster's own declaration. `pools` are in preference order. `git_sync`: an image; "": jobs have no `git`."""
+    """The cluster's own declaration. `pools` are in preference order. `git_sync`: an image; "": jobs have no `git`.
+
+    `workload_kinds`: the kinds of other controllers that jobs may be besides the built-in ones.
+    """
 
     name: str
     namespace_prefix: str
@@ -285,6 +289,7 @@ class Cluster:
     security: Security = field(default_factory=Security)
     freeze: tuple[FreezeWindow, ...] = ()
     git_sync: str = ""
+    workload_kinds: tuple[WorkloadKind, ...] = ()
 
     def pool(self, name: PoolName) -> NodePool:
         """The pool of that name; KeyError if there is none."""
@@ -371,7 +376,12 @@ class Declared:
         spaces = {project.namespace: project.name for project in self.projects}
         pools = self.cluster.pools if any(pool.tolerations for pool in self.cluster.pools) else ()
         tolerant = (PoolTolerations(match_labels=pool.match_labels, tolerations=pool.tolerations) for pool in pools)
-        return Tenancy(cluster=self.cluster.name, projects=spaces, pools=tuple(tolerant))
+        return Tenancy(
+            cluster=self.cluster.name,
+            projects=spaces,
+            pools=tuple(tolerant),
+            workload_kinds=self.cluster.workload_kinds,
+        )
 
     def project(self, name: ProjectName) -> Project:
         """The project of that name; KeyError if there is none."""

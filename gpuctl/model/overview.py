@@ -19,6 +19,7 @@ from gpuctl.model.declared import Allowance
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.state import Removal
 from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
+from gpuctl.model.workload_kind import WorkloadKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class Overview:
     positions: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Instant] = field(default_factory=dict)
     removed: Mapping[str, Removal] = field(default_factory=dict)
+    workload_kinds: tuple[WorkloadKind, ...] = ()
     left_out: int = 0
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.taints import Toleration
+from gpuctl.model.workload_kind import WorkloadKind
 
 
 def selects(match_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -27,12 +28,13 @@ class Tenancy:
     """The name that gpuctl acts under, the projects by their namespaces, and the pools, as Git declares them.
 
     Nothing of it is read from objects, so no label on an object can change it. `pools` are in their order; there are
-    none where no pool tolerates a taint.
+    none where no pool tolerates a taint. `workload_kinds`: the kinds of other controllers that the Cluster declares.
     """
 
     cluster: str
     projects: Mapping[str, ProjectName] = field(default_factory=dict)
     pools: tuple[PoolTolerations, ...] = ()
+    workload_kinds: tuple[WorkloadKind, ...] = ()
 
     def tolerations(self, labels: Mapping[str, str]) -> tuple[Toleration, ...]:
         """What the pods of the pool of a node with these labels tolerate."""

@@ -13,6 +13,7 @@ from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import LedgerReading
 from gpuctl.k8s.objects import uid
 from gpuctl.k8s.requests import Requests
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName, RunKey
 from gpuctl.model.memo import Memo, Sweep
 from gpuctl.model.state import Body, Charge, Ledger, OwnObject, Run, RunPhase
@@ -56,10 +57,14 @@ class ObserveCache:
 
     __slots__ = (
         "_asked", "_claims", "_excess", "_inventories", "_lineages", "_memories", "_own", "_owners", "_pods",
-        "_roster", "_sets", "_testimonies", "_trusts", "_witnesses", "faults", "ledgers", "nodes", "runs",
+        "_roster", "_rows", "_sets", "_testimonies", "_trusts", "_witnesses", "faults", "ledgers", "nodes", "runs",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self._begin(BUILT_IN)
+
+    def _begin(self, rows: Rows) -> None:
+        self._rows = rows
         self._inventories: Memo[None, DeviceInventory] = Memo()
         self._claims: Sweep[ObjectRef, Claim | Unreadable[Claim]] = Sweep()
         self._own: Sweep[ObjectRef, OwnObject | Unreadable[OwnObject | None] | None] = Sweep()
@@ -79,8 +84,11 @@ class ObserveCache:
         self.ledgers: Memo[ObjectRef, LedgerReading | None] = Memo()
         self.faults = Faults()
 
-    def turn(self) -> None:
-        """Begin another observation: values that it does not use are dropped with the next."""
+    def turn(self, rows: Rows) -> None:
+        """Begin another observation: values that it does not use are dropped with the next, and all that was read by
+        other rows of kinds."""
+        if rows != self._rows:
+            self._begin(rows)
         memos = (self._inventories, self._lineages, self._witnesses, self._memories, self._trusts, self.ledgers)
         for memo in memos:
             memo.turn()
@@ -100,7 +108,7 @@ class ObserveCache:
         """The testimony of the ledgers about objects."""
         return self._testimonies.of(ledgers, tenancy)
 
-    def workloads(self, bodies: Mapping[ObjectRef, Body], told: Testimony, trust: Trust) -> Workloads:
+    def workloads(self, bodies: Mapping[ObjectRef, Body], told: Testimony, trust: Trust, rows: Rows) -> Workloads:
         """The Jobs and Deployments that are the own object of a run; if several would be, the last by reference."""
         refs, lives = list(bodies), list(bodies.values())
         said = self._witnesses.get(None, (told, refs), lambda: list(map(told.witnesses.get, refs)))
@@ -112,7 +120,7 @@ class ObserveCache:
         own = self.faults.sift(refs, found)
         if not self._roster.is_of(refs, own):
             self._roster = Roster(refs, own)
-        return self._roster.with_bodies(lives)
+        return self._roster.with_bodies(lives, rows)
 
     def memories(
         self, workloads: Workloads, told: Testimony, trust: Trust, ledgers: Mapping[ProjectName, Ledger]
@@ -182,9 +190,9 @@ class ObserveCache:
 
     def _asked_by(self, workloads: Workloads) -> dict[RunKey, Devices]:
         """What the templates of the runs' objects ask for; of one that can't be read, nothing."""
-        bodies = workloads.bodies
+        bodies, rows = workloads.bodies, workloads.rows
         found = self._asked.over(
-            workloads.runs, [bodies], lambda at: read(partial(template_devices, bodies[at]), Devices)
+            workloads.runs, [bodies], lambda at: read(partial(template_devices, bodies[at], rows), Devices)
         )
         return dict(zip(workloads.runs, self.faults.sift(workloads.refs, found), strict=True))
 

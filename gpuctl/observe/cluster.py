@@ -6,16 +6,18 @@ Cost: linear in the number of objects.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import is_deleting, text
-from gpuctl.k8s.workloads import WORKLOADS
+from gpuctl.k8s.workload_table import rows_of
+from gpuctl.k8s.workloads import workloads
 from gpuctl.model.ids import NodeName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, RawObjects
 from gpuctl.model.tenancy import Tenancy
+from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe.autoscalers import asked_workers
 from gpuctl.observe.cache import ObserveCache
 from gpuctl.observe.charges import Excess
@@ -30,23 +32,27 @@ from gpuctl.observe.unreadable import Faults, read
 from gpuctl.observe.workloads import observe_runs
 
 
-def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache | None = None) -> ClusterState:
+def observe(
+    raw: RawObjects,
+    tenancy: Tenancy | None = None,
+    cache: ObserveCache | None = None,
+    declared_kinds: Sequence[WorkloadKind] = (),
+) -> ClusterState:
     """Observe what the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or named.
 
     `tenancy` is the cluster that gpuctl acts for: all that it did not make for projects of that cluster is foreign.
     Without one, all clusters on the API server are taken together, and the labels and annotations of projects whose
-    ledger may not be read are trusted: for commands that only show. `cache` is the one of the cycle before, if there
-    was one: it saves work and changes no result.
+    ledger may not be read are trusted: for commands that only show. `declared_kinds` are then those of their Clusters.
+    `cache` is the one of the cycle before, if there was one: it saves work and changes no result.
     """
-    cache = cache or ObserveCache()
-    cache.turn()
-    bodies = defaultdict[tuple[str, str], Mapping[ObjectRef, Body]](dict, raw.by_kind or _by_kind(raw.objects))
-    cluster = tenancy.cluster if tenancy else ""
+    cache, rows = cache or ObserveCache(), rows_of(tenancy.workload_kinds if tenancy else declared_kinds)
+    cache.turn(rows)
+    bodies, cluster = _by_kind(raw), tenancy.cluster if tenancy else ""
     records = read_ledgers(bodies[kinds.CONFIG_MAP], cache.ledgers)
     ours = records.of(cluster)
     trust = cache.trust(tenancy, _kept(records, cluster))
     told = cache.told(records.ledgers_of(cluster), tenancy)
-    own = cache.workloads({ref: body for kind in _WORKLOADS for ref, body in bodies[kind].items()}, told, trust)
+    own = cache.workloads(_of_kinds(bodies, workloads(rows)), told, trust, rows)
     runs_of_pods = cache.pod_runs(bodies[kinds.POD], _between(bodies, own), told)
     inventory = cache.inventory(bodies[kinds.RESOURCE_SLICE].values(), bodies[kinds.DEVICE_CLASS].values())
     registered = _registered(bodies[kinds.NODE], cache.faults)
@@ -55,24 +61,20 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     given = _given_by_hami(bodies[kinds.POD], registered, cache.faults)
     pods = cache.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods, own)
     leaving = frozenset(ref.name for ref, body in bodies[kinds.NAMESPACE].items() if _terminates(body))
-    memories = cache.memories(own, told, trust, ours.ledgers)
     asked = asked_workers(bodies[kinds.AUTOSCALER], own.refs, own.bodies)
+    memories = cache.memories(own, told, trust, ours.ledgers)
     runs = observe_runs(own, memories, asked, told.entries, pods, leaving, cache.runs, cache.faults)
-    foreign = [pod for pod in pods if pod.run is None and pod.live]
-    excess = cache.excess(pods, runs, registered)
-    devices = {**inventory.nodes, **{name: node.devices for name, node in registered.items()}}
+    foreign, excess = [pod for pod in pods if pod.run is None and pod.live], cache.excess(pods, runs, registered)
     nodes, runs = observe_nodes(
         bodies[kinds.NODE],
-        devices,
+        {**inventory.nodes, **{name: node.devices for name, node in registered.items()}},
         _foreign_use(foreign, excess),
         [*claims.foreign, *_foreign_devices(foreign, excess)],
-        runs,
-        own_pods=pods,
-        workloads=own,
+        runs, own_pods=pods, workloads=own,
         tenancy=tenancy,
         known=cache.nodes,
         faults=cache.faults,
-    )
+    )  # fmt: skip
     return ClusterState(
         nodes=nodes,
         runs=runs,
@@ -91,16 +93,19 @@ def observe(raw: RawObjects, tenancy: Tenancy | None = None, cache: ObserveCache
     )
 
 
-_WORKLOADS = sorted(WORKLOADS)
 _BETWEEN = (kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB, kinds.RAY_CLUSTER)
 """What may stand between a run's object and its pods."""
 
 
 def _between(bodies: Mapping[kinds.Kind, Mapping[ObjectRef, Body]], own: Workloads) -> Mapping[ObjectRef, Body]:
     """What may stand between a run's object and its pods: ReplicaSets alone where no run is another controller's."""
-    if not own.others:
-        return bodies[kinds.REPLICA_SET]
-    return {ref: body for kind in _BETWEEN for ref, body in bodies[kind].items()}
+    return _of_kinds(bodies, _BETWEEN) if own.others else bodies[kinds.REPLICA_SET]
+
+
+def _of_kinds(
+    bodies: Mapping[kinds.Kind, Mapping[ObjectRef, Body]], some: Iterable[kinds.Kind]
+) -> Mapping[ObjectRef, Body]:
+    return {ref: body for kind in some for ref, body in bodies[kind].items()}
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
@@ -113,9 +118,12 @@ def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
 _PROVES_NOTHING = frozenset({"revision"})
 
 
-def _by_kind(objects: Mapping[ObjectRef, Body]) -> dict[tuple[str, str], dict[ObjectRef, Body]]:
+def _by_kind(raw: RawObjects) -> Mapping[tuple[str, str], Mapping[ObjectRef, Body]]:
+    """The objects of each kind; of one that is not there, none."""
+    if raw.by_kind:
+        return defaultdict(dict, raw.by_kind)
     found: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
-    for ref, body in objects.items():
+    for ref, body in raw.objects.items():
         found[ref.api_version, ref.kind][ref] = body
     return found
 

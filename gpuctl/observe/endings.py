@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpuctl.k8s.objects import mapping, number, text, texts
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.k8s.workloads import completed_indexes
 from gpuctl.model.state import Body, RunPhase
 from gpuctl.observe.pods import Pod, template_devices
@@ -68,7 +69,7 @@ def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
 
 def _as_made_by(job: Body, pods: Iterable[Pod]) -> Iterator[Pod]:
     """The pods that were on a node, are not being deleted, and ask for all devices that the Job's template asks for."""
-    asked = template_devices(job)
+    asked = template_devices(job, BUILT_IN)
     return (pod for pod in pods if pod.bound and not pod.leaving and pod.asks.covers(asked))
 
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from gpuctl.k8s.run_entries import told_entry
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.ids import ProjectName, RunKey
 from gpuctl.model.state import Body, Ledger, RunEntry
 from gpuctl.observe.provenance import Trust
@@ -32,22 +33,22 @@ def memories_of(
     for run, body in zip(workloads.runs, workloads.bodies, strict=True):
         entry = entries.get(run)
         if entry is None:
-            found.append(_without_entry(run, body, trust, ledgers))
+            found.append(_without_entry(run, body, trust, ledgers, workloads.rows))
         else:
-            found.append(entry if trust.cluster else _for_people(entry, body))
+            found.append(entry if trust.cluster else _for_people(entry, body, workloads.rows))
     return found
 
 
-def _for_people(entry: RunEntry, body: Body) -> RunEntry:
+def _for_people(entry: RunEntry, body: Body, rows: Rows) -> RunEntry:
     """Why a run waits stands on its object alone: no ledger keeps what nothing is decided by."""
-    return replace(entry, uid="", reason=told_entry(body).reason)
+    return replace(entry, uid="", reason=told_entry(body, rows).reason)
 
 
-def _without_entry(run: RunKey, body: Body, trust: Trust, ledgers: Mapping[ProjectName, Ledger]) -> Memory:
+def _without_entry(run: RunKey, body: Body, trust: Trust, ledgers: Mapping[ProjectName, Ledger], rows: Rows) -> Memory:
     """Annotations are believed where people look, and once when a ledger is that of a version that kept no entries."""
     ledger = ledgers.get(run[0].project)
     if not trust.cluster:
-        return told_entry(body)
+        return told_entry(body, rows)
     if ledger is None or run[0].project not in trust.kept:
         return Missing.LOST
-    return told_entry(body) if not ledger.keeps_runs and run in ledger.seen else Missing.NEW
+    return told_entry(body, rows) if not ledger.keeps_runs and run in ledger.seen else Missing.NEW

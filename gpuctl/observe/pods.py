@@ -25,6 +25,7 @@ from gpuctl.k8s.objects import (
 )
 from gpuctl.k8s.requests import Requests, requests_of
 from gpuctl.k8s.workload_kinds import row_of, sum_of
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body
@@ -55,9 +56,9 @@ class Devices:
         return self.gpus >= asked.gpus and slices and self.claims >= asked.claims
 
 
-def template_devices(workload: Body) -> Devices:
+def template_devices(workload: Body, rows: Rows) -> Devices:
     """The devices that each worker of a workload asks for."""
-    row = row_of(workload)
+    row = row_of(workload, rows)
     if row is not None:
         total = sum_of(row, mapping(workload, "spec"))
         return Devices(gpus=total.worker.gpus, beside=total.beside)

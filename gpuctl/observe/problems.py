@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from gpuctl.k8s.objects import condition, instant, items, mapping, number, text
-from gpuctl.k8s.workloads import is_let_go
+from gpuctl.k8s.objects import condition, flag, instant, items, mapping, number, text
 from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
 from gpuctl.model.state import Body
 
@@ -57,7 +56,8 @@ def of_refused_pods(workload: Body) -> PodProblem | None:
     words = refusal_of(workload)
     if words:
         return PodProblem(reason=FAILED_CREATE, message=words)
-    if workload.get("kind") != "Job" or not is_let_go(workload) or not instant(workload, "status", "startTime"):
+    is_let_go = workload.get("kind") == "Job" and not flag(workload, "spec", "suspend")
+    if not is_let_go or not instant(workload, "status", "startTime"):
         return None
     status = mapping(workload, "status")
     uncounted = mapping(status, "uncountedTerminatedPods")

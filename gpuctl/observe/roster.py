@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
+from gpuctl.k8s.workloads import is_of_manifest
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.state import Body, OwnObject
 from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
@@ -16,7 +17,7 @@ from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
 class Workloads:
     """The runs' own objects in columns, by job and digest; `places` has the run's place in each of them, `by_ref` whose
     each object is. `foreign` are the objects that are no run's. `others`: there are objects of other controllers'
-    kinds."""
+    kinds, of which `rows` are known."""
 
     runs: Sequence[RunKey]
     refs: Sequence[ObjectRef]
@@ -25,6 +26,7 @@ class Workloads:
     by_ref: Mapping[ObjectRef, OwnObject]
     foreign: frozenset[ObjectRef]
     others: bool = False
+    rows: Rows = field(default_factory=lambda: BUILT_IN)
 
 
 class Roster:
@@ -41,7 +43,7 @@ class Roster:
         self._own = [refs[place] for place in self._order]
         self._places = {run: place for place, run in enumerate(self._runs)}
         self._by_ref = {refs[place]: own for run in self._runs if (own := found[place := at[run]]) is not None}
-        self._others = any((ref.api_version, ref.kind) in WORKLOAD_KINDS for ref in refs)
+        self._others = any(map(is_of_manifest, refs))
         self._foreign = frozenset(ref for ref, own in zip(refs, found, strict=True) if own is None)
         self.uids: Mapping[InNamespace, RunKey] = {
             (ref.namespace, own.uid): own.run for ref, own in zip(refs, found, strict=True) if own is not None
@@ -52,7 +54,7 @@ class Roster:
         """Whether these are the same objects, of the same runs."""
         return refs == self._refs and found == self._found
 
-    def with_bodies(self, bodies: Sequence[Body]) -> Workloads:
+    def with_bodies(self, bodies: Sequence[Body], rows: Rows) -> Workloads:
         """The runs with their objects as they are now."""
         lives = list(map(bodies.__getitem__, self._order))
         return Workloads(
@@ -63,6 +65,7 @@ class Roster:
             by_ref=self._by_ref,
             foreign=self._foreign,
             others=self._others,
+            rows=rows,
         )
 
 

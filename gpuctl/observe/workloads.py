@@ -17,7 +17,7 @@ from gpuctl.k8s.annotations import decode_instant
 from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
 from gpuctl.k8s.requests import Requests, requests_of
 from gpuctl.k8s.workload_kinds import WorkerSum, end_of, is_at_rest, is_suspended, row_of, sum_of
-from gpuctl.k8s.workload_row import WorkloadKind
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
@@ -25,6 +25,7 @@ from gpuctl.model.memo import Sweep
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
+from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe.autoscalers import Asked, asked_of_run
 from gpuctl.observe.charges import charge_by_pods
 from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes, whole_crew
@@ -67,7 +68,7 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
     for pod in pods:
         if pod.controller is not None:
             crews[pod.ref.namespace, pod.controller].append(pod)
-    keys, bodies, refs = workloads.runs, workloads.bodies, workloads.refs
+    keys, bodies, refs, rows = workloads.runs, workloads.bodies, workloads.refs, workloads.rows
     own, orphans = [_NO_PODS] * len(keys), dict[tuple[str, RunKey], list[Pod]]()
     for (namespace, run), crew in crews.items():
         place = workloads.places.get(run)
@@ -81,7 +82,7 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
 
     def workload(at: int) -> _Workload:
         body = bodies[at]
-        return _Workload(body, leaving[at], _recalled(body, memories[at]), row_of(body), asked[at])
+        return _Workload(body, leaving[at], _recalled(body, memories[at], rows), row_of(body, rows), asked[at])
 
     readings = known.over(
         keys,
@@ -107,14 +108,14 @@ def _in_order(pods: Sequence[Pod]) -> tuple[Pod, ...]:
     return tuple(sorted(pods, key=attrgetter("ref"))) if len(pods) > 1 else tuple(pods)
 
 
-def _recalled(body: Body, memory: Memory) -> RunEntry:
+def _recalled(body: Body, memory: Memory, rows: Rows) -> RunEntry:
     """What is remembered of a run. Of one that is new, that it waits since it was made, whatever its object says.
 
     A run that gpuctl did not let go is told by that: letting go is on record before it happens.
     """
     if isinstance(memory, RunEntry):
         return memory
-    let_go = memory is Missing.LOST and is_let_go(body)
+    let_go = memory is Missing.LOST and is_let_go(body, rows)
     return RunEntry(record=RunRecord(queued_at_ms=_made_at_ms(body), starts=int(let_go)), is_let_go=let_go)
 
 

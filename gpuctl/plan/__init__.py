@@ -16,6 +16,7 @@ from operator import attrgetter
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.k8s.kinds import NAMESPACE
 from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.k8s.workload_table import rows_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
@@ -96,8 +97,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     `stops`, the result of `mass_stop`, and `cache`, the one of the plan before, save work and change no result.
     `admits` False: another engine lets runs go and pauses them; whether one runs is left as it is.
     """
-    cache = cache or PlanCache()
-    cache.turn()
+    cache, rows = cache or PlanCache(), rows_of(declared.cluster.workload_kinds)
+    cache.turn(rows)
     untouched = excluded_projects(declared, state) | damaged_projects(state) | frozen_projects(declared, state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
@@ -107,10 +108,9 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
     cluster = declared.cluster.name
     staying = cache.staying(refs, manifests.retained)
-    changes: list[Change] = []
+    changes, recorded = list[Change](), list[frozenset[RunKey]]()
     stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
-    recorded: list[frozenset[RunKey]] = []
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
@@ -128,8 +128,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         changes += [delete(ref, state.live[ref], owner, _why_gone(ref, state, kept)) for ref in reviewed.allowed]
         refusals += reviewed.refusals
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
-    writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits) if diffs else None
-    written = writer.writes(diffs, cache) if writer is not None else []
+    writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits, rows=rows)
+    written = writer.writes(diffs, cache) if diffs else []
     return Plan(
         changes=() if state.all_frozen else in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),

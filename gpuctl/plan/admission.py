@@ -30,6 +30,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import OF_A_PLACE, template_digest
 from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, number, text
 from gpuctl.k8s.workload_kinds import is_at_rest, row_of, stopped, stopped_like
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
 from gpuctl.plan.ownership import extract, owned_fields
@@ -43,48 +44,50 @@ def workers_of(body: Body) -> int:
     return number(body, "spec", field, default=1)
 
 
-def is_stopped(body: Body) -> bool:
+def is_stopped(body: Body, rows: Rows) -> bool:
     """Whether a workload is suspended and its pods are gone as far as its own object says."""
-    row = row_of(body)
+    row = row_of(body, rows)
     if row is not None:
         return is_at_rest(row, body)
-    return not is_let_go(body) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
+    return (
+        not is_let_go(body, rows) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
+    )
 
 
-def permitted(wanted: Body, live: Body | None, *, ready: bool, is_stray: bool = False) -> Body | None:
+def permitted(wanted: Body, live: Body | None, rows: Rows, *, ready: bool, is_stray: bool = False) -> Body | None:
     """A workload as it may be written now; None when it has to wait for what is there.
 
     `ready`: rule 2 is met. `is_stray`: it runs, and gpuctl never let it go.
     """
     if live is None:
-        return born(wanted)
-    if row_of(wanted) is not None:
-        return _as_other(wanted, live, ready=ready, is_stray=is_stray)
-    if not is_let_go(live) and is_let_go(wanted):
-        return _as_made(wanted, live) if ready and is_stopped(live) else None
-    if is_stopped(live):
+        return born(wanted, rows)
+    if row_of(wanted, rows) is not None:
+        return _as_other(wanted, live, rows, ready=ready, is_stray=is_stray)
+    if not is_let_go(live, rows) and is_let_go(wanted, rows):
+        return _as_made(wanted, live) if ready and is_stopped(live, rows) else None
+    if is_stopped(live, rows):
         return _as_made(wanted, live)
-    return as_made(born(wanted) if is_stray else wanted, live)
+    return as_made(born(wanted, rows) if is_stray else wanted, live)
 
 
-def _as_other(wanted: Body, live: Body, *, ready: bool, is_stray: bool) -> Body | None:
+def _as_other(wanted: Body, live: Body, rows: Rows, *, ready: bool, is_stray: bool) -> Body | None:
     """An object of another controller by rule 9."""
-    made = _with_spec(born(wanted) if is_stray else wanted, live)
-    if is_let_go(live) or not is_let_go(wanted):
+    made = _with_spec(born(wanted, rows) if is_stray else wanted, live, rows)
+    if is_let_go(live, rows) or not is_let_go(wanted, rows):
         return made
-    return made if ready and is_stopped(live) and not is_made_otherwise(wanted, live) else None
+    return made if ready and is_stopped(live, rows) and not is_made_otherwise(wanted, live, rows) else None
 
 
-def is_made_otherwise(wanted: Body, live: Body) -> bool:
+def is_made_otherwise(wanted: Body, live: Body, rows: Rows) -> bool:
     """Whether a stopped object was made with another pod template than is wanted, of those that gpuctl sent."""
     made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
     differs = made_with is not None and made_with != annotations_of(wanted).get(names.TEMPLATE_ANNOTATION)
-    return differs and is_stopped(live) and not is_deleting(live)
+    return differs and is_stopped(live, rows) and not is_deleting(live)
 
 
-def _with_spec(wanted: Body, live: Body) -> Body:
+def _with_spec(wanted: Body, live: Body, rows: Rows) -> Body:
     """The wanted object with the spec that it was made with, and the mark of that, but suspended or not as wanted."""
-    row, fields = row_of(wanted), mapping(owned_fields(live), "f:spec")
+    row, fields = row_of(wanted, rows), mapping(owned_fields(live), "f:spec")
     if row is None or not fields:
         return wanted
     applied = mapping({"spec": extract(mapping(live, "spec"), fields)}, "spec")
@@ -94,21 +97,21 @@ def _with_spec(wanted: Body, live: Body) -> Body:
     return stopped_like(row, whole, wanted)
 
 
-def born(wanted: Body) -> Body:
+def born(wanted: Body, rows: Rows) -> Body:
     """The workload suspended, without the marks of a start it has not made."""
-    if not is_let_go(wanted):
+    if not is_let_go(wanted, rows):
         return wanted
     meta = mapping(wanted, "metadata")
     annotations = {key: value for key, value in mapping(meta, "annotations").items() if key not in _OF_A_START}
     return {
         **wanted,
         "metadata": {**meta, "annotations": annotations},
-        "spec": _suspended(wanted),
+        "spec": _suspended(wanted, rows),
     }
 
 
-def _suspended(wanted: Body) -> Mapping[str, Any]:
-    row = row_of(wanted)
+def _suspended(wanted: Body, rows: Rows) -> Mapping[str, Any]:
+    row = row_of(wanted, rows)
     if row is not None:
         return mapping(stopped(row, wanted), "spec")
     suspension = {"replicas": 0} if wanted.get("kind") == kinds.DEPLOYMENT[1] else {"suspend": True}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from gpuctl.k8s.objects import is_deleting
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.change import Change
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -38,6 +39,7 @@ class PlanCache:
         "_inventories",
         "_jobs",
         "_ledgers",
+        "_rows",
         "_runs",
         "_staying",
         "_taken",
@@ -45,6 +47,10 @@ class PlanCache:
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self._begin(BUILT_IN)
+
+    def _begin(self, rows: Rows) -> None:
+        self._rows = rows
         self._books: Memo[ProjectName, tuple[Change, ...]] = Memo()
         self._declared: Memo[None, Mapping[ProjectName, frozenset[RunKey]]] = Memo()
         self._runs: Memo[None, Mapping[ProjectName, frozenset[RunKey]]] = Memo()
@@ -60,8 +66,11 @@ class PlanCache:
         self._by_project: Memo[None, Entries] = Memo()
         self._writes: Memo[ObjectRef, tuple[Change, ...]] = Memo()
 
-    def turn(self) -> None:
-        """Begin another plan: values that it does not use are dropped with the next."""
+    def turn(self, rows: Rows) -> None:
+        """Begin another plan: values that it does not use are dropped with the next, and all that was found by other
+        rows of kinds."""
+        if rows != self._rows:
+            self._begin(rows)
         for memo in (
             self._books, self._by_project, self._declared, self._extras, self._inventories, self._jobs,
             self._ledgers, self._runs, self._staying, self._taken, self._writes,
@@ -89,7 +98,9 @@ class PlanCache:
         """
         loose = list(map(strays.__contains__, refs)) if strays else [False] * len(refs)
         found = self._diffs.over(
-            refs, [items, lives, loose], lambda place: object_diff(items[place], lives[place], is_stray=loose[place])
+            refs,
+            [items, lives, loose],
+            lambda place: object_diff(items[place], lives[place], self._rows, is_stray=loose[place]),
         )
         return [diff for diff in found if diff is not None]
 
@@ -144,7 +155,7 @@ class PlanCache:
         def find(at: int) -> RunEntry | None:
             item, run = items[at], seen[at]
             if item is not None and run is not None:
-                return next_entry(item.body, olds[at], uids[at], run, at_ms)
+                return next_entry(item.body, olds[at], uids[at], run, at_ms, self._rows)
             return ended_entry(olds[at], uids[at]) if over[at] else olds[at]
 
         entries: dict[ProjectName, dict[RunKey, RunEntry]] = defaultdict(dict)

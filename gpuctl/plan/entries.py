@@ -13,6 +13,7 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import decode_charge, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import annotations_of
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_let_go, named_nodes
 from gpuctl.model.decision import Placement, RunRecord
 from gpuctl.model.state import ACTIVE, Body, Run, RunEntry, RunPhase
@@ -24,18 +25,21 @@ ON_RECORD_MS: DurationMs = 60_000
 """A pause that was decided so long ago is decided anew: meanwhile the run ran on."""
 
 
-def next_entry(wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: Instant) -> RunEntry:
+def next_entry(  # noqa: PLR0913, PLR0917 - an object, what is known and seen of its run, and what both are read by
+    wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: Instant, rows: Rows
+) -> RunEntry:
     """The entry of a run whose object has that uid; `old` itself where nothing has changed. `at_ms`: now.
 
     `wanted` is the object as it is wanted, `run` what is observed of it. A run that stops though gpuctl did not pause
     it stays as it is, and so does one that may not be let go yet; one that runs and was never let go is suspended.
     """
-    if is_let_go(wanted) and run.phase in ACTIVE and not run.starts:
-        wanted = born(wanted)
-    if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or is_let_go(wanted)):
+    goes = is_let_go(wanted, rows)
+    if goes and run.phase in ACTIVE and not run.starts:
+        wanted, goes = born(wanted, rows), False
+    if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or goes):
         return old
     notes = annotations_of(wanted)
-    new = _running(wanted, old, uid, at_ms) if is_let_go(wanted) else _waiting(notes, old, uid)
+    new = _running(wanted, old, uid, at_ms) if goes else _waiting(notes, old, uid)
     if old is not None and (new == old or (run.phase in ACTIVE and _is_on_record(new, old, at_ms))):
         return old
     return new

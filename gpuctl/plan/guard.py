@@ -19,7 +19,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
-from gpuctl.k8s.workloads import WORKLOADS, kind_of
+from gpuctl.k8s.workloads import is_workload, kind_of
 from gpuctl.model.declared import WHOLE_CLUSTER, Declared, Project
 from gpuctl.model.ids import DomainName, JobId, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
@@ -359,7 +359,7 @@ def _danger(
     claims = {ref.name for ref in (*surplus, *inside) if _is_claim(ref)}
     if claims:
         return "GPU6003", {"what": listed(sorted(claims))}
-    foreign = [ref.name for ref in inside if _is_workload(ref) and not _is_managed(ref, state)]
+    foreign = [ref.name for ref in inside if _has_pods(ref) and not _is_managed(ref, state)]
     return ("GPU6005", {"what": listed(foreign)}) if foreign else None
 
 
@@ -367,8 +367,8 @@ def _is_claim(ref: ObjectRef) -> bool:
     return (ref.api_version, ref.kind) == kinds.CLAIM
 
 
-def _is_workload(ref: ObjectRef) -> bool:
-    return (ref.api_version, ref.kind) in {*WORKLOADS, kinds.POD}
+def _has_pods(ref: ObjectRef) -> bool:
+    return is_workload(ref) or (ref.api_version, ref.kind) == kinds.POD
 
 
 def _is_managed(ref: ObjectRef, state: ClusterState) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_let_go, run_of
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifest
@@ -31,7 +31,7 @@ class ObjectDiff:
     is_stray: bool = False
 
 
-def object_diff(item: Manifest, live: Body | None, *, is_stray: bool = False) -> ObjectDiff | None:
+def object_diff(item: Manifest, live: Body | None, rows: Rows, *, is_stray: bool = False) -> ObjectDiff | None:
     """The difference; None where nothing is to be written. A stray object always differs."""
     run = run_of(item.body)
     if live is None:
@@ -39,12 +39,12 @@ def object_diff(item: Manifest, live: Body | None, *, is_stray: bool = False) ->
     paths = drift(item.body, live)
     if not paths and not is_stray:
         return None
-    otherwise = _is_made_otherwise(item, live)
+    otherwise = _is_made_otherwise(item, live, rows)
     return ObjectDiff(item=item, live=live, run=run, paths=paths, is_made_otherwise=otherwise, is_stray=is_stray)
 
 
-def _is_made_otherwise(item: Manifest, live: Body) -> bool:
+def _is_made_otherwise(item: Manifest, live: Body, rows: Rows) -> bool:
     kind = (item.ref.api_version, item.ref.kind)
-    if kind == kinds.JOB or (kind in WORKLOAD_KINDS and is_let_go(item.body)):
-        return is_made_otherwise(item.body, live)
+    if kind == kinds.JOB or (kind in rows and is_let_go(item.body, rows)):
+        return is_made_otherwise(item.body, live, rows)
     return False

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of
+from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_let_go, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef
@@ -40,7 +41,7 @@ class Stage(IntEnum):
     PRUNE = 12
 
 
-def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
+def stage_of(ref: ObjectRef, body: Body, live: Body | None, rows: Rows) -> Stage:
     """The stage of creating or updating an object; `body` is what is written."""
     kind = (ref.api_version, ref.kind)
     if kind == kinds.NAMESPACE and ref.name == names.SYSTEM_NAMESPACE:
@@ -53,16 +54,19 @@ def stage_of(ref: ObjectRef, body: Body, live: Body | None) -> Stage:
         return Stage.UPDATE  # pods that people make before the quotas exist would stay
     if not is_workload(ref):
         return Stage.SUPPORT
-    if live is not None and not (is_let_go(live) or is_let_go(body) or _reserves(live) or _reserves(body)):
+    if live is None:
+        return Stage.UPDATE
+    goes, went = is_let_go(body, rows), is_let_go(live, rows)
+    if not (went or goes or _reserves(live) or _reserves(body)):
         return Stage.QUEUE
-    if live is None or is_let_go(live) == is_let_go(body):
-        return _resized(body, live)
-    return Stage.ADMIT if is_let_go(body) else Stage.PAUSE
+    if went == goes:
+        return _resized(body, live) if went else Stage.UPDATE
+    return Stage.ADMIT if goes else Stage.PAUSE
 
 
-def _resized(body: Body, live: Body | None) -> Stage:
+def _resized(body: Body, live: Body) -> Stage:
     """An elastic run gives up workers when others are paused, and grows when others start."""
-    if live is None or not is_let_go(live) or names.MIN_WORKERS_ANNOTATION not in annotations_of(body):
+    if names.MIN_WORKERS_ANNOTATION not in annotations_of(body):
         return Stage.UPDATE
     before, after = workers_of(live), workers_of(body)
     return Stage.UPDATE if before == after else Stage.PAUSE if after < before else Stage.ADMIT
@@ -85,5 +89,5 @@ def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
 def wave(change: Change) -> Wave:
     """When a change is made. Namespaces come first in their stage, so that ledgers have one to be in."""
     kind = (change.ref.api_version, change.ref.kind)
-    rank = kinds.KINDS[kind].prune_rank if change.action is Action.DELETE else 0
+    rank = kinds.prune_rank(kind) if change.action is Action.DELETE else 0
     return change.stage, kind != kinds.NAMESPACE and change.stage < Stage.PRUNE, rank

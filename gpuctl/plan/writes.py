@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
-from gpuctl.k8s.workloads import is_let_go, is_workload
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
+from gpuctl.k8s.workloads import is_let_go, is_of_manifest, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
@@ -34,7 +34,7 @@ class Writer:
     `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
     namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to create anew.
     `over` are runs that stop and whose outcome is certain: their objects are left to end as they are. `admits` False:
-    another engine decides whether a run goes on, and nothing is held back from it.
+    another engine decides whether a run goes on, and nothing is held back from it. `rows`: other controllers' kinds.
     """
 
     state: ClusterState
@@ -45,6 +45,7 @@ class Writer:
     remade: frozenset[RunKey] = frozenset()
     over: frozenset[RunKey] = frozenset()
     admits: bool = True
+    rows: Rows = field(default_factory=lambda: BUILT_IN)
 
     def writes(self, diffs: Iterable[ObjectDiff], cache: PlanCache) -> list[Change]:
         """The writes for the differences, from the cache where nothing has changed that they depend on."""
@@ -73,24 +74,26 @@ class Writer:
             return
         if live is not None and is_workload(item.ref) and diff.run in self.remade:
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
-            yield replace(_apply(item, born(item.body), None, "recreated: spec.template"), stage=Stage.ADMIT)
+            made = self._apply(item, born(item.body, self.rows), None, "recreated: spec.template")
+            yield replace(made, stage=Stage.ADMIT)
             return
         body = self._writable(diff)
         if body is None:
             return
         if live is None:
-            made = _apply(item, body, None, "missing")
-            yield replace(made, stage=Stage.QUEUE) if is_workload(item.ref) and not is_let_go(item.body) else made
+            made = self._apply(item, body, None, "missing")
+            waits = is_workload(item.ref) and not is_let_go(item.body, self.rows)
+            yield replace(made, stage=Stage.QUEUE) if waits else made
             return
         paths = diff.paths if body is item.body else drift(body, live)
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
-            word = _WORDS.get(stage_of(item.ref, body, live), "drift")
-            yield _apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
+            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), "drift")
+            yield self._apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
         elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
-            yield _apply(item, body, None, f"recreated: {shown(paths)}")
+            yield self._apply(item, body, None, f"recreated: {shown(paths)}")
 
     def _writable(self, diff: ObjectDiff) -> Body | None:
         item, live, run = diff.item, diff.live, diff.run
@@ -101,11 +104,23 @@ class Writer:
         if not self.admits:
             return item.body if live is None else as_made(item.body, live)
         ready = run in self.recorded and self.phases.get(run) is RunPhase.QUEUED
-        return permitted(item.body, live, ready=ready, is_stray=diff.is_stray)
+        return permitted(item.body, live, self.rows, ready=ready, is_stray=diff.is_stray)
 
     def _is_queued(self, run: RunKey | None) -> bool:
         """Whether the run has no pod."""
         return run is not None and self.phases.get(run, RunPhase.QUEUED) is RunPhase.QUEUED
+
+    def _apply(self, item: Manifest, body: Body, live: Body | None, reason: str) -> Change:
+        return Change(
+            action=Action.CREATE if live is None else Action.UPDATE,
+            ref=item.ref,
+            body=body,
+            uid="" if live is None else uid(live),
+            resource_version="" if live is None else resource_version(live),
+            project=item.project,
+            stage=stage_of(item.ref, body, live, self.rows),
+            reason=reason,
+        )
 
 
 def writer_of(
@@ -139,7 +154,7 @@ def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey
     if not otherwise:
         return frozenset()
     queued = [run for run in state.runs if run.phase is RunPhase.QUEUED and (run.job, run.digest) in otherwise]
-    again = {run for run, ref in otherwise.items() if (ref.api_version, ref.kind) in WORKLOAD_KINDS}
+    again = {run for run, ref in otherwise.items() if is_of_manifest(ref)}
     return frozenset(key for run in queued if (key := (run.job, run.digest)) in again or not run.starts)
 
 
@@ -223,19 +238,6 @@ def shown(paths: tuple[str, ...]) -> str:
     """A list of a few paths, then how many more there are."""
     more = len(paths) - _SHOWN_PATHS
     return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _apply(item: Manifest, body: Body, live: Body | None, reason: str) -> Change:
-    return Change(
-        action=Action.CREATE if live is None else Action.UPDATE,
-        ref=item.ref,
-        body=body,
-        uid="" if live is None else uid(live),
-        resource_version="" if live is None else resource_version(live),
-        project=item.project,
-        stage=stage_of(item.ref, body, live),
-        reason=reason,
-    )
 
 
 def _pinned(body: Body, **identity: str) -> Body:

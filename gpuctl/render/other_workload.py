@@ -16,10 +16,10 @@ from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_charge, spec_digest
 from gpuctl.k8s.objects import mapping, whole
 from gpuctl.k8s.workload_kinds import pod_sets, stopped
-from gpuctl.k8s.workload_row import Path
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import rows_of
 from gpuctl.model.job import OtherWorkload
 from gpuctl.model.manifest import Manifest
+from gpuctl.model.workload_kind import Path
 from gpuctl.render.container import WITHOUT_PRIVILEGES, is_restricted
 from gpuctl.render.devices import NO_GPUS, DeviceTerms
 from gpuctl.render.owner import JobOwner
@@ -29,7 +29,7 @@ from gpuctl.render.standing import Standing
 
 def other_workload(owner: JobOwner, manifest: OtherWorkload, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's object, decision included. Cost: linear in the manifest."""
-    row = WORKLOAD_KINDS[manifest.api_version, manifest.kind]
+    row = rows_of(owner.project.cluster.cluster.workload_kinds)[manifest.api_version, manifest.kind]
     declared: dict[str, Any] = json.loads(manifest.text)
     spec = declared["spec"]
     for path, value in row.usual.items():

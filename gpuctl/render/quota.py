@@ -42,6 +42,7 @@ from gpuctl.model.declared import Declared, NodePool, Project, Sharing, Way
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.units import WHOLE_GPU
+from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.render.devices import DeviceTerms, device_class, resource_name
 from gpuctl.render.owner import ProjectOwner
 
@@ -74,12 +75,18 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Ru
         counted[names.GPU_RESOURCE] = classes[names.NVIDIA_GPU_CLASS] = either
     hard = {f"requests.{name}": str(most) for name, most in counted.items()}
     hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
-    hard |= {name: str((2 * own // ROOM + 2) * ROOM) for name, own in _objects(owner.project, runs).items()}
+    hard |= {
+        name: str((2 * own // ROOM + 2) * ROOM)
+        for name, own in _objects(owner.project, runs, declared.cluster.workload_kinds).items()
+    }
     return owner.manifest(kinds.RESOURCE_QUOTA, names.QUOTA_NAME, {"spec": {"hard": hard}})
 
 
-def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
-    """The most objects that the project has with one run of each job, by the name that a quota counts them by."""
+def _objects(project: Project, runs: Collection[_Run], kinds_of_cluster: Iterable[WorkloadKind]) -> Mapping[str, int]:
+    """The most objects that the project has with one run of each job, by the name that a quota counts them by.
+
+    `kinds_of_cluster`: the kinds that the Cluster declares.
+    """
     jobs = [job for job, _, _ in runs]
     others = [job.container.manifest for job in jobs if job.container.manifest is not None]
     workers = sum(job.workers if job.container.manifest is None else job.container.manifest.pods for job in jobs)
@@ -87,6 +94,7 @@ def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
     of_others = Counter((other.api_version, other.kind) for other in others)
     for other in others:
         of_others.update(other.made)
+    declared = {row.kind: f"count/{row.plural}.{group_of(row.kind)}" for row in kinds_of_cluster}
     return {
         "pods": workers,
         "count/jobs.batch": len(jobs) - served - len(others) + of_others[kinds.JOB],
@@ -98,6 +106,7 @@ def _objects(project: Project, runs: Collection[_Run]) -> Mapping[str, int]:
             for kind, info in kinds.KINDS.items()
             if info.of_others
         },
+        **{name: of_others[kind] for kind, name in declared.items()},
         "count/services": 2 * len(jobs) + of_others[kinds.SERVICE],  # one for its ports, one for a gang's workers
         "count/ingresses.networking.k8s.io": len(jobs),
         "count/persistentvolumeclaims": sum(len(job.container.volumes) for job in jobs),

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workloads import is_of_manifest
 from gpuctl.model.declared import Allowance, Cluster, Declared, Department, NodePool, Project, Sharing
 from gpuctl.model.ids import DomainName, ObjectRef
 from gpuctl.model.job import Job, JobType
@@ -55,7 +55,7 @@ def suited(
         kind = (manifest.ref.api_version, manifest.ref.kind)
         if manifest.ref == ObjectRef(*kinds.NAMESPACE, "", names.SYSTEM_NAMESPACE):
             continue
-        if kind in WORKLOAD_KINDS:
+        if is_of_manifest(manifest.ref):
             continue
         if kind == kinds.RESOURCE_QUOTA:
             found.append(replace(manifest, body=_without_gpus(manifest.body)))

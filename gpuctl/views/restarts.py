@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpuctl.k8s import names, objects
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.workload_kinds import row_of
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.k8s.workloads import failed_indexes
 from gpuctl.model.state import Body
 
@@ -19,7 +20,7 @@ def restarts_of(body: Body, by_pods: Iterable[int]) -> int:
     A Job counts pods that failed; those for which it had no retry left were not made again. A Deployment counts
     nothing, but its pods stay when their container is started again.
     """
-    row = row_of(body)
+    row = row_of(body, BUILT_IN)  # a kind that a Cluster declares tells no restarts
     if row is not None:
         return objects.number(body, *row.restarts) if row.restarts else 0
     if body.get("kind") != "Job":

@@ -15,7 +15,7 @@ from unattended import LEASE, Site, provide, within
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.wiring import blueprint
 
@@ -61,7 +61,7 @@ def granted() -> set[Right]:
     }
 
 
-OF_OTHERS = {group_of(kind) for kind in WORKLOAD_KINDS}
+OF_OTHERS = {group_of(kind) for kind in BUILT_IN}
 """Kinds that this server has not: their rights are used in tests/jobset."""
 
 

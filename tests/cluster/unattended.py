@@ -28,7 +28,7 @@ from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.cli.main import gpuctl
-from gpuctl.install import Installation, all_objects
+from gpuctl.install import Duties, Installation, all_objects
 from gpuctl.k8s.names import PUBLISHED
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.state import Body
@@ -57,10 +57,13 @@ def typed(kubeconfig: Path | str, *words: Path | str) -> Result:
     return CliRunner().invoke(gpuctl, [*map(str, words), "--kubeconfig", str(kubeconfig)], prog_name="gpuctl")
 
 
-def install(plane: ControlPlane, *, guard: bool = True, controllers: tuple[str, ...] = ()) -> None:
+def install(
+    plane: ControlPlane, *, guard: bool = True, controllers: tuple[str, ...] = (), duties: Duties | None = None
+) -> None:
     """What gpuctl needs, applied as an administrator applies it."""
     repo = "https://git.example.com/x.git"
-    for body in all_objects(Installation(image="x", repo=repo, path="c", guard=guard, controllers=controllers)):
+    wanted = Installation(image="x", repo=repo, path="c", guard=guard, controllers=controllers)
+    for body in all_objects(wanted, duties or Duties()):
         if body["kind"] not in _NOT_OURS:
             plane.call("PATCH", f"{item(ref_of(body))}?fieldManager=kubectl", body)
 

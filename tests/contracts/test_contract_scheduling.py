@@ -9,7 +9,7 @@ from labs import Lab, body, job, lab
 from gpuctl.app.ports import Conflict
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN
 
 
 def nodes_of(lab: Lab, job_name: str) -> set[str]:

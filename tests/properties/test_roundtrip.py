@@ -11,6 +11,7 @@ from records import run_records
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.k8s.workloads import is_workload, run_of
 from gpuctl.model.decision import (
     Admit,
@@ -149,7 +150,7 @@ def decided_after(declared: Declared, schedule: Schedule) -> dict[JobId, Run]:
         if run is not None:
             uid = UIDS(item.ref.name)
             before = Run(job=run[0], digest=run[1], phase=RunPhase.QUEUED)
-            entries[run] = next_entry(item.body, None, uid, before, schedule.at_ms)
+            entries[run] = next_entry(item.body, None, uid, before, schedule.at_ms, BUILT_IN)
             body = {**body, "metadata": {"name": item.ref.name, "namespace": item.ref.namespace, "uid": uid}}
         live[item.ref] = body
     ledger = Ledger(project=TEAM, inventory=frozenset(live), seen=frozenset(digests.items()), runs=entries)

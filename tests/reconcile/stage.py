@@ -42,6 +42,7 @@ from gpuctl.k8s.kinds import OBSERVED, Kind
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import NO_REVISION, ObjectRef, Revision
 from gpuctl.model.state import Body, ClusterState, RawObjects
+from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe import observe
 from gpuctl.targets import Engine
 
@@ -95,6 +96,7 @@ class Stage:
         self.publish: Callable[[Body], object] | None = None
         self.history: HistoryKeeper = UNKEPT
         self.engine: Engine | None = None
+        self.kinds: tuple[WorkloadKind, ...] = ()
         self.rhythm = LoopSettings(interval_ms=10_000, react_ms=2_000)
         self.lines: list[dict[str, Any]] = []
         self.fetches: list[int] = []
@@ -168,8 +170,9 @@ class Stage:
     # what came of it
 
     def state(self) -> ClusterState:
-        bodies = [body for kind in OBSERVED for body in self.cluster.list(kind).items]
-        return observe(RawObjects(objects={ref_of(body): body for body in bodies}))
+        more = [row.kind for row in self.kinds]
+        bodies = [body for kind in (*OBSERVED, *more) for body in self.cluster.list(kind).items]
+        return observe(RawObjects(objects={ref_of(body): body for body in bodies}), declared_kinds=self.kinds)
 
     def phases(self) -> dict[str, str]:
         return {str(r.job): str(r.phase) for r in self.state().runs}

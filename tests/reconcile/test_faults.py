@@ -312,6 +312,9 @@ class Buggy:
             raise RuntimeError("a bug")
         self._stage.cluster.provide(pools)
 
+    def define(self, declared: object) -> None:
+        """Nothing."""
+
 
 def test_a_bug_in_a_cycle_is_told_and_the_loop_goes_on(stage: Stage) -> None:
     stage.machines = Buggy(stage, 60)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 from stage import Stage, job, project
-from workloads.declarations import declared
+from workloads.declarations import DECLARED_KINDS, EVERY_KIND, KINDS_OF_CLUSTER, ROWS, TF_JOB, declared
 
 from gpuctl.app.ports import Cluster, R, T
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid, with_value
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import Body, Run
 
-CLUSTER = """apiVersion: gpuctl.dev/v1
+CLUSTER = (
+    """apiVersion: gpuctl.dev/v1
 kind: Cluster
 metadata: {name: one}
 spec:
@@ -33,15 +33,15 @@ spec:
     resourcesPerNode: {cpu: 32, memory: 256Gi}
     sharing: device-plugin
 """
+    + KINDS_OF_CLUSTER
+)
 TRAIN = JobId.parse("a/train")
 
 
 SIZES: Any = {"workers": 2, "gpus": 2}
-EACH = pytest.mark.parametrize("kind", WORKLOAD_KINDS, ids=lambda kind: kind[1])
-ENDING = pytest.mark.parametrize("kind", [k for k, row in WORKLOAD_KINDS.items() if row.ends], ids=lambda kind: kind[1])
-ENDLESS = pytest.mark.parametrize(
-    "kind", [k for k, row in WORKLOAD_KINDS.items() if not row.ends], ids=lambda kind: kind[1]
-)
+EACH = pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind[1])
+ENDING = pytest.mark.parametrize("kind", [k for k, row in ROWS.items() if row.ends], ids=lambda kind: kind[1])
+ENDLESS = pytest.mark.parametrize("kind", [k for k, row in ROWS.items() if not row.ends], ids=lambda kind: kind[1])
 JOB_SET = pytest.mark.parametrize("kind", [kinds.JOB_SET], ids=["JobSet"])
 
 
@@ -59,6 +59,8 @@ def kind() -> Kind:
 @pytest.fixture
 def stage(tmp_path: Path, kind: Kind) -> Stage:
     made = Stage(tmp_path)
+    made.kinds = tuple(ROWS[kind] for kind in DECLARED_KINDS)
+    made.cluster.define(made.kinds)
     made.commit({
         "c/cluster.yaml": CLUSTER,
         "c/projects/a/project.yaml": project("a", 0),
@@ -116,7 +118,7 @@ def test_it_makes_way_whole_and_goes_on_where_there_is_room(stage: Stage, kind: 
     assert str(paused.paused_for) in {"b/k", "b/m"}
     assert paused.ran_ms > 0
     _, body = stage.live(kind[1], "train")
-    assert not is_let_go(body)
+    assert not is_let_go(body, ROWS)
     on_first = nodes_of_pods(stage, "k") == {"n1"}
     stage.cluster.finish(JobId.parse("b/m" if on_first else "b/k"), 0)
     stage.play(240)
@@ -200,11 +202,11 @@ def test_a_hand_that_resumes_a_waiting_one_is_undone(stage: Stage, kind: Kind) -
     stage.commit({"c/projects/a/train.yaml": train_as(kind, suspend=True)})
     stage.play(60)
     _, body = stage.live(kind[1], "train")
-    row = WORKLOAD_KINDS[kind]
+    row = ROWS[kind]
     stage.cluster.update(with_value(body, row.suspend, 1 if row.is_count else False))
     stage.play(120)
     _, body = stage.live(kind[1], "train")
-    assert not is_let_go(body)
+    assert not is_let_go(body, ROWS)
     assert not [ref for ref in stage.state().live if ref.kind == "Pod"]
 
 
@@ -296,3 +298,49 @@ def test_killed_at_any_write_of_a_move_it_goes_on_in_its_new_place(
     run = train(stage)
     assert (run.phase, nodes(run), run.starts) == ("Running", ["n2", "n2"], 2)
     assert len(pods_of(stage)) == 3
+
+
+DECLARED = pytest.mark.parametrize("kind", DECLARED_KINDS, ids=lambda kind: kind[1])
+WITHOUT_KINDS = CLUSTER.replace(KINDS_OF_CLUSTER, "")
+
+
+@DECLARED
+def test_a_kind_stays_declared_until_its_jobs_are_gone(stage: Stage, kind: Kind) -> None:
+    gone = {"c/cluster.yaml": WITHOUT_KINDS, "c/projects/a/train.yaml": None}
+    stage.commit({**gone, "c/projects/a/other.yaml": job("other", "a")})
+    stage.play(90)
+    assert stage.codes("held") == ["GPU3133"]
+    assert train(stage).phase == "Running"
+    stage.commit({"c/cluster.yaml": CLUSTER})
+    stage.play(180)
+    assert not [ref for ref in stage.state().live if ref.kind == kind[1]]
+    stage.commit({"c/cluster.yaml": WITHOUT_KINDS})
+    stage.kinds = ()
+    stage.play(270)
+    assert "resolved" in stage.events()
+    assert stage.phases() == {"a/other": "Running"}
+
+
+JUST_TF_JOB = pytest.mark.parametrize("kind", [TF_JOB], ids=["TFJob"])
+
+
+class WithoutDefinitions:
+    """Machines of a cluster where definitions of kinds come with their controllers, as in a real one."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.provide = stage.cluster.provide
+
+    def define(self, declared: object) -> None:
+        """Nothing."""
+
+
+@JUST_TF_JOB
+def test_a_kind_that_the_server_lacks_is_told_and_holds_up_nothing(stage: Stage) -> None:
+    version, stage.machines = "batch.example.com/v2", WithoutDefinitions(stage)
+    stage.commit({"c/cluster.yaml": CLUSTER.replace("batch.example.com/v1", version)})
+    stage.play(90)
+    assert stage.codes("lacking") == ["GPU7022"]
+    assert train(stage).phase == "Running"
+    stage.commit({"c/projects/b/k.yaml": job("k", "b")})
+    stage.play(150)
+    assert stage.phases()["b/k"] == "Running"

@@ -304,3 +304,6 @@ class Nobody:
 
     def provide(self, pools: object) -> None:
         """Nothing."""
+
+    def define(self, declared: object) -> None:
+        """Nothing."""

@@ -7,8 +7,42 @@ from typing import Any
 
 import yaml
 
+from gpuctl import api
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.workload_table import BUILT_IN, Rows, rows_of
+
+TF_JOB: Kind = ("kubeflow.org/v1", "TFJob")
+TRAINING_RUN: Kind = ("batch.example.com/v1", "TrainingRun")
+DECLARED_KINDS = (TF_JOB, TRAINING_RUN)
+"""Kinds that no table of gpuctl has: one of a real project, and one of the tests' own."""
+KINDS_OF_CLUSTER = """  workloadKinds:
+  - apiVersion: kubeflow.org/v1
+    kind: TFJob
+    plural: tfjobs
+    pods:
+    - {at: tfReplicaSpecs.Chief, counts: [replicas], name: chief, makes: [Service]}
+    - {at: tfReplicaSpecs.Worker, counts: [replicas], name: worker, makes: [Service]}
+    fields: [runPolicy.backoffLimit, runPolicy.cleanPodPolicy, tfReplicaSpecs.Chief.restartPolicy,
+             tfReplicaSpecs.Worker.restartPolicy]
+    suspend: runPolicy.suspend
+    suspended: {condition: Suspended}
+    succeeded: {condition: Succeeded}
+    failed: {condition: Failed}
+    active: [replicaStatuses.Chief.active, replicaStatuses.Worker.active]
+  - apiVersion: batch.example.com/v1
+    kind: TrainingRun
+    plural: trainingruns
+    pods:
+    - {each: groups, template: pods.template, counts: [pods.count], nameField: name, makes: [Job]}
+    fields: [entryPoint]
+    suspend: paused
+    suspended: {field: phase, values: [Paused]}
+    succeeded: {field: phase, values: [Done]}
+    failed: {field: phase, values: [Broken]}
+    active: [running]
+"""
+"""As a Cluster declares them."""
 
 CLUSTER = """apiVersion: gpuctl.dev/v1
 kind: Cluster
@@ -24,6 +58,20 @@ metadata: {name: a}
 spec: {quota: 8}
 """
 """A cluster of one node, and the project of the jobs."""
+
+
+CLUSTER_WITH_KINDS = CLUSTER.replace("spec:\n", f"spec:\n{KINDS_OF_CLUSTER}", 1)
+
+
+def _rows() -> Rows:
+    declared = api.compile({"cluster.yaml": CLUSTER_WITH_KINDS}).declared
+    assert declared is not None
+    return rows_of(declared.cluster.workload_kinds)
+
+
+ROWS = _rows()
+"""All kinds that the tests know, the built-in ones first."""
+EVERY_KIND = (*BUILT_IN, *DECLARED_KINDS)
 
 
 def _pods(name: str, gpus: int = 0, more: str = "", container: str = "main") -> str:
@@ -111,7 +159,28 @@ def _leader_worker_set(workers: int, gpus: int, _: int) -> str:
     """
 
 
+def _tf_job(workers: int, gpus: int, restarts: int) -> str:
+    return f"""
+    runPolicy: {{backoffLimit: {restarts}, cleanPodPolicy: Running}}
+    tfReplicaSpecs:
+      Chief: {{replicas: 1, restartPolicy: Never, template: {_pods("chief", container="tensorflow")}}}
+      Worker: {{replicas: {workers}, restartPolicy: Never,
+                template: {_pods("trainer", gpus, container="tensorflow")}}}
+    """
+
+
+def _training_run(workers: int, gpus: int, _: int) -> str:
+    return f"""
+    entryPoint: {{module: train, arguments: [--epochs, "3"]}}
+    groups:
+    - {{name: driver, pods: {{template: {_pods("driver")}}}}}
+    - {{name: workers, pods: {{count: {workers}, template: {_pods("trainer", gpus)}}}}}
+    """
+
+
 _SPECS = {
+    TF_JOB: _tf_job,
+    TRAINING_RUN: _training_run,
     kinds.JOB_SET: _job_set,
     kinds.PYTORCH_JOB: _pytorch_job,
     kinds.MPI_JOB: _mpi_job,

@@ -18,6 +18,7 @@ from kueue.tools import HERE as OF_KUEUE
 
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
+from workloads.declarations import TF_JOB, TRAINING_RUN
 
 _KUBEFLOW = "github.com/kubeflow"
 _RAY = ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/ray.io_{}.yaml", OF_KUEUE)
@@ -26,6 +27,7 @@ FILES: Mapping[Kind, tuple[str, str, Path]] = {
     kinds.PYTORCH_JOB: (
         f"{_KUBEFLOW}/training-operator", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml", OF_KUEUE,
     ),
+    TF_JOB: (f"{_KUBEFLOW}/training-operator", "manifests/base/crds/kubeflow.org_tfjobs.yaml", OF_KUEUE),
     kinds.MPI_JOB: (f"{_KUBEFLOW}/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml", OF_KUEUE),
     kinds.RAY_JOB: (_RAY[0], _RAY[1].format("rayjobs"), _RAY[2]),
     kinds.RAY_CLUSTER: (_RAY[0], _RAY[1].format("rayclusters"), _RAY[2]),
@@ -34,17 +36,70 @@ FILES: Mapping[Kind, tuple[str, str, Path]] = {
     ),
 }  # fmt: skip
 """Of each kind the module, the file in it, and whose go.mod has the version: Kueue knows all of them but its own."""
+_FREE = "{type: object, x-kubernetes-preserve-unknown-fields: true}"
+_OF_TRAINING_RUNS = f"""
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: trainingruns.batch.example.com}}
+spec:
+  group: batch.example.com
+  names: {{kind: TrainingRun, plural: trainingruns, singular: trainingrun, listKind: TrainingRunList}}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              paused: {{type: boolean}}
+              entryPoint: {_FREE}
+              groups:
+                type: array
+                items:
+                  type: object
+                  properties:
+                    name: {{type: string}}
+                    pods:
+                      type: object
+                      properties:
+                        count: {{type: integer}}
+                        template:
+                          type: object
+                          properties:
+                            metadata: {_FREE}
+                            spec:
+                              type: object
+                              x-kubernetes-preserve-unknown-fields: true
+                              properties: {{containers: {{type: array, items: {_FREE}}}}}
+          status:
+            type: object
+            properties: {{phase: {{type: string}}, running: {{type: integer}}}}
+"""
 HOW = "python tests/kueue/tools.py and tests/jobset/tools.py download them"
 
 
 @lru_cache
 def definition(kind: Kind) -> Any:
     """The CustomResourceDefinition of a kind. Skips the test where its module was not downloaded."""
+    if kind == TRAINING_RUN:
+        return yaml.safe_load(_OF_TRAINING_RUNS)
     module, file, here = FILES[kind]
     found = _folder(module, here) / file
     if not found.is_file():
         pytest.skip(f"no definition of {kind[1]} here: {HOW}")
     return yaml.load(found.read_text(), yaml.CSafeLoader)
+
+
+def plural_of(kind: Kind) -> str:
+    """What its definition calls it in paths."""
+    plural: str = definition(kind)["spec"]["names"]["plural"]
+    return plural
 
 
 @lru_cache

@@ -19,23 +19,23 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import KINDS, Kind
-from gpuctl.k8s.manifest_fields import ANY, Allowed
+from gpuctl.k8s.manifest_fields import ANY
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended
-from gpuctl.k8s.workload_row import Path as FieldPath
-from gpuctl.k8s.workload_row import PodSets, WorkloadKind
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN
+from gpuctl.model.workload_kind import Allowed, PodSets, WorkloadKind
+from gpuctl.model.workload_kind import Path as FieldPath
 from gpuctl.plan import drift
-from workloads.declarations import CLUSTER, declared
-from workloads.definitions import definition, schema
+from workloads.declarations import CLUSTER_WITH_KINDS, DECLARED_KINDS, EVERY_KIND, ROWS, declared
+from workloads.definitions import definition, plural_of, schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "workloads"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-EACH = pytest.mark.parametrize("kind", WORKLOAD_KINDS, ids=lambda kind: kind[1])
+EACH = pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind[1])
 
 
 def rendered(kind: Kind) -> Any:
-    compiled = api.compile({"cluster.yaml": CLUSTER, "train.yaml": declared(kind)})
+    compiled = api.compile({"cluster.yaml": CLUSTER_WITH_KINDS, "train.yaml": declared(kind)})
     assert compiled.declared is not None, compiled.diagnostics
     (found,) = [item.body for item in waiting_manifests(compiled.declared).items if item.ref.kind == kind[1]]
     return found
@@ -46,13 +46,13 @@ def test_it_is_rendered_as_it_is_declared_with_what_gpuctl_adds(
     kind: Kind, golden: Callable[[Path, str], None]
 ) -> None:
     body = rendered(kind)
-    assert is_suspended(WORKLOAD_KINDS[kind], body)
+    assert is_suspended(ROWS[kind], body)
     golden(GOLDEN / f"{kind[1].lower()}.yaml", yaml.safe_dump(json.loads(json.dumps(body)), sort_keys=True))
 
 
 @EACH
 def test_what_the_row_names_is_in_the_definition(kind: Kind) -> None:
-    row, whole = WORKLOAD_KINDS[kind], schema(kind)
+    row, whole = ROWS[kind], schema(kind)
     spec = whole["properties"]["spec"]
     assert not list(_missing(row.allowed, spec, "spec"))
     for path in (row.suspend, *row.read, *([("status", "conditions")] if _tells_conditions(row) else [])):
@@ -85,13 +85,13 @@ def _check(sets: PodSets, spec: Any) -> None:
 @EACH
 def test_what_is_taken_where_a_field_is_absent_is_its_default(kind: Kind) -> None:
     """Of a field with a closed list of values, each that may be written is one."""
-    row, spec = WORKLOAD_KINDS[kind], schema(kind)["properties"]["spec"]
+    row, spec = ROWS[kind], schema(kind)["properties"]["spec"]
     for path, values in row.choices.items():
         known = _at(spec, path).get("enum")
         assert known is None or set(values) <= set(known), path
 
 
-@EACH
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind[1])
 def test_it_is_a_kind_that_is_read_written_and_pruned(kind: Kind) -> None:
     info = KINDS[kind]
     assert info.observed
@@ -124,7 +124,7 @@ def _at(fields: Any, path: FieldPath) -> Any:
 @pytest.fixture(scope="module")
 def server(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """A server that has all the kinds, without their controllers."""
-    bodies = [definition(kind) for kind in WORKLOAD_KINDS]
+    bodies = [definition(kind) for kind in EVERY_KIND]
     plane = new_control_plane()
     for body in bodies:
         plane.call("POST", _CRDS, {**body, "spec": {**body["spec"], "conversion": {"strategy": "None"}}})
@@ -141,9 +141,9 @@ def server(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
 @pytest.mark.xdist_group("workloads")
 @EACH
 def test_a_real_server_takes_it_stopped_and_let_go_and_keeps_it_as_it_is(server: ControlPlane, kind: Kind) -> None:
-    row, waiting = WORKLOAD_KINDS[kind], rendered(kind)
+    row, waiting = ROWS[kind], rendered(kind)
     whole = yaml.safe_load(declared(kind))["spec"]["manifest"]
-    base = f"/apis/{kind[0]}/namespaces/{waiting['metadata']['namespace']}/{KINDS[kind].plural}"
+    base = f"/apis/{kind[0]}/namespaces/{waiting['metadata']['namespace']}/{plural_of(kind)}"
     path = f"{base}/{waiting['metadata']['name']}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict"
     running = _let_go(row, waiting, whole)
     assert not is_suspended(row, running)
@@ -164,16 +164,17 @@ def _let_go(row: WorkloadKind, waiting: Any, whole: Any) -> Any:
 
 
 def test_the_kinds_that_are_read_because_of_them_are_known() -> None:
-    made = {each.kind for row in WORKLOAD_KINDS.values() for sets in row.pods for each in sets.made}
-    assert {*WORKLOAD_KINDS, *(made - {kinds.JOB, kinds.SERVICE})} == set(kinds.OF_OTHERS)
+    made = {each.kind for row in BUILT_IN.values() for sets in row.pods for each in sets.made}
+    assert {*BUILT_IN, *(made - {kinds.JOB, kinds.SERVICE})} == set(kinds.OF_OTHERS)
 
 
 @EACH
 def test_the_embedded_cluster_takes_it_as_a_real_server_does(kind: Kind) -> None:
     """The same writes as above, and the controllers that it plays do as the row says of the real ones."""
-    row, waiting = WORKLOAD_KINDS[kind], rendered(kind)
+    row, waiting = ROWS[kind], rendered(kind)
     clock = VirtualClock(0)
     cluster = EmbeddedCluster(clock)
+    cluster.define([ROWS[each] for each in DECLARED_KINDS])
     for name in (waiting["metadata"]["namespace"],):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     running = _let_go(row, waiting, yaml.safe_load(declared(kind))["spec"]["manifest"])

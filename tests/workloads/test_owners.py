@@ -13,7 +13,7 @@ from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import mapping, ref_of, with_value
 from gpuctl.k8s.workload_kinds import PodSet, pod_sets
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.observe import observe
 from workloads.declarations import CLUSTER, declared
@@ -41,7 +41,7 @@ def let_go(kind: Kind) -> tuple[dict[str, Any], dict[str, PodSet]]:
     compiled = api.compile({"cluster.yaml": CLUSTER, "train.yaml": declared(kind)})
     assert compiled.declared is not None
     (body,) = [each.body for each in waiting_manifests(compiled.declared).items if each.ref.kind == kind[1]]
-    row = WORKLOAD_KINDS[kind]
+    row = BUILT_IN[kind]
     whole = yaml.safe_load(yaml.safe_dump(with_value(body, row.suspend, 1 if row.is_count else False)))
     whole["metadata"]["uid"] = "uid-of-the-run"
     return whole, {each.name: each for each in pod_sets(row, mapping(whole, "spec"))}

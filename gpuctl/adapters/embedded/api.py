@@ -17,6 +17,7 @@ from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import is_deleting, mapping, number, text, uid
 from gpuctl.k8s.timestamps import format_seconds
+from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
@@ -37,6 +38,8 @@ class Api:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.instant: Instant = 0
+        self.rows: Rows = BUILT_IN
+        """The kinds of other controllers that it serves."""
 
     @property
     def now(self) -> str:
@@ -75,7 +78,7 @@ class Api:
             raise conflict(f"{key} already exists")
         self._namespace_takes(key)
         meta = {**body["metadata"], "uid": self.store.new_uid(), "creationTimestamp": self.now}
-        if key.kinds in _GENERATIONS:
+        if key.kinds in _GENERATIONS or key.kinds in self.rows:
             meta["generation"] = 1
         if key.kinds == kinds.CLAIM:
             meta["finalizers"] = [*meta.get("finalizers", ()), "kubernetes.io/pvc-protection"]
@@ -142,9 +145,13 @@ class Api:
             raise not_found(f"{key} not found")
         return live
 
+    def serves(self, kind: Kind) -> bool:
+        """Whether it has the kind: one whose definition it was given, or of which it has an object already."""
+        return kind in KINDS or kind in self.rows or bool(self.store.list(kind))
+
     def _known(self, body: Body) -> Key:
         kind = (text(body, "apiVersion"), text(body, "kind"))
-        if kind not in KINDS:
+        if not self.serves(kind):
             raise not_found(f"the server has no {kind[1] or 'kind'} of {kind[0] or 'no apiVersion'}")
         if not text(body, "metadata", "name"):
             raise invalid(f"{kind[1]}: metadata.name: Required value")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import Condition, RLock
 
 from gpuctl.adapters.embedded.agenda import Agenda, Task
-from gpuctl.adapters.embedded.api import KINDS, Api
+from gpuctl.adapters.embedded.api import Api
 from gpuctl.adapters.embedded.autoscalers import LOAD, Autoscalers
 from gpuctl.adapters.embedded.bodies import Key, key_of, put
 from gpuctl.adapters.embedded.claims import DeviceClaims, Volumes
@@ -38,12 +38,14 @@ from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
 from gpuctl.k8s.timestamps import format_timestamp
+from gpuctl.k8s.workload_table import rows_of
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.model.workload_kind import WorkloadKind
 
 _GLANCE_MS = 20
 
@@ -144,6 +146,11 @@ class EmbeddedCluster:
         """Nodes, device class and slices of the declared inventory; nodes declared before and not now are removed."""
         with self._turn():
             provide(self._api, pools)
+
+    def define(self, declared: Sequence[WorkloadKind]) -> None:
+        """Serve these kinds too, and play their controllers."""
+        with self._turn():
+            self._api.rows = rows_of(declared)
 
     # World
 
@@ -307,7 +314,7 @@ class EmbeddedCluster:
         return WatchEvent(type="BOOKMARK", body=body)
 
     def _served(self, kind: Kind) -> None:
-        if kind not in KINDS:
+        if not self._api.serves(kind):
             raise not_found(f"the server has no {kind[1]} of {kind[0]}")
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""The controllers of kinds that are a row of gpuctl's table and have none of their own here: all but JobSet.
+"""The controllers of kinds that are a row, built in or declared, and have none of their own here: all but JobSet.
 
 Played is what a row says: pods of each template, as many as it counts, gone while the object is stopped; its end once
 those have ended that decide; of a kind that never ends, pods that end are made again. The pods belong to the object
@@ -8,7 +8,7 @@ Sources: those of `gpuctl/k8s/workload_table.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gpuctl.adapters.embedded.bodies import Key, key_of, put, terminal, with_condition
@@ -19,11 +19,9 @@ from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, text
 from gpuctl.k8s.workload_kinds import PodSet, end_of, is_suspended, pod_sets
-from gpuctl.k8s.workload_row import Told, WorkloadKind
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
 from gpuctl.model.state import Body
+from gpuctl.model.workload_kind import Told, WorkloadKind
 
-_ROWS: Mapping[Kind, WorkloadKind] = {kind: row for kind, row in WORKLOAD_KINDS.items() if kind != kinds.JOB_SET}
 _DECIDING = {kinds.PYTORCH_JOB: "master", kinds.MPI_JOB: "launcher", kinds.RAY_JOB: "submitter"}
 """The pods whose success is that of the object, where it has any; else all of them."""
 _SET = "embedded.gpuctl.dev/set"
@@ -41,19 +39,19 @@ class OtherKinds:
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
         """A changed object, and that of a changed pod."""
-        if key.kinds in _ROWS:
+        if self._row(key.kinds) is not None:
             return (key,) if new is not None else ()
         if key.kinds == kinds.POD:
-            return list(_owners(key.namespace, new if new is not None else old or {}))
+            return list(self._owners(key.namespace, new if new is not None else old or {}))
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
         """End it, or make its pods and remove them."""
         self._refusals.clear(key)
         body = self._desk.store.get(key)
-        if body is None or is_deleting(body):
+        row = self._row(key.kinds)
+        if body is None or row is None or is_deleting(body):
             return
-        row = _ROWS[key.kinds]
         pods = owned_pods(self._desk, body)
         if row.ends and end_of(row, body) is not None:
             self._remove(pod for pod in pods if active(pod))
@@ -62,6 +60,15 @@ class OtherKinds:
         else:
             self._run(row, body, pods)
         self._report(row, body)
+
+    def _row(self, kind: Kind) -> WorkloadKind | None:
+        return self._desk.api.rows.get(kind) if kind != kinds.JOB_SET else None
+
+    def _owners(self, namespace: str, pod: Body) -> Iterator[Key]:
+        for owner in items(pod, "metadata", "ownerReferences"):
+            kind = (text(owner, "apiVersion"), text(owner, "kind"))
+            if self._row(kind) is not None:
+                yield Key(*kind, namespace, text(owner, "name"))
 
     def _remove(self, pods: Iterable[Body]) -> None:
         for pod in pods:
@@ -116,13 +123,6 @@ class OtherKinds:
         return put(told, state.since, self._desk.api.now) if state.since else told
 
 
-def _owners(namespace: str, pod: Body) -> Iterator[Key]:
-    for owner in items(pod, "metadata", "ownerReferences"):
-        kind = (text(owner, "apiVersion"), text(owner, "kind"))
-        if kind in _ROWS:
-            yield Key(*kind, namespace, text(owner, "name"))
-
-
 def _is_of(pod: Body, at: int) -> bool:
     return labels_of(pod).get(_SET) == str(at)
 
@@ -133,7 +133,7 @@ def _end(row: WorkloadKind, body: Body, pods: Sequence[Body]) -> Told | None:
     if "Failed" in phases:
         return row.failed
     sets = list(pod_sets(row, mapping(body, "spec")))
-    decide = [at for at, each in enumerate(sets) if each.name == _DECIDING[row.kind]] or list(range(len(sets)))
+    decide = [at for at, each in enumerate(sets) if each.name == _DECIDING.get(row.kind)] or list(range(len(sets)))
     wanted = sum(sets[at].pods for at in decide)
     done = sum(
         phase == "Succeeded" and any(_is_of(pod, at) for at in decide) for pod, phase in zip(pods, phases, strict=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from gpuctl.adapters.kubernetes.budget import Budget
 from gpuctl.adapters.kubernetes.connection import Connection
-from gpuctl.adapters.kubernetes.faults import unsupported
+from gpuctl.adapters.kubernetes.discovery import declared_plural
 from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
@@ -91,6 +91,7 @@ class KubernetesCluster:
         self._ended: list[Stream] = []
         self._refusals: dict[Kind, _Refusal] = {}
         self._losses: dict[Kind, _Loss] = {}
+        self._plurals: dict[Kind, str] = {}
 
     def list(self, kind: Kind) -> ObjectList:
         """All objects of a kind within its scope, by namespace and name, in pages that belong together.
@@ -160,7 +161,7 @@ class KubernetesCluster:
             "preconditions": {name: value for name, value in wanted.items() if value},
         }
         kind = (ref.api_version, ref.kind)
-        path, what = item(_known(ref)), f"delete {ref}"
+        path, what = item(ref, self._plural(kind)), f"delete {ref}"
         left: Body = self._write(
             Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options))
         )
@@ -209,7 +210,8 @@ class KubernetesCluster:
         self._hands.shutdown()
 
     def _patch(self, ref: ObjectRef, patch: Body, content_type: str) -> Body:
-        stored: Body = self._write(patching(_known(ref), patch, content_type))
+        plural = self._plural((ref.api_version, ref.kind))
+        stored: Body = self._write(patching(ref, patch, content_type, plural))
         return stored
 
     def _write(self, request: Request) -> Any:
@@ -220,9 +222,8 @@ class KubernetesCluster:
 
     def _pages(self, kind: Kind, size: str) -> ObjectList:
         scope = self._scopes.get(kind, _EVERYTHING)
-        if kind not in KINDS:
-            raise unsupported(f"{kind[1]} of {kind[0]}")
-        base, found, token, what = collection(kind, scope.namespace), list[Body](), "", f"list {kind[1]}"
+        base = collection(kind, scope.namespace, self._plural(kind))
+        found, token, what = list[Body](), "", f"list {kind[1]}"
         read = partial(read_page, kind, keep=self._keep)
         while True:
             query = {**_selectors(scope), "limit": size, "continue": token}
@@ -233,10 +234,15 @@ class KubernetesCluster:
             if not token:
                 return ObjectList(items=tuple(found), resource_version=page.resource_version)
 
+    def _plural(self, kind: Kind) -> str:
+        """A kind in paths. Of one that a Cluster declares the server says it, once."""
+        if kind not in KINDS and kind not in self._plurals:
+            self._plurals[kind] = declared_plural(self.requests, kind)
+        return KINDS[kind].plural if kind in KINDS else self._plurals[kind]
+
     def _stream(self, kind: Kind, version: str) -> Stream:
         """The one that goes on from that version; the caller has listed anew when there is none."""
-        if kind not in KINDS:
-            raise unsupported(f"{kind[1]} of {kind[0]}")
+        plural = self._plural(kind)
         with self._lock:
             stream = self._streams.get(kind)
             if stream is not None and stream.handed == version:
@@ -246,7 +252,7 @@ class KubernetesCluster:
                 self._ended = [*(old for old in self._ended if old.alive), stream]
             scope = self._scopes.get(kind, _EVERYTHING)
             query = {**_selectors(scope), "resourceVersion": version}
-            path = collection(kind, scope.namespace)
+            path = collection(kind, scope.namespace, plural)
             self._streams[kind] = stream = Stream(
                 self.requests, kind=kind, path=path, query=query, keep=self._keep, on_news=self._on_news
             )
@@ -278,7 +284,7 @@ class KubernetesCluster:
         left_ms = (loss.until_ns - now) // _MS_NS
         if left_ms <= 0:
             return fault
-        told = message("GPU7017", {"resource": KINDS[kind].plural, "why": str(fault), "wait": left_ms})
+        told = message("GPU7017", {"resource": self._plural(kind), "why": str(fault), "wait": left_ms})
         return ClusterUnavailable("GPU7017", told)
 
 
@@ -303,12 +309,6 @@ class _Loss:
 
 def _selectors(scope: Scope) -> dict[str, str]:
     return {"labelSelector": scope.label_selector, "fieldSelector": scope.field_selector}
-
-
-def _known(ref: ObjectRef) -> ObjectRef:
-    if (ref.api_version, ref.kind) not in KINDS:
-        raise unsupported(f"{ref.kind} of {ref.api_version}")
-    return ref
 
 
 def _lingers(left: Body) -> bool:

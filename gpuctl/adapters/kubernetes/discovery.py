@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpuctl.adapters.kubernetes.faults import unsupported
 from gpuctl.adapters.kubernetes.paths import group_path
 from gpuctl.adapters.kubernetes.requests import Request, Requests
 from gpuctl.app.ports import NotFound
 from gpuctl.diag.wording import all_of, message
 from gpuctl.k8s.kinds import KINDS, VERBS, Kind
-from gpuctl.k8s.objects import items, text
+from gpuctl.k8s.objects import flag, items, text
 from gpuctl.model.state import Body
 
 
@@ -38,6 +39,17 @@ def discover(requests: Requests) -> ServerReport:
     of_kubernetes = [kind for kind in VERBS if not KINDS[kind].of_others]
     served = {kind for group in sorted({kind[0] for kind in of_kubernetes}) for kind in _kinds(requests, group)}
     return ServerReport(version=_version(version), absent=tuple(kind for kind in of_kubernetes if kind not in served))
+
+
+def declared_plural(requests: Requests, kind: Kind) -> str:
+    """What the server calls objects of a kind in its paths. NotFound where it has none, or has them in no namespace:
+    an object of the cluster is no job's."""
+    path, what = group_path(kind[0]), f"read what {kind[0]} has"
+    listed = requests.send(Request(verb="get", kind=(kind[0], "APIResourceList"), path=path, what=what))
+    for resource in items(listed, "resources"):
+        if text(resource, "kind") == kind[1] and "/" not in text(resource, "name") and flag(resource, "namespaced"):
+            return text(resource, "name")
+    raise unsupported(f"{kind[1]} of {kind[0]} in namespaces")
 
 
 def _version(told: Body) -> str:

@@ -14,6 +14,7 @@ from gpuctl.k8s.kinds import NODE, RESOURCE_SLICE
 from gpuctl.k8s.objects import annotations_of, condition, items, ref_of
 from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body
+from gpuctl.model.workload_kind import WorkloadKind
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 READY_WITHIN_MS = 30_000
@@ -29,6 +30,9 @@ class StandingMachines:
 
     def provide(self, pools: Sequence[NodePool]) -> None:
         """Do nothing: the cycle reports how the nodes differ from the declared inventory."""
+
+    def define(self, declared: Sequence[WorkloadKind]) -> None:
+        """Do nothing: kinds are there where their controllers are installed."""
 
 
 class KwokMachines:
@@ -57,6 +61,9 @@ class KwokMachines:
             except Conflict:
                 continue  # it is there from an earlier time
         self._await_ready()
+
+    def define(self, declared: Sequence[WorkloadKind]) -> None:
+        """Do nothing: kinds are there where their controllers are installed."""
 
     def _missing(self, wanted: Sequence[Body]) -> bool:
         """Whether a node or a slice is; classes are made before them."""

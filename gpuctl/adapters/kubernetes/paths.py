@@ -14,16 +14,17 @@ def group_path(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
-def collection(kind: Kind, namespace: str = "") -> str:
-    """All objects of a kind, in one namespace or in all. KeyError for a kind whose plural is not known."""
+def collection(kind: Kind, namespace: str = "", plural: str = "") -> str:
+    """All objects of a kind, in one namespace or in all. `plural`: of a kind that is not in `kinds.KINDS`; KeyError
+    where it is needed and not given."""
     root = group_path(kind[0])
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind not in CLUSTER_SCOPED else ""
-    return f"{root}{within}/{KINDS[kind].plural}"
+    return f"{root}{within}/{plural or KINDS[kind].plural}"
 
 
-def item(ref: ObjectRef) -> str:
-    """One object. KeyError for a kind whose plural is not known."""
-    return f"{collection((ref.api_version, ref.kind), ref.namespace)}/{quote(ref.name, safe='')}"
+def item(ref: ObjectRef, plural: str = "") -> str:
+    """One object. `plural`: as for `collection`."""
+    return f"{collection((ref.api_version, ref.kind), ref.namespace, plural)}/{quote(ref.name, safe='')}"
 
 
 def with_query(path: str, query: Mapping[str, str]) -> str:

@@ -100,11 +100,12 @@ class PartCluster(KubernetesCluster):
         if kind == NAMESPACE:
             yield from self._one(ObjectRef(*NAMESPACE, "", space))
             return
+        plural = self._plural(kind)
         selector, token = SCOPES[kind].label_selector if kind in SCOPES else "", ""
         read = partial(read_page, kind, keep=whole)
         while True:
             query = {"labelSelector": selector, "limit": _LIMIT, "continue": token}
-            path = with_query(collection(kind, space), query)
+            path = with_query(collection(kind, space, plural), query)
             try:
                 page: Page = self.requests.send(
                     Request(verb="list", kind=kind, path=path, what=f"list {kind[1]} in {space}"), read=read

@@ -88,11 +88,11 @@ def _plain(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else dict(cast("Mapping[str, object]", value))
 
 
-def patching(ref: ObjectRef, patch: Body, content_type: str) -> Request:
+def patching(ref: ObjectRef, patch: Body, content_type: str, plural: str = "") -> Request:
     """A patch of an object by gpuctl's field manager; one by server-side apply takes over what others own."""
     query = {"fieldManager": FIELD_MANAGER} | ({"force": "true"} if content_type == APPLY else {})
     return Request(
-        verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=with_query(item(ref), query),
+        verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=with_query(item(ref, plural), query),
         what=f"apply {ref}", body=encoded(patch), content_type=content_type,
     )  # fmt: skip
 

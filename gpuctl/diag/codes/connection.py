@@ -93,4 +93,22 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="Something else answers at that address: a proxy, a login page, another service.",
         fix="Check the server's address in the kubeconfig, and HTTPS_PROXY and NO_PROXY.",
     ),
+    CodeEntry(
+        code="GPU7021",
+        title="no rights on a kind that the Cluster declares",
+        message="gpuctl may not read or write {kind}, a kind of the Cluster's workloadKinds: jobs that are one can't "
+        "start",
+        why="What gpuctl may read and write is fixed by its installation. The Cluster declares the kind, and the "
+        "installation was made before, or without the Cluster.",
+        fix="Apply `gpuctl install --cluster DIR` with the options of the installation; DIR is the cluster's folder.",
+    ),
+    CodeEntry(
+        code="GPU7022",
+        title="a kind that the Cluster declares is not there",
+        message="the API server has no {kind} in namespaces, a kind of the Cluster's workloadKinds: jobs that are one "
+        "can't start",
+        why="Its definition comes with its controller, which is not installed; or its apiVersion is another one; or "
+        "its objects are in no namespace, and so no job's.",
+        fix="Install the controller, or take the kind out of workloadKinds.",
+    ),
 )

@@ -70,4 +70,37 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "project's entry in security.exceptions.",
         fix="remove it",
     ),
+    CodeEntry(
+        code="GPU3130",
+        title="a kind that a Cluster can't declare",
+        message="workloadKinds can't have {found}: {why}",
+        why="gpuctl makes objects of a declared kind for whoever may declare jobs, and gets the right to write all of "
+        "them. So only workloads of other controllers may be declared, none of them twice, and nothing that gives "
+        "rights or GPUs.",
+        fix="declare the kind that runs the pods; objects of other kinds are made beside gpuctl",
+    ),
+    CodeEntry(
+        code="GPU3131",
+        title="paths of a kind that overlap",
+        message='"{found}" and "{other}" are the same field of the kind, or one is within the other',
+        why="Each field of such an object has one meaning: a pod template, a count, a name, what stops it, or one that "
+        "the team may write as it likes. A field that is two of them could change what is counted.",
+        fix="leave one of the two out",
+    ),
+    CodeEntry(
+        code="GPU3132",
+        title="a kind that nothing stops",
+        message="nothing stops a {kind}: it has neither suspend nor scaleToZero",
+        why="A job is made without pods, waits for its place as an object, and is let go and paused by that field. One "
+        "that can't be stopped would start where it finds room, before gpuctl has given it a place.",
+        fix="name the field that leaves it without pods: suspend as true, or scaleToZero as 0",
+    ),
+    CodeEntry(
+        code="GPU3133",
+        title="a kind that is still in use",
+        message="the Cluster declares {kind} no more, and there are jobs that are one, such as {jobs}",
+        why="gpuctl reads the objects of kinds that are declared. It could neither count nor delete these any more, so "
+        "the commit waits.",
+        fix="keep the kind until its jobs are removed, in a commit before",
+    ),
 )

@@ -344,6 +344,14 @@ BARRED = (
         "keeps running.",
         fix="Undo changes to the object. If there were none, report it: gpuctl should be able to read the object.",
     ),
+    CodeEntry(
+        code="GPU5074",
+        title="its kind is not there",
+        message="it is a {kind}: the API server has none, or gpuctl has no rights on it; gpuctl's log says which",
+        why="A job with a manifest is an object of another controller's kind. Its definition comes with that; the "
+        "rights come with gpuctl's installation, for a kind of the Cluster with `gpuctl install --cluster DIR`.",
+        fix="Install the controller, or apply what `gpuctl install` prints now. The job then goes on by itself.",
+    ),
 )
 
 KEPT = (

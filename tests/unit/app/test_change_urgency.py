@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuctl.app.change_urgency import ChangeUrgency, alters, urgency_of
 from gpuctl.k8s.kinds import JOB, POD
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
@@ -28,21 +29,21 @@ def changed(**parts: Any) -> dict[str, Any]:
 def test_counters_are_no_news_and_labels_fields_and_owners_are() -> None:
     owners = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
     status = [{"manager": "controllers", "operation": "Update", "subresource": "status", "fieldsV1": {}}]
-    assert not alters(REF, LIVE, changed(status={"active": 1}))
-    assert not alters(REF, LIVE, changed(metadata={"managedFields": status}))
-    assert alters(REF, LIVE, changed(metadata={"labels": {}}))
-    assert alters(REF, LIVE, changed(metadata={"managedFields": owners}))
-    assert alters(REF, LIVE, changed(spec={"suspend": False}))
-    assert alters(REF, None, LIVE)
-    assert alters(REF, LIVE, None)
+    assert not alters(REF, LIVE, changed(status={"active": 1}), BUILT_IN)
+    assert not alters(REF, LIVE, changed(metadata={"managedFields": status}), BUILT_IN)
+    assert alters(REF, LIVE, changed(metadata={"labels": {}}), BUILT_IN)
+    assert alters(REF, LIVE, changed(metadata={"managedFields": owners}), BUILT_IN)
+    assert alters(REF, LIVE, changed(spec={"suspend": False}), BUILT_IN)
+    assert alters(REF, None, LIVE, BUILT_IN)
+    assert alters(REF, LIVE, None, BUILT_IN)
 
 
 def test_a_workload_that_comes_to_rest_is_news() -> None:
-    assert alters(REF, changed(status={"startTime": "2026-01-01T00:00:00Z"}), LIVE)
+    assert alters(REF, changed(status={"startTime": "2026-01-01T00:00:00Z"}), LIVE, BUILT_IN)
 
 
 def test_of_pods_only_what_is_observed_matters() -> None:
-    assert not alters(ObjectRef(*POD, "a", "p"), None, {"kind": "Pod"})
+    assert not alters(ObjectRef(*POD, "a", "p"), None, {"kind": "Pod"}, BUILT_IN)
     node = Node(name=NodeName("n"), labels={}, gpus=8, cpu_milli=0, mem_bytes=0)
     before = ClusterState(nodes=(node,))
     assert urgency_of(before, ClusterState(nodes=(replace(node),), live={REF: LIVE})) is ChangeUrgency.NONE

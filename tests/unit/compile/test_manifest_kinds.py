@@ -12,7 +12,7 @@ from workloads.declarations import CLUSTER, declared
 from gpuctl import api
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.workload_table import WORKLOAD_KINDS
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.job import Job
 
 WRONG: Mapping[str, tuple[Kind, tuple[str | int, ...], object, str]] = {
@@ -90,9 +90,9 @@ def job_of(document: str) -> Job:
     return job
 
 
-@pytest.mark.parametrize("kind", WORKLOAD_KINDS, ids=lambda kind: kind[1])
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind[1])
 def test_what_never_ends_is_a_service_that_makes_no_way_unless_it_says_so(kind: Kind) -> None:
-    ends = WORKLOAD_KINDS[kind].ends
+    ends = BUILT_IN[kind].ends
     job = job_of(declared(kind))
     assert (job.type, job.preemptible) == (("training", True) if ends else ("inference", False))
     other: dict[str, Any] = {"type": "inference" if ends else "training"}

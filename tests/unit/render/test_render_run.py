@@ -8,6 +8,7 @@ import pytest
 from sample import NOW, RECORD, admit, bodies, declared, job, pending, place, ref, rendered, run_body
 
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -70,10 +71,10 @@ def test_places_reserved_for_workers_that_a_run_lacks_are_written_on_it_and_in_i
     body = run_body(declared(one), kept)
     assert body["metadata"]["annotations"][names.RESERVED_ANNOTATION] == '[{"node":"dgx1-2","gpus":[5]}]'
     run = Run(job=one.id, digest=one.digest, phase=RunPhase.RUNNING, starts=1)
-    entry = next_entry(body, None, "uid", run, 0)
+    entry = next_entry(body, None, "uid", run, 0, BUILT_IN)
     assert entry.reserved == more
     paused = run_body(declared(one), Preempt(job=one.id, reason=WHY, record=admitted.record, beneficiary=one.id))
-    assert next_entry(paused, entry, "uid", run, 0).reserved is None
+    assert next_entry(paused, entry, "uid", run, 0, BUILT_IN).reserved is None
 
 
 def test_a_waiting_run_is_suspended_and_goes_nowhere_yet() -> None:

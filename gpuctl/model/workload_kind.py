@@ -1,4 +1,4 @@
-"""What gpuctl knows of a kind of another controller: one row of `gpuctl/k8s/workload_table.py`, and its parts.
+"""What gpuctl knows of a kind of another controller: one row, of `gpuctl/k8s/workload_table.py` or of a Cluster.
 
 A row is data: where the pods of such an object are, how many, how it is stopped, and how it tells its state.
 `gpuctl/k8s/workload_kinds.py` reads objects by it.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.manifest_fields import Allowed
-
+Kind = tuple[str, str]
+"""(apiVersion, kind)."""
+Allowed = Mapping[str, Any]
+"""Fields that may be written, by name: what is allowed below each. Of a list, of each of its entries."""
 Path = tuple[str, ...]
 MOST_PODS = 10_000
 """Of one object."""
@@ -88,10 +89,12 @@ class WorkloadKind:
     `suspended`: how its controller says that it was heard. `active`: numbers of pods by its status; a list on the way
     means each of its entries. `succeeded`, `failed`: how it ended; None for a kind that never ends.
     `restarts`: how often it has begun anew by itself. `longest_name`: characters that the object's name may have.
-    `container`: the name of the container that its controller looks for in each template.
+    `container`: the name of the container that its controller looks for in each template. `plural`: its name in the API
+    server's paths, of a kind that a Cluster declares; "" for a built-in one, which `kinds.KINDS` knows.
     """
 
     kind: Kind
+    plural: str = ""
     allowed: Allowed
     pods: tuple[PodSets, ...]
     suspend: Path
