@@ -236,8 +236,27 @@ def test_containers_are_entered_with_the_teams_own_role(scene: Scene) -> None:
         ("logs", "train", "-p", "a"),
         ("exec", "train", "-p", "a", "--", "true"),
         ("bash", "train", "-p", "a"),
+        ("port-forward", "train", "0:8888", "-p", "a"),
     ):
         assert "error GPU7015" in scene.run("eve", *line).stderr
+
+
+@pytest.mark.parametrize("command", ["exec train -- true", "bash train", "port-forward train 8888"])
+def test_a_reader_enters_no_container_and_is_told_at_once(command: str, scene: Scene) -> None:
+    """Of a port before it is listened on here."""
+    eve = {"kind": "ServiceAccount", "name": "eve", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "gpuctl-reader"}
+    binding = {"metadata": {"name": "reads"}, "roleRef": role, "subjects": [eve]}
+    scene.site.plane.call("POST", f"{RBAC}/namespaces/{SPACE}/rolebindings", binding)
+    try:
+        name, *rest = command.split()
+        words = (name, "-n", SPACE, *rest)
+        within(20, lambda: "may not get pods/" in scene.run("eve", *words).stderr)
+        told = scene.run("eve", *words)
+    finally:
+        scene.site.plane.call("DELETE", f"{RBAC}/namespaces/{SPACE}/rolebindings/reads")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "role edit in the project's namespace gives it" in told.stderr
 
 
 WHOLE = {

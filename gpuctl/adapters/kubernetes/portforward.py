@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPException, HTTPResponse
 from threading import BoundedSemaphore, Thread
+from typing import TYPE_CHECKING
 
 from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.adapters.kubernetes.terminal import PodSessions
@@ -21,6 +22,9 @@ from gpuctl.app.ports import ClusterUnavailable, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
 from gpuctl.model.ids import ObjectRef
+
+if TYPE_CHECKING:
+    from websocket import WebSocket
 
 HERE = "127.0.0.1"
 MOST_CONNECTIONS = 64
@@ -40,7 +44,10 @@ class PortForwarder:
         self._free = BoundedSemaphore(MOST_CONNECTIONS)
 
     def forward(self, pod: ObjectRef, pairs: Sequence[PortPair], told: Callable[[str], None]) -> None:
-        """Listen and lead connections until interrupted. Raises ClusterUnavailable GPU7065."""
+        """Listen and lead connections until interrupted. One session is opened before, and ended, so that a right that
+        is missing is told at once and not to a browser. Raises ClusterUnavailable GPU7065, and as the session does."""
+        for pair in pairs[:1]:
+            self._open(pod, pair.remote).close()
         with ExitStack() as stack:
             listening = {stack.enter_context(closing(_listen(pair.local))): pair.remote for pair in pairs}
             for each, remote in listening.items():
@@ -50,6 +57,9 @@ class PortForwarder:
                 for each in ready:
                     client, _ = each.accept()
                     self._begin(client, pod, listening[each], told)
+
+    def _open(self, pod: ObjectRef, remote: int) -> WebSocket:
+        return self._sessions.open(f"{item(pod)}/portforward?ports={remote}", f"port {remote} of {pod.name}")
 
     def _begin(self, client: socket.socket, pod: ObjectRef, remote: int, told: Callable[[str], None]) -> None:
         if not self._free.acquire(blocking=False):
@@ -63,8 +73,7 @@ class PortForwarder:
 
         try:
             with closing(client):
-                tunnel = self._sessions.open(f"{item(pod)}/portforward?ports={remote}", f"port {remote} of {pod.name}")
-                carried = PortForward(tunnel, [remote])
+                carried = PortForward(self._open(pod, remote), [remote])
                 with closing(carried.socket(remote)) as far:
                     _relay(client, far)
                 wrong = carried.error(remote)
