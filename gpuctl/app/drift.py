@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuctl.app.cycle import CycleContext, CycleReport, foresee
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.other_engine import deciding_engine
 from gpuctl.app.ports import Clock, Cluster
 from gpuctl.k8s import kinds, names
 from gpuctl.model.change import Action, Change
@@ -18,9 +19,13 @@ _NAMING = frozenset({"apiVersion", "kind"})
 def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftReport:
     """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden if it can't be read.
 
-    gpuctl's own ledgers are left out: their changes follow from the others.
+    Where another engine decides, they are compared as its objects, and whether jobs run is no difference. gpuctl's own
+    ledgers are left out: their changes follow from the others.
     """
-    foreseen = foresee(declared, CycleContext(object_cache=ObjectCache(cluster), clock=clock))
+    engine = deciding_engine(cluster, declared.cluster.name)
+    more = () if engine is None else kinds.of_engine(engine)
+    cache = ObjectCache(cluster, (*kinds.OBSERVED, *more))
+    foreseen = foresee(declared, CycleContext(object_cache=cache, clock=clock, engine=engine))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
     return DriftReport(
         objects=tuple(

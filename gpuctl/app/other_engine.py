@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuctl.app.ports import Cluster
 from gpuctl.engine import reasons
 from gpuctl.engine.jobs.runs import NOWHERE, by_itself, record_of
+from gpuctl.k8s import kinds
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
+from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import Decision, Keep, Pending, RunRecord, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import Instant
+from gpuctl.observe import read_ledgers
 from gpuctl.render import RenderCache, render
 from gpuctl.targets import Engine, TargetObjects, rendered_for
 
@@ -35,6 +39,16 @@ def written_for(engine: Engine, declared: Declared) -> Manifests:
     own = [each for each in waiting_manifests(replace(declared, jobs=())).items if each.ref.name == SYSTEM_NAMESPACE]
     found = target_objects(declared, engine).manifests
     return replace(found, items=tuple(sorted((*found.items, *own), key=lambda item: item.ref)))
+
+
+def deciding_engine(cluster: Cluster, name: str) -> Engine | None:
+    """The other engine whose objects gpuctl keeps for that cluster, by its ledgers; None: gpuctl's own decides.
+
+    Raises ClusterUnavailable or Forbidden where they can't be read.
+    """
+    bodies = {ref_of(body): body for body in cluster.list(kinds.CONFIG_MAP).items}
+    kept = {(ref.api_version, ref.kind) for ledger in read_ledgers(bodies).ledgers_of(name) for ref in ledger.inventory}
+    return next((engine for engine in Engine if not kept.isdisjoint(kinds.of_engine(engine))), None)
 
 
 def left_to(engine: Engine, declared: Declared, state: ClusterState, now_ms: Instant) -> Schedule:

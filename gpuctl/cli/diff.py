@@ -22,7 +22,8 @@ def diff(folder: str, output: str, where: Where) -> None:
     """Show where a cluster differs from its declarations.
 
     The output is what the next cycle of `gpuctl reconcile` would write if DIR were the newest commit. Only fields that
-    gpuctl owns are compared; nothing is written.
+    gpuctl owns are compared; nothing is written. Where gpuctl reconciles with --target, as its ledgers tell, they are
+    compared as objects of that engine.
 
     Exit code: 0 no drift, 1 drift, 2 error.
     """

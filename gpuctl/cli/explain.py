@@ -21,8 +21,14 @@ from gpuctl.model.decision import JobState
 from gpuctl.model.ids import JobId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpuctl.app.inspect import Live
+    from gpuctl.app.ports import Cluster
     from gpuctl.model.declared import Declared
     from gpuctl.model.explanation import Explanation
+    from gpuctl.targets import Engine
+    from gpuctl.views.jobs import JobView
 
 _CODE = re.compile(r"(?i)gpu\d+")
 _WAITS = frozenset({JobState.PENDING, JobState.PREEMPTED})
@@ -44,6 +50,9 @@ def explain(subject: str, folder: str | None, project: str | None, output: str, 
     CODE is the code of a message; JOB is a name or PROJECT/NAME. With DIR, the cluster's declarations, the engine
     computes the next decision for the job as it would if DIR were the newest commit: the rule and its numbers, the
     position in the queue, what would start the job, and when it starts if nothing else changes. Nothing is written.
+
+    Where another engine decides (reconcile --target), it tells what Kueue says of the job, or how KAI is asked; the
+    engine's explanation with DIR is refused there.
     """
     if _CODE.fullmatch(subject):
         _explain_code(subject.upper())
@@ -76,30 +85,59 @@ def _explain_code(code: str) -> None:
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
     """Explain a job by its objects and what is published, which works with rights for one namespace only."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs
-    from gpuctl.views.explain import explain_job  # noqa: PLC0415
+    from gpuctl.k8s.objects import labels_of  # noqa: PLC0415
+    from gpuctl.targets import engine_of  # noqa: PLC0415
+    from gpuctl.views.explain import explain_job, explain_left  # noqa: PLC0415
     from gpuctl.views.published import turn_text  # noqa: PLC0415
 
     with where.looking(project_of(subject, project)) as (cluster, sessions):
         current = told_live(cluster, sessions)
         view, now_ms = one_job(subject, project, cluster, current), wiring.now_ms()
-    for line in explain_job(view, now_ms):
+        engine = engine_of(labels_of(current.state.live.get(view.ref, {})))
+        words = _words(cluster, current, view, engine) if engine is not None else ()
+    for line in explain_job(view, now_ms) if engine is None else explain_left(view, now_ms, engine.called, words):
         say(line)
-    if view.state in _WAITS:
+    if view.state in _WAITS and engine is None:
         for line in turn_text(view, current.state, current.overview, now_ms) if current.overview else ():
             say(line)
         say(f"What would start it, and when, by the engine: gpuctl explain {view.id} DIR")
+
+
+def _words(cluster: Cluster, current: Live, view: JobView, engine: Engine) -> Iterator[str]:
+    """What another engine says of a job, or the command that shows it."""
+    from gpuctl.app.explaining import words_of_kueue  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
+    from gpuctl.targets import Engine  # noqa: PLC0415
+
+    kind = "workloads.kueue.x-k8s.io" if engine is Engine.KUEUE else "podgroups.scheduling.run.ai"
+    show = f"What it waits for: kubectl -n {view.ref.namespace} describe {kind}"
+    if engine is not Engine.KUEUE:
+        return iter((show,))
+    try:
+        found = words_of_kueue(cluster, current, view)
+    except Forbidden as fault:
+        return iter((f"{fault.code}: {fault}.", show))
+    if not found:
+        return iter((f"{engine.called} has no Workload of it.", show))
+    states = (f"{'' if each.holds else 'not '}{each.type} ({each.reason})" for each in found)
+    return (f"{each.workload}: {state}: {each.message}" for each, state in zip(found, states, strict=True))
 
 
 def _asked(subject: str, project: str | None, folder: str, where: Where) -> Explanation:
     """The engine's own explanation, from the declarations and the cluster."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs
     from gpuctl.app.explaining import explain_live  # noqa: PLC0415
+    from gpuctl.app.other_engine import deciding_engine  # noqa: PLC0415
 
     if where.namespace is not None:
         raise Failure("GPU9002", "with DIR the whole cluster is read", hint="leave out -n, or leave out DIR")
     declared = compiled_folder(folder)
     job = _declared_job(declared, folder, subject, project)
     with where.reading() as cluster:
+        engine = deciding_engine(cluster, declared.cluster.name)
+        if engine is not None:
+            said = f"{engine.called} decides in this cluster, and gpuctl's engine does not"
+            raise Failure("GPU9002", said, hint=f"without DIR it tells what {engine.called} says: gpuctl explain {job}")
         told = explain_live(declared, cluster, wiring.clock(), job, wiring.sessions_of(cluster))
     if told is None:
         raise Failure("GPU9003", f"there is no decision for {job}")

@@ -61,6 +61,8 @@ def _cluster_rules(duties: Duties) -> Iterator[Mapping[str, Any]]:
     for group, plural in duties.pairs:
         if plural not in by_group[group]:
             by_group[group].append(plural)
+    if duties.engine == "kueue":
+        by_group[kinds.group_of(kinds.KUEUE_WORKLOAD)].append(kinds.KINDS[kinds.KUEUE_WORKLOAD].plural)
     for group, plurals in sorted(by_group.items()):
         yield {"apiGroups": [group], "resources": sorted(plurals), "verbs": _LOOK}
     yield {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}

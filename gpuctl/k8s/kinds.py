@@ -126,6 +126,7 @@ def _of_engine(engine: str, plural: str, prune_rank: int, *, namespaced: bool = 
 
 
 _KUEUE = "kueue.x-k8s.io/v1beta2"
+KUEUE_WORKLOAD: Kind = (_KUEUE, "Workload")
 
 KINDS: Mapping[Kind, KindInfo] = {
     NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=18),
@@ -186,6 +187,7 @@ KINDS: Mapping[Kind, KindInfo] = {
         plural="events", writes=("list",), needed_for="why pods do not start, where events alone say it",
     ),
     ENDPOINT_SLICE: KindInfo(plural="endpointslices"),  # one is written, with `install --dashboard`
+    KUEUE_WORKLOAD: KindInfo(plural="workloads"),
     SECRET: KindInfo(plural="secrets"),
     SERVICE_ACCOUNT: KindInfo(plural="serviceaccounts"),
     ROLE: KindInfo(plural="roles"),

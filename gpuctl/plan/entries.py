@@ -39,7 +39,9 @@ def next_entry(  # noqa: PLR0913, PLR0917 - an object, what is known and seen of
     if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or goes):
         return old
     notes = annotations_of(wanted)
-    new = _running(wanted, old, uid, at_ms) if goes else _waiting(notes, old, uid)
+    # An object for another engine has no record on it: then it is what is observed.
+    record = decode_record(notes, run.queued_at_ms)
+    new = _running(wanted, old, uid, at_ms, record) if goes else _waiting(notes, old, uid, record)
     if old is not None and (new == old or (run.phase in ACTIVE and _is_on_record(new, old, at_ms))):
         return old
     return new
@@ -61,10 +63,9 @@ def ended_entry(old: RunEntry | None, uid: str) -> RunEntry:
     return old if old is not None and new == old else new
 
 
-def _running(wanted: Body, old: RunEntry | None, uid: str, at_ms: Instant) -> RunEntry:
+def _running(wanted: Body, old: RunEntry | None, uid: str, at_ms: Instant, record: RunRecord) -> RunEntry:
     """A run that was let go before goes on, also where a person has suspended its object meanwhile."""
     notes = annotations_of(wanted)
-    record = decode_record(notes, 0)
     placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     goes_on = old is not None and old.is_let_go
     return RunEntry(
@@ -88,13 +89,13 @@ def _sent_to(placement: Placement | None, wanted: Body) -> Placement | None:
     return sent_to(placement, [node for node in named_nodes(wanted) if node not in placement.nodes])
 
 
-def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str) -> RunEntry:
+def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str, record: RunRecord) -> RunEntry:
     """What its pods were started with is kept, for some may still be leaving.
 
     So is the reason it was stopped for, as long as no place is reserved for it: why it waits changes often, and is no
     fact that counts.
     """
-    record, placement = decode_record(notes, 0), decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
+    placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     before = old or RunEntry(record=record)
     said = placement is not None or before.is_let_go
     reason = decode_reason(notes.get(names.REASON_ANNOTATION)) if said else before.reason

@@ -6,7 +6,7 @@ counterpart of is told, each at its place in the declarations: nothing is left o
 
 from gpuctl.targets.differences import differences
 from gpuctl.targets.target import rendered_for
-from gpuctl.targets.unsaid import Engine
+from gpuctl.targets.unsaid import Engine, engine_of
 from gpuctl.targets.workloads import TargetObjects
 
-__all__ = ["Engine", "TargetObjects", "differences", "rendered_for"]
+__all__ = ["Engine", "TargetObjects", "differences", "engine_of", "rendered_for"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from gpuctl.diag.codes import CODES
@@ -23,6 +23,14 @@ class Engine(StrEnum):
     def called(self) -> str:
         """As its makers write it."""
         return {Engine.KUEUE: "Kueue", Engine.KAI: "KAI"}[self]
+
+
+_QUEUED_BY = {"kueue.x-k8s.io/queue-name": Engine.KUEUE, "kai.scheduler/queue": Engine.KAI}
+
+
+def engine_of(labels: Mapping[str, object]) -> Engine | None:
+    """The engine in whose queue an object is, by its labels: for people; None where it is in none."""
+    return next((engine for label, engine in _QUEUED_BY.items() if label in labels), None)
 
 
 def unsaid(code: str, span: SourceSpan, engine: Engine, **params: str) -> Diagnostic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.wording import duration, reason_text
@@ -46,6 +46,22 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
     if entry is not None and is_fine:  # else the reason says why it has its GPUs, and that nothing is to be done
         yield f"Why: {entry.why}"
         yield f"Fix: {entry.fix}"
+
+
+def explain_left(view: JobView, now_ms: Instant, engine: str, words: Iterable[str]) -> Iterator[str]:
+    """The same of a job that another engine decides about: what that says of it, in place of gpuctl's decision."""
+    asked = count_gpus(view.gpu_milli // max(1, view.workers) * view.asked_workers)
+    yield f"{view.id} requests {asked}{_workers(view)} and is {view.state.value}. {engine} decides when it runs."
+    if view.placement is not None:
+        places = ", ".join(map(on_devices, view.placement.workers))
+        yield f"It has been on {places} for {_ago(now_ms - view.since_ms)}."
+    if view.run.problem is not None:
+        yield f"Its pods: {problem_text(view.run.problem)}."
+        yield f"Fix: {remedy_of(view.run.problem)}"
+    if view.state is JobState.FAILED:
+        yield "It has ended, and a higher spec.runIndex runs it again."
+    if view.state not in {JobState.FAILED, JobState.SUCCEEDED}:
+        yield from words
 
 
 def _workers(view: JobView) -> str:

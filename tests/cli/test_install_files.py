@@ -118,3 +118,30 @@ def test_a_folder_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     refused = run("install", *EXAMPLE, "-o", "kustomize", "--dir", tmp_path / "file" / "x")
     assert (refused.exit_code, "GPU9004" in refused.stderr) == (2, True)
+
+
+CLUSTER = """apiVersion: gpuctl.dev/v1
+kind: Cluster
+metadata: {name: prod}
+spec:
+  nodePools: [{name: dgx, nodes: [dgx-1], gpusPerNode: 8}]
+  workloadKinds:
+  - {apiVersion: batch.example.com/v1, kind: TrainingRun, plural: trainingruns, pods: [{name: w}], suspend: paused}
+"""
+
+
+@pytest.mark.parametrize("engine", ["kueue", "kai"])
+def test_a_chart_and_a_base_have_the_engine_and_the_clusters_kinds(engine: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "cluster.yaml").write_text(CLUSTER)
+    options = (*EXAMPLE, "--guard", "--target", engine, "--cluster", tmp_path / "c")
+    printed = by_ref(list(yaml.safe_load_all(run("install", *options).stdout)))
+    (deployment,) = [body for ref, body in printed.items() if ref.kind == "Deployment"]
+    assert ["--target", engine] == deployment["spec"]["template"]["spec"]["containers"][0]["args"][-2:]
+    of_kinds = [ref.name for ref, body in printed.items() if "trainingruns" in json.dumps(body)]
+    assert {"gpuctl", "gpuctl-reader", "gpuctl-other-workloads"} <= set(of_kinds)
+    for output, command in (("kustomize", ("kustomize", "build")), ("helm", ("helm", "template", "gpuctl"))):
+        folder = tmp_path / output
+        assert run("install", *options, "-o", output, "--dir", folder).exit_code == 0
+        built = subprocess.run([tool(command[0]), *command[1:], folder], capture_output=True, text=True, check=True)
+        assert by_ref([body for body in yaml.safe_load_all(built.stdout) if body]) == printed

@@ -139,6 +139,11 @@ class Reconciled(Story):
         self._folder = folder
         self.lines: list[Any] = []
 
+    @property
+    def declared_in(self) -> Path:
+        """The folder of the declarations."""
+        return self._repo.folder / "c"
+
     def apply(self) -> None:
         known = {path.name for path in (self._repo.folder / "c").glob("*.yaml")}
         for gone in known - self.files.keys():

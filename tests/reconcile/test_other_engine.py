@@ -5,12 +5,13 @@ What Kueue does to a Job, a test does: Kueue itself is in tests/kueue.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-import yaml
 from stage import BASE, Stage, job
 
+from gpuctl.install import Duties, Installation, all_objects
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import flag, mapping, resource_version, uid, with_value
 from gpuctl.model.ids import JobId, ObjectRef
@@ -97,10 +98,23 @@ def test_a_job_that_is_there_keeps_its_template(stage: Stage) -> None:
     assert not [line for line in stage.lines if line["event"] == "failed"]
 
 
-def test_the_rights_that_the_page_names_are_those_that_are_used() -> None:
-    text = PAGE.read_text().partition("## Rights")[2].partition("```yaml\n")[2].partition("```")[0]
-    (rule,) = yaml.safe_load(text)["rules"]
-    used = kinds.of_engine("kueue")
-    assert rule["apiGroups"] == sorted({kinds.group_of(kind) for kind in used})
-    assert rule["resources"] == sorted(kinds.KINDS[kind].plural for kind in used)
-    assert rule["verbs"] == sorted({*kinds.KINDS[used[0]].writes, "list", "watch"})
+def rights(engine: str) -> dict[str, set[str]]:
+    """The verbs on each resource that an installation for that engine has in the cluster."""
+    wanted = Installation(image="x", repo="https://git.example.com/x.git", path="c", guard=True)
+    bodies = all_objects(wanted, Duties(engine=engine))
+    (role,) = [body for body in bodies if body["kind"] == "ClusterRole" and body["metadata"]["name"] == "gpuctl"]
+    return {name: set(rule["verbs"]) for rule in role["rules"] for name in rule["resources"]}
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_an_installation_has_the_rights_that_are_used_and_no_others(engine: Engine) -> None:
+    found, usual = rights(engine.value), rights("")
+    used = {kinds.KINDS[kind].plural for kind in kinds.of_engine(engine)}
+    assert {name for name in found if found[name] != usual.get(name)} == {
+        *used, "priorityclasses", "resourceclaimtemplates", "jobsets", "pytorchjobs", "mpijobs", "rayjobs",
+        "rayclusters", "leaderworkersets",
+    }  # fmt: skip
+    assert all(found[name] == {"create", "delete", "list", "patch", "watch"} for name in used)
+    assert found["jobsets"] == found["resourceclaimtemplates"] == {"list", "watch"}
+    words = PAGE.read_text().partition("## Rights")[2].partition("## ")[0]
+    assert all(re.search(rf"\b{kind[1]}(s|es)\b", words) for kind in kinds.of_engine(engine))
