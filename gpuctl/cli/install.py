@@ -203,10 +203,10 @@ def install(
     required = [name for name in ("repo", "path") if options[name] is None and output != "helm"]
     if required:
         raise Failure("GPU9002", f"Missing option '--{required[0]}'.", hint="gpuctl install --help")
+    _check({name: value for name, value in options.items() if value is not None})
     if kubeconfig is not None or context is not None:
         options["api_port"] = _looked(kubeconfig, context, options["api_port"])
     given = {name: value for name, value in options.items() if value is not None}
-    _check(given)
     rules = _rules(policies, options["controllers"], is_guarded=options["guard"])
     if output == "helm":
         write_chart(folder, given, choices(ctx.command), rules, duties)

@@ -185,6 +185,13 @@ def rule(name: str, text: str, kind: str = "Job") -> str:
     return RULE.replace("NAME", name).replace("KIND", kind).replace("RULE", text)
 
 
+def test_a_mistake_in_an_option_is_told_before_a_cluster_is_asked(run: Run, tmp_path: Path) -> None:
+    found = run("install", "--repo", "/srv/gpus.git", "--path", "c", "--kubeconfig", str(tmp_path / "none"))
+    assert (found.exit_code, found.stderr.splitlines()[0]) == (
+        2, "error GPU9002: --repo '/srv/gpus.git' is not an https or ssh URL"
+    )  # fmt: skip
+
+
 def test_policies_become_admission_policies_and_the_others_are_named_with_the_reason(run: Run, tmp_path: Path) -> None:
     rules = {
         "image": ("cel: object.spec.image != 'x'", "Job"),
