@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,9 @@ LONGEST_FIRST = (
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 
+SERVERS_UNTIL = 0.6
+"""The part of a run in which groups on control planes begin."""
+
 _LONGEST_ID = 1000
 
 RUNNING = pytest.StashKey[dict[str, ControlPlane]]()
@@ -61,21 +64,35 @@ QUICK = (
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests run in units that one process takes: those on one control plane, else those of one file, which make once
+    what they share. The order of the units is that of the run."""
     here = Path(__file__).parent
+    units, servers = dict[pytest.Item, str](), set[str]()
     for item in items:
-        if item.path.relative_to(here).as_posix().startswith(QUICK):
+        path = item.path.relative_to(here).as_posix()
+        if path.startswith(QUICK):
             item.add_marker("quick")
-        if group := _group(item):
-            item.add_marker(pytest.mark.xdist_group(group))
+        if server := _group(item):
             item.add_marker("server")
-        elif _shares_what_its_module_makes(item) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(here).as_posix()))
-    items.sort(key=lambda item: _place(_group(item)))
+            servers.add(server)
+        given = item.get_closest_marker("xdist_group")
+        units[item] = server or (str(given.args[0]) if given else path)
+        if not given:
+            item.add_marker(pytest.mark.xdist_group(units[item]))
+    begins = _order([unit for unit in dict.fromkeys(units.values()) if unit not in servers], servers)
+    items.sort(key=lambda item: begins[units[item]])
 
 
-def _place(group: str) -> tuple[int, str]:
-    """First those that wait for a server, while others take CPU."""
-    return (LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST), group or "~")
+def _order(others: Sequence[str], servers: Collection[str]) -> Mapping[str, float]:
+    """When each unit begins, from 0 to 1. Those on control planes, which mostly wait, are spread among those that take
+    CPU, the longest first, and begin early enough to be over before the end."""
+    longest = sorted(servers, key=_place)
+    begin = {unit: at / len(others) for at, unit in enumerate(others)}
+    return begin | {unit: SERVERS_UNTIL * at / len(servers) for at, unit in enumerate(longest)}
+
+
+def _place(server: str) -> tuple[int, str]:
+    return (LONGEST_FIRST.index(server) if server in LONGEST_FIRST else len(LONGEST_FIRST), server)
 
 
 def _group(item: pytest.Item) -> str:
@@ -87,14 +104,6 @@ def _group(item: pytest.Item) -> str:
     if "new_control_plane" in asked:
         return item.path.stem
     return "real_lab" if item.get_closest_marker("server") else ""  # it asks for its lab by what it is given
-
-
-def _shares_what_its_module_makes(item: pytest.Item) -> bool:
-    """Whether it asks for a fixture that its module makes once: in one process, where each would make it for itself."""
-    if not isinstance(item, pytest.Function):
-        return False
-    used = [fixture for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found]
-    return any(each.scope == "module" and item.nodeid.startswith(f"{each.baseid}::") for each in used)
 
 
 @pytest.hookimpl(trylast=True)  # after the module's own fixtures

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpuctl.adapters.embedded.bodies import Key, put, terminal
 from gpuctl.adapters.embedded.controller import Desk
 from gpuctl.adapters.embedded.quota import COUNTED, usage, written
+from gpuctl.adapters.embedded.scopes import is_about
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import is_deleting, mapping
 from gpuctl.model.state import Body
@@ -21,14 +22,16 @@ class Quotas:
         self._desk = desk
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A quota, and the quotas of a namespace where something began or ceased to count."""
+        """A quota, and the quotas of a namespace where something that they are about began or ceased to count."""
         if key.kinds == kinds.RESOURCE_QUOTA:
             return (key,) if new is not None else ()
         if not key.namespace or key.kinds not in COUNTED:
             return ()
         ended = old is not None and new is not None and terminal(new) and not terminal(old)
-        if old is None or new is None or ended:
-            return self._desk.store.in_namespace(key.namespace, kinds.RESOURCE_QUOTA)
+        body = new if old is None else old
+        if body is not None and (old is None or new is None or ended):
+            quotas = self._desk.store.in_namespace(key.namespace, kinds.RESOURCE_QUOTA)
+            return [quota for quota in quotas if is_about(self._desk.store.get(quota) or {}, body)]
         return ()
 
     def sync(self, key: Key) -> None:
