@@ -43,8 +43,9 @@ INTERRUPTED = frozenset({
 own, for all of these tests one after the other take longer than all others."""
 
 LONGEST_FIRST = (
-    "plane_with_gpuctl", "interrupted", "test_bench_cluster", "test_idle", "test_install_page", "test_operate_page",
-    "test_tenants", "control_plane", "real_lab", "test_install", "test_install_upgrade", "test_admission_rules",
+    "plane_with_gpuctl", "interrupted", "real_lab", "test_story_on_kueue", "test_bench_cluster", "test_operate_page",
+    "test_install_page", "test_idle", "test_admission_rules", "test_install_upgrade", "test_jobset_life", "test_tenants",
+    "test_forged_objects", "control_plane", "test_install",
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 
@@ -80,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not given:
             item.add_marker(pytest.mark.xdist_group(units[item]))
     begins = _order([unit for unit in dict.fromkeys(units.values()) if unit not in servers], servers)
-    items.sort(key=lambda item: begins[units[item]])
+    items.sort(key=lambda item: (begins[units[item]], units[item]))
 
 
 def _order(others: Sequence[str], servers: Collection[str]) -> Mapping[str, float]:

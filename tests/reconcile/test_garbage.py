@@ -74,10 +74,14 @@ def town() -> Iterator[Neighbours]:
     assert made.reports[-1].settled
 
 
-def object_of(town: Neighbours, kind: str, name: str) -> Body:
-    if kind != "Pod":
-        return town.run_object(name, "evil")
-    return next(body for ref, body in town.pods("gpu-evil") if ref.name.startswith(f"{name}-"))
+def mine(town: Neighbours) -> dict[tuple[str, str], Body]:
+    """The attacker's objects as they are now."""
+    live = town.objects()
+    evils = [ref for ref in sorted(live) if ref.namespace == "gpu-evil"]
+    return {
+        (kind, name): next(live[ref] for ref in evils if ref.kind == kind and ref.name.startswith(f"{name}-"))
+        for kind, name in MINE
+    }
 
 
 def set_to(town: Neighbours, body: Body, part: str, key: str, value: str | None) -> None:
@@ -107,20 +111,20 @@ def attack(town: Neighbours, part: str, key: str, values: dict[str, str | None])
 
     Where an object is declared is written with any other change, so that its absence waits for one.
     """
+    before = town.life_of("good")
     for said, value in values.items():
-        before, wanted = town.life_of("good"), {}
-        for kind, name in MINE:
-            body = object_of(town, kind, name)
-            wanted[kind, name] = body["metadata"].get(part, {})
+        found = mine(town)
+        wanted = {each: body["metadata"].get(part, {}) for each, body in found.items()}
+        for body in found.values():
             set_to(town, body, part, key, value)
         town.enforce()
         assert town.life_of("good") == before, said
-        for (kind, name), notes in wanted.items():
-            body = object_of(town, kind, name)
-            if kind != "Pod" and key in notes and not (value is None and key in names.PROVENANCE_ANNOTATIONS):
-                assert body["metadata"][part].get(key) == notes[key], f"{said} is put back"
+        for each, body in mine(town).items():
+            kind, _ = each
+            if kind != "Pod" and key in wanted[each] and not (value is None and key in names.PROVENANCE_ANNOTATIONS):
+                assert body["metadata"][part].get(key) == wanted[each][key], f"{said} is put back"
             else:
-                set_to(town, body, part, key, notes.get(key))
+                set_to(town, body, part, key, wanted[each].get(key))
 
 
 @pytest.mark.parametrize("key", LEDGER_KEYS)
@@ -128,8 +132,8 @@ def test_a_ledger_edited_to_garbage_is_its_projects_matter_alone(key: str) -> No
     """An administrator's slip: nobody else may write there."""
     town = Neighbours(FILES)
     ref = ledger_ref("one", ProjectName("evil"))
+    before = town.life_of("good")
     for said, value in GARBAGE.items():
-        before = town.life_of("good")
         body = town.objects()[ref]
         town.edit_unchecked(body, lambda new, value=value: _put(new["data"], key, value))  # type: ignore[misc]
         report = town.enforce()
