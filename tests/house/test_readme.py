@@ -150,7 +150,8 @@ def test_a_template_is_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_
 
 def test_a_plan_is_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     here = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
-    copytree(ROOT / "clusters" / "tr4858", tmp_path / "clusters" / "tr4858")
+    for name in ("clusters/tr4858", "policies"):
+        copytree(ROOT / name, tmp_path / name)
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "the report's cluster"]):
         dates = {"GIT_AUTHOR_DATE": "1596000000 +0000", "GIT_COMMITTER_DATE": "1596000000 +0000"}
         subprocess.run([*here, *words], cwd=tmp_path, check=True, env={**os.environ, **dates})
