@@ -67,7 +67,7 @@ class GitSource:
         self._repository = Repository(self._clone, self._git, bare=True)
         self._signatures = None if signers is None else Signatures(signers, self._git)
         self._first_ms: DurationMs | None = limits.first_ms
-        self._head, self._tidy, self._swept = NO_REVISION, False, False
+        self._head, self._tidy, self._swept, self._is_name = NO_REVISION, False, False, False
 
     @property
     def url(self) -> str:
@@ -181,8 +181,9 @@ class GitSource:
         if self._branch is None:
             return "HEAD"
         ref = f"refs/heads/{self._branch}"
-        if self._git.run("check-ref-format", ref).code:
+        if not self._is_name and self._git.run("check-ref-format", ref).code:
             raise unavailable("GPU8002", url=self._shown, branch=self._branch)
+        self._is_name = True  # once it is known, a branch stays the one that is followed
         return ref
 
     def _fetch(self, clone: Path, remote: str, local: str, within_ms: DurationMs | None = None) -> Answer:

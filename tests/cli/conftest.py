@@ -49,6 +49,12 @@ def run() -> Run:
 
 
 @pytest.fixture
+def in_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all of this project's own history is searched for the commit that removed a job."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     """A copy of the report's cluster, to be changed."""
     return Path(copytree(EXAMPLE, tmp_path / "clusters" / "tr4858"))

@@ -67,6 +67,7 @@ def test_what_is_no_name_is_refused(run: Run, settings: Path, name: str) -> None
     assert not settings.exists()
 
 
+@pytest.mark.usefixtures("in_no_repository")
 def test_commands_that_look_use_it(run: Run, settings: Path, embedded: Path) -> None:
     del settings
     run("config", "project", "team-b")

@@ -104,6 +104,7 @@ def test_an_answer_about_a_flag_names_flags_that_there_are() -> None:
         ("history project team-a --sinse 1h", "gpuctl explain GPU9002, or: gpuctl history --help"),
     ],
 )
+@pytest.mark.usefixtures("in_no_repository")
 def test_a_kind_where_a_job_is_named(run: Run, embedded: Path, line: str, hint: str) -> None:
     result = run(*line.replace("{file}", str(embedded)).split())
     assert result.exit_code == 2

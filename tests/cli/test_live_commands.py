@@ -51,6 +51,7 @@ def test_list_all_in_every_form(run: Run, embedded: Path) -> None:
     assert "DEVICES" in run("list", "-o", "wide", "--embedded", embedded).stdout
 
 
+@pytest.mark.usefixtures("in_no_repository")
 def test_list_of_an_unknown_project_is_empty(run: Run, embedded: Path) -> None:
     result = run("list", "-p", "nobody", "--embedded", embedded)
     told, hint = result.stderr.splitlines()
@@ -76,6 +77,7 @@ def test_get_shows_the_pod_and_the_address(run: Run, embedded: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["get", "explain"])
+@pytest.mark.usefixtures("in_no_repository")
 def test_a_job_that_is_not_there(run: Run, embedded: Path, command: str) -> None:
     result = run(command, "nobody", "--embedded", embedded)
     assert result.exit_code == 2
