@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpuctl.app.cycle import CycleReport
@@ -146,7 +146,14 @@ def moment(facts: Facts, before: Mapping[RunKey, Mark]) -> Moment:
     seen = {(run.job, run.digest) for run in facts.runs}
     events.extend(_gone(facts, before.keys() - seen, finished))
     events.sort(key=lambda event: (event.at_ms, event.job, event.digest))
-    return Moment(at_ms=facts.at_ms, levels=_levels(facts), events=tuple(events), marks=marks)
+    return Moment(at_ms=facts.at_ms, levels=_levels(facts), events=_in_sweeps(facts.jobs, events), marks=marks)
+
+
+def _in_sweeps(jobs: Sequence[Job], events: Sequence[RunEvent]) -> tuple[RunEvent, ...]:
+    """The events with the sweeps of their jobs."""
+    named = {event.job for event in events}
+    sweeps = {job.id: job.sweep.sweep for job in jobs if job.sweep is not None and job.id in named} if named else {}
+    return tuple(replace(event, sweep=sweeps[event.job]) if event.job in sweeps else event for event in events)
 
 
 def _mark(run: Run, finished: FinishedRun | None) -> Mark:

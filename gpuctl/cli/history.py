@@ -42,8 +42,9 @@ def history(  # noqa: PLR0913, PLR0917 - its options
 ) -> None:
     """Show what held GPUs, when, why, by which commit.
 
-    Of a job: what happened to it. Of a project: each run of it that held GPUs. Of the cluster: what each project used,
-    was entitled to and waited for, on average. As csv, the cluster's is a line for each project and minute or hour.
+    Of a job: what happened to it. Of a project: each run of it that held GPUs, the jobs of a sweep together. Of the
+    cluster: what each project used, was entitled to and waited for, on average. As csv, a line for each run, or for
+    each project and minute or hour.
 
     The replica that leads is asked, by a port of its pod: this needs Role gpuctl-history in gpuctl-system, for it shows
     the jobs of all teams. Events and minutes are kept for 30 days, hours for two years, as long as the pod lives.

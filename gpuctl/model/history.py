@@ -24,6 +24,7 @@ class RunEvent:
     `at_ms`: when a cycle saw it. `gpu_milli`: what it holds from now on. `waited_ms`: how long it had waited, where it
     starts. `revision`: the commit that was in force for its project. `measured_milli_s`: what it held from then until
     its next event while its GPUs were measured, in milli-GPU-seconds; `busy_milli_s`: the part of that which worked.
+    `sweep`: the sweep that the job is declared in; empty for other jobs, and once it is declared no more.
     """
 
     at_ms: Instant
@@ -38,6 +39,7 @@ class RunEvent:
     revision: Revision = NO_REVISION
     measured_milli_s: int = 0
     busy_milli_s: int = 0
+    sweep: str = ""
 
 
 class Work(NamedTuple):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from gpuctl.diag.wording import reason_text
 from gpuctl.k8s.timestamps import format_seconds, format_timestamp
 from gpuctl.model.decision import JobState
 from gpuctl.model.history import ALL, History, Period, RunEvent
-from gpuctl.model.ids import ProjectName, RunKey
+from gpuctl.model.ids import JobId, ProjectName, RunKey
 from gpuctl.model.units import DurationMs, GpuMilli, Instant, format_gpus
 from gpuctl.model.utilisation import percent_of
 from gpuctl.views.tables import HOUR_MS, age, table
@@ -149,14 +150,16 @@ def _counted(use: ProjectUse, event: RunEvent) -> ProjectUse:
 
 
 def event_table(history: History) -> str:
-    """What happened to a job, a line each."""
-    header = ("TIME", "STATE", "GPUS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY")
+    """What happened to a job, a line each; to the jobs of a sweep, each by its name."""
+    several = history.subject.job is not None and any(event.job != history.subject.job for event in history.events)
+    header = ("TIME", *(["JOB"] if several else []), "STATE", "GPUS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY")
     authors = _authors(history)
     return table(
         header,
         [
             (
                 format_seconds(event.at_ms),
+                *([event.job.name] if several else []),
                 event.state.value,
                 format_gpus(event.gpu_milli),
                 busy(event.busy_milli_s, event.measured_milli_s),
@@ -181,28 +184,51 @@ def why(event: RunEvent) -> str:
 
 
 def holding_table(history: History) -> str:
-    """What held GPUs, a line for each while."""
+    """What held GPUs, a line for each while; for all jobs of a sweep together, one line."""
     header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY", "ENDED")
     authors = _authors(history)
-    return table(
-        header,
-        [
-            (
-                format_seconds(each.start.at_ms),
-                "-" if each.end is None else format_seconds(each.until_ms),
-                str(each.start.job),
-                format_gpus(each.start.gpu_milli),
-                hours(each.gpu_ms // HOUR_MS),
-                busy(each.busy_milli_s, each.measured_milli_s),
-                ",".join(each.start.nodes) or "-",
-                each.start.revision[:_COMMIT] or "-",
-                authors.get(each.start.revision) or "-",
-                why(each.start),
-                "-" if each.end is None else _ended(each.end),
-            )
-            for each in holdings(history)
-        ],
+    return table(header, [_holding_cells(group, authors) for group in _in_groups(history)])
+
+
+def _in_groups(history: History) -> Iterable[Sequence[Holding]]:
+    """The whiles of each sweep together, where the first of them is; each other while by itself."""
+    sweep_of = {event.job: event.sweep for event in history.events if event.sweep}
+    groups: dict[object, list[Holding]] = {}
+    for at, each in enumerate(holdings(history)):
+        sweep = sweep_of.get(each.start.job)
+        groups.setdefault(at if sweep is None else JobId(each.start.job.project, sweep), []).append(each)
+    return groups.values()
+
+
+def _holding_cells(group: Sequence[Holding], authors: Mapping[str, str]) -> tuple[str, ...]:
+    """A line of one while, or of those of a sweep: with the most GPUs that it held at a time."""
+    first, jobs = group[0], {each.start.job for each in group}
+    sweep = next((each.start.sweep for each in group if each.start.sweep), "")
+    revisions = dict.fromkeys(each.start.revision for each in group if each.start.revision)
+    ends = Counter("running" if each.end is None else _ended(each.end) for each in group)
+    ended = ", ".join(f"{count} {end}" for end, count in ends.items())
+    one = "-" if first.end is None else _ended(first.end)
+    return (
+        format_seconds(first.start.at_ms),
+        "-" if any(each.end is None for each in group) else format_seconds(max(each.until_ms for each in group)),
+        f"{first.start.job.project}/{sweep} ({len(jobs)})" if sweep else str(first.start.job),
+        format_gpus(_most_at_a_time(group)),
+        hours(sum(each.gpu_ms for each in group) // HOUR_MS),
+        busy(sum(each.busy_milli_s for each in group), sum(each.measured_milli_s for each in group)),
+        ",".join(dict.fromkeys(node for each in group for node in each.start.nodes)) or "-",
+        ",".join(revision[:_COMMIT] for revision in revisions) or "-",
+        ",".join(dict.fromkeys(authors[each] for each in revisions if authors.get(each))) or "-",
+        "sweep" if sweep else why(first.start),
+        ended if sweep else one,
     )
+
+
+def _most_at_a_time(group: Sequence[Holding]) -> GpuMilli:
+    steps = Counter[Instant]()
+    for each in group:
+        steps[each.from_ms] += each.start.gpu_milli
+        steps[each.until_ms] -= each.start.gpu_milli
+    return max(accumulate(steps[at_ms] for at_ms in sorted(steps)))
 
 
 def _ended(event: RunEvent) -> str:
@@ -280,24 +306,25 @@ def _rows(history: History) -> Iterator[Sequence[object]]:
             "author",
             "measured_milli_s",
             "busy_milli_s",
+            "sweep",
         )
         for event in history.events:
             yield (
                 format_timestamp(event.at_ms), str(event.job), event.digest, event.state.value, event.gpu_milli,
                 " ".join(event.nodes), event.waited_ms, event.revision, event.paused_for or "", why(event),
-                authors.get(event.revision, ""), event.measured_milli_s, event.busy_milli_s,
+                authors.get(event.revision, ""), event.measured_milli_s, event.busy_milli_s, event.sweep,
             )  # fmt: skip
     elif history.subject.project is not None:
         yield (
             "from", "until", "job", "run", "gpu_milli", "gpu_ms", "nodes", "commit", "why", "ended", "author",
-            "measured_milli_s", "busy_milli_s",
+            "measured_milli_s", "busy_milli_s", "sweep",
         )  # fmt: skip
         for each in holdings(history):
             yield (
                 format_timestamp(each.from_ms), format_timestamp(each.until_ms), str(each.start.job), each.start.digest,
                 each.start.gpu_milli, each.gpu_ms, " ".join(each.start.nodes), each.start.revision, why(each.start),
                 "" if each.end is None else _ended(each.end), authors.get(each.start.revision, ""),
-                each.measured_milli_s, each.busy_milli_s,
+                each.measured_milli_s, each.busy_milli_s, each.start.sweep,
             )  # fmt: skip
     else:
         yield ("time", *Period._fields[1:])

@@ -46,6 +46,7 @@ class EventForm(StatusForm):
     commit: str
     measured_milli_s: int = 0
     busy_milli_s: int = 0
+    sweep: str = ""
 
 
 class PeriodForm(StatusForm):
@@ -224,6 +225,7 @@ def _event(event: RunEvent) -> EventForm:
         commit=event.revision,
         measured_milli_s=event.measured_milli_s,
         busy_milli_s=event.busy_milli_s,
+        sweep=event.sweep,
     )
 
 
@@ -246,4 +248,5 @@ def _event_of(form: EventForm) -> RunEvent:
         revision=Revision(form.commit),
         measured_milli_s=form.measured_milli_s,
         busy_milli_s=form.busy_milli_s,
+        sweep=form.sweep,
     )

@@ -21,6 +21,7 @@ from gpuctl.adapters.history.store import EVENTS_KEPT_MS, Store
 from gpuctl.app.history import Facts
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.main import gpuctl
+from gpuctl.diag.span import SourceSpan
 from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
 from gpuctl.model.history import (
     ALL,
@@ -36,9 +37,10 @@ from gpuctl.model.history import (
     TakenUp,
 )
 from gpuctl.model.ids import JobId, NodeName, ProjectName, Revision, RunDigest
+from gpuctl.model.job import Container, Job, JobType, SweepIndex
 from gpuctl.model.state import Ledger, Run, RunPhase
 from gpuctl.model.utilisation import RunUse
-from gpuctl.views.history import as_csv, event_table, holdings, project_uses, use_table
+from gpuctl.views.history import as_csv, event_table, holding_table, holdings, project_uses, use_table
 from gpuctl.views.history_form import document, parsed
 
 AT_MS = 1_596_000_000_000 - 1_596_000_000_000 % HOUR_MS
@@ -123,16 +125,18 @@ def test_commits_are_kept_with_their_authors_and_how_their_predictions_ended(tmp
     assert [each.revision for each in changes_in(file, AT_MS, AT_MS + 2 * EVENTS_KEPT_MS)] == [mine]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_file_of_a_format_before_is_gone_on_with(tmp_path: Path, version: int) -> None:
     file = tmp_path / "h.db"
     told(file, facts(AT_MS, run_of(RunPhase.RUNNING)), facts(AT_MS + 90_000, run_of(RunPhase.RUNNING)))
     with closing(sqlite3.connect(file)) as db:
-        db.executescript(
-            "ALTER TABLE periods DROP COLUMN measured; ALTER TABLE periods DROP COLUMN busy; "
-            "ALTER TABLE events DROP COLUMN measured; ALTER TABLE events DROP COLUMN busy; "
-            "PRAGMA user_version = 2"
-        )
+        db.executescript("DROP INDEX events_in; ALTER TABLE events DROP COLUMN sweep; PRAGMA user_version = 3")
+        if version < 3:
+            db.executescript(
+                "ALTER TABLE periods DROP COLUMN measured; ALTER TABLE periods DROP COLUMN busy; "
+                "ALTER TABLE events DROP COLUMN measured; ALTER TABLE events DROP COLUMN busy; "
+                "PRAGMA user_version = 2"
+            )
         if version == 1:
             db.executescript(
                 "ALTER TABLE periods DROP COLUMN gpus; ALTER TABLE periods DROP COLUMN idle; DROP TABLE commits; "
@@ -142,6 +146,50 @@ def test_a_file_of_a_format_before_is_gone_on_with(tmp_path: Path, version: int)
     found = read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS)
     assert [event.state.value for event in found.events] == ["Running", "Succeeded"]
     assert not file.with_name("h.db.damaged").exists()
+
+
+def test_a_sweep_is_one_line_with_what_all_of_its_jobs_held(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    first, second, third = (JobId(A, f"tune-{number}") for number in range(3))
+    jobs = tuple(
+        Job(
+            id=name,
+            digest=RunDigest("0" * 8),
+            type=JobType.TRAINING,
+            container=Container(image="x"),
+            gpu_milli=2000,
+            sweep=SweepIndex(sweep="tune", key=name.name[-1], values={}),
+            span=SourceSpan(file="x.yaml"),
+        )
+        for name in (first, second, third)
+    )
+
+    def at(second_s: int, *runs: Run, declared: tuple[Job, ...] = jobs) -> Facts:
+        return replace(facts(AT_MS + second_s * 1000, *runs), jobs=declared)
+
+    running = [run_of(RunPhase.RUNNING, each) for each in (first, second)]
+    told(
+        file,
+        at(0, *running, run_of(RunPhase.RUNNING)),
+        at(1800, run_of(RunPhase.SUCCEEDED, first), running[1], run_of(RunPhase.RUNNING)),
+        at(2700, running[1], run_of(RunPhase.RUNNING, third), run_of(RunPhase.RUNNING)),
+        at(3600, run_of(RunPhase.RUNNING), declared=()),  # it is declared no more, and its objects are gone
+    )
+    found = read_history(file, Subject(project=A), AT_MS, AT_MS + HOUR_MS + 1)
+    assert parsed(document(found)) == found
+    header, other, sweep = holding_table(found).splitlines()
+    assert [line.split()[2] for line in (header, sweep, other)] == ["JOB", "a/tune", "a/j"]
+    assert sweep.split()[3:6] == ["(3)", "4", "3.5"]  # jobs, GPUs at a time, GPU-hours
+    assert sweep.split("sweep")[1].strip() == "1 Succeeded, 2 Deleted"
+    of_sweep = read_history(file, Subject(job=JobId(A, "tune")), AT_MS, AT_MS + HOUR_MS + 1)
+    lines = event_table(of_sweep).splitlines()
+    assert [line.split()[1:3] for line in lines] == [
+        ["JOB", "STATE"], ["tune-0", "Running"], ["tune-1", "Running"], ["tune-0", "Succeeded"], ["tune-2", "Running"],
+        ["tune-1", "Deleted"], ["tune-2", "Deleted"],
+    ]  # fmt: skip
+    alone = event_table(read_history(file, Subject(job=first), AT_MS, AT_MS + HOUR_MS + 1)).splitlines()
+    assert [line.split()[1] for line in alone] == ["STATE", "Running", "Succeeded"]
+    assert as_csv(found).splitlines()[2].endswith(",tune")
 
 
 def test_a_run_that_began_before_is_known(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ _CHANGE = "revision, author, subject, written_ms, taken_ms, checked_ms, took_ms,
 
 EVENT = (
     "e.at_ms, j.name, e.digest, e.state, e.gpu_milli, e.waited_ms, e.nodes, e.reason, e.paused_for, r.name, "
-    "e.measured, e.busy "
-    "FROM events e JOIN names j ON j.id = e.job JOIN names r ON r.id = e.revision"
+    "e.measured, e.busy, s.name "
+    "FROM events e JOIN names j ON j.id = e.job JOIN names r ON r.id = e.revision LEFT JOIN names s ON s.id = e.sweep"
 )
 """Columns and tables of what `event_of` reads."""
 LAST = "e.rowid IN (SELECT MAX(rowid) FROM events GROUP BY job, digest)"
@@ -74,7 +74,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 def event_of(row: Sequence[object]) -> RunEvent:
     """The event of a row. ValueError or TypeError for what no version wrote."""
-    at_ms, job, digest, state, gpu_milli, waited_ms, nodes, reason, paused_for, revision, measured, busy = row
+    at_ms, job, digest, state, gpu_milli, waited_ms, nodes, reason, paused_for, revision, measured, busy, sweep = row
     if not isinstance(at_ms, int) or not isinstance(gpu_milli, int):
         raise TypeError("an event without a time")
     if not isinstance(measured, int) or not isinstance(busy, int):
@@ -92,6 +92,7 @@ def event_of(row: Sequence[object]) -> RunEvent:
         revision=Revision(str(revision)),
         measured_milli_s=measured,
         busy_milli_s=busy,
+        sweep=JobId.parse(str(sweep)).name if sweep else "",
     )
 
 
@@ -168,7 +169,9 @@ def _merged(some: Iterable[Change], more: Iterable[Change]) -> list[Change]:
 
 def _filter(subject: Subject) -> tuple[str, tuple[str, ...]]:
     if subject.job is not None:
-        return " AND e.job = (SELECT id FROM names WHERE name = ?)", (str(subject.job),)
+        named = "(SELECT id FROM names WHERE name = ?)"
+        of_sweep = f"e.job IN (SELECT job FROM events WHERE sweep AND sweep = {named})"  # noqa: S608 - constants
+        return f" AND (e.job = {named} OR {of_sweep})", (str(subject.job),) * 2
     if subject.project is not None:
         return " AND e.project = (SELECT id FROM names WHERE name = ?)", (subject.project,)
     return "", ()

@@ -20,10 +20,10 @@ from gpuctl.adapters.history.reading import EVENT, LAST, OVER, SUMS, event_of
 from gpuctl.k8s.annotations import reason_value
 from gpuctl.model.decision import JobState
 from gpuctl.model.history import Commit, Grain, Mark, Note, Period, RunEvent, TakenUp, Work
-from gpuctl.model.ids import RunKey
+from gpuctl.model.ids import JobId, RunKey
 from gpuctl.model.units import DurationMs, Instant
 
-FORMAT = 3
+FORMAT = 4
 MOST_BYTES = 1 << 30
 _PAGE = 4096
 _DAY_MS: DurationMs = 86_400_000
@@ -44,7 +44,8 @@ CREATE TABLE IF NOT EXISTS periods (
 CREATE TABLE IF NOT EXISTS events (
   at_ms INTEGER, project INTEGER, job INTEGER, digest TEXT, state TEXT, gpu_milli INTEGER, waited_ms INTEGER,
   nodes TEXT, reason TEXT, paused_for TEXT, revision INTEGER, measured INTEGER NOT NULL DEFAULT 0,
-  busy INTEGER NOT NULL DEFAULT 0);
+  busy INTEGER NOT NULL DEFAULT 0, sweep INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS events_in ON events (sweep) WHERE sweep;
 CREATE INDEX IF NOT EXISTS events_at ON events (at_ms);
 CREATE INDEX IF NOT EXISTS events_of ON events (job, at_ms);
 CREATE TABLE IF NOT EXISTS commits (
@@ -58,6 +59,7 @@ CREATE INDEX IF NOT EXISTS commits_at ON commits (taken_ms);
 _LACKING = {
     1: ("periods gpus", "periods idle"),
     2: ("periods measured", "periods busy", "events measured", "events busy"),
+    3: ("events sweep",),
 }
 """Columns of the tables above that came after a format."""
 
@@ -155,7 +157,7 @@ class Store:
                 ((each.measured_milli_s, each.busy_milli_s, self._id(str(each.job)), each.digest) for each in work),
             )
             self._db.executemany(
-                f"INSERT INTO events VALUES ({_marks(13)})",  # noqa: S608 - question marks
+                f"INSERT INTO events VALUES ({_marks(14)})",  # noqa: S608 - question marks
                 map(self._row_of_event, events),
             )
             self._db.executemany(
@@ -231,6 +233,7 @@ class Store:
             self._id(event.revision),
             event.measured_milli_s,
             event.busy_milli_s,
+            self._id(str(JobId(event.job.project, event.sweep))) if event.sweep else 0,
         )
 
     def _row_of_period(self, grain: Grain, period: Period) -> tuple[object, ...]:
