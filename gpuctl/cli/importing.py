@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +21,7 @@ from gpuctl.diag.wording import message
 
 if TYPE_CHECKING:
     from gpuctl.app.importing import Imported
-    from gpuctl.scaffold.foreign import Found, Place
+    from gpuctl.scaffold.foreign import Found, Item, Place
 
 
 @click.group(
@@ -94,7 +94,8 @@ def _declare(files: tuple[str, ...], path: str | None, read: Callable[[Any, Plac
     from gpuctl.app import importing  # noqa: PLC0415
 
     working = working_tree(path)
-    items = [item for file in files for item in _items(file)]
+    read_files = [_Read(file) for file in files]
+    items = [item for each in read_files for item in each.items]
     found = importing.imported(working, read(items, importing.place_in(working)))
     if found.errors:
         tell(found.errors)
@@ -108,7 +109,7 @@ def _declare(files: tuple[str, ...], path: str | None, read: Callable[[Any, Plac
         say(f"Declared in {folder}: {_counts(found)}")
         for name in found.files:
             say(f"  {name}")
-    _report(found)
+    _report(found, read_files)
     if dry_run:
         say("Nothing is written: --dry-run", err=True)
     elif not found.files:
@@ -117,14 +118,25 @@ def _declare(files: tuple[str, ...], path: str | None, read: Callable[[Any, Plac
         say(f"next: gpuctl plan {folder} --base HEAD")
 
 
-def _items(file: str) -> list[Any]:
-    from gpuctl.scaffold.foreign import MOST_BYTES, items  # noqa: PLC0415 - only now
+class _Read:
+    """A file that was read: its objects, and where they stand in it."""
 
-    try:
-        return list(items(named_file(file, MOST_BYTES)))
-    except ValueError as error:
-        text = message("GPU6140", {"path": file, "why": str(error)})
-        raise Failure("GPU6140", text, hint=CODES["GPU6140"].fix, exit_code=EXIT_FAILED) from error
+    def __init__(self, file: str) -> None:
+        from gpuctl.scaffold.foreign import MOST_BYTES, Places, items  # noqa: PLC0415 - only now
+
+        content = named_file(file, MOST_BYTES)
+        try:
+            self.items: list[Item] = items(content)
+        except ValueError as error:
+            text = message("GPU6140", {"path": file, "why": str(error)})
+            raise Failure("GPU6140", text, hint=CODES["GPU6140"].fix, exit_code=EXIT_FAILED) from error
+        self._paths = {id(item.data): item.path for item in self.items}
+        self._places = Places(file, content)
+
+    def place(self, origin: object, told: str) -> str | None:
+        """The place of what is told of an object, if it is one of this file."""
+        path = self._paths.get(id(origin))
+        return None if path is None else self._places.of(path, told)
 
 
 def _counts(found: Imported) -> str:
@@ -140,11 +152,15 @@ def _show(found: Imported) -> None:
             say(*line)
 
 
-def _report(found: Imported) -> None:
-    """What is declared without a part of it, and what is not declared."""
+def _report(found: Imported, read: Sequence[_Read]) -> None:
+    """What is declared without a part of it, each where it stands; and what is not declared."""
     for thing in found.things.values():
         for each in thing.unsaid:
-            say(f"not said: {thing.target}: {each}", err=True)
+            places = (file.place(thing.origin, each) for file in read)
+            place = next((found for found in places if found is not None), None)
+            say(
+                f"{place}: not said: {thing.target}: {each}" if place else f"not said: {thing.target}: {each}", err=True
+            )
     for left in found.left:
         say(f"not declared: {left.what}: {left.why}", err=True)
 

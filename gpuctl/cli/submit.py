@@ -60,6 +60,12 @@ class _Submit(ExampleCommand):
 @click.option("--node-pools", "--node-type", metavar="POOL,...", multiple=True, help="Node pools, the preferred first.")
 @click.option("--workers", type=int, metavar="N", help="A gang of N workers, started all or none.")
 @click.option("--min-workers", "--min-replicas", type=int, metavar="N", help="Elastic: may run with so few workers.")
+@click.option("--metric", metavar="NAME", help="A service's workers follow its load: by this metric of its pods.")
+@click.option(
+    "--metric-target", "--metric-threshold", metavar="N", help="How much of the metric each worker is to have."
+)
+@click.option("--metric-of", type=click.Choice(["pods", "external"]), help="What the metric is of. Default: pods.")
+@click.option("--metric-label", metavar="KEY=VALUE", multiple=True, help="A label of the series that count.")
 @click.option("--framework", type=click.Choice(["pytorch", "jax"]), help="What tells the workers of each other.")
 @click.option("--completions", type=int, metavar="N", help="A sweep: N jobs, each with its JOB_COMPLETION_INDEX.")
 @click.option("--matrix", metavar="KEY=VALUE,...", multiple=True,

@@ -48,6 +48,12 @@ def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
         "retriesPerWorker": options["retries_per_worker"],
         "after": list(map(_dependency, options["after"])),
         "sweep": _sweep(options),
+        "scaling": _given({
+            "metric": options["metric"],
+            "of": options["metric_of"],
+            "labels": dict(_pair("--metric-label", text) for text in options["metric_label"]),
+            "target": _amount(options["metric_target"]),
+        }),
     }
     return _given(fields)
 

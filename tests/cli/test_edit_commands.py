@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import run as execute
 
 import pytest
+import yaml
 from commands import ROOT, Run
 
 from gpuctl.adapters.git import WorkingCopy
@@ -58,6 +59,7 @@ SUBMIT = "submit lab -p team-a -i x:1"
         ("--capability CHOWN", "image: x:1|security:|  capabilities:|    add: [CHOWN]"),
         ("--image-pull-secret hub --stdin", "image: x:1|imagePullSecrets: [hub]|tty: true"),
         ("--working-dir /w --retries 2", "image: x:1|workingDir: /w|retries: 2"),
+        ("--workers 2 --retries-per-worker 3", "image: x:1|workers: 2|retriesPerWorker: 3"),
         ("--termination-grace-period 2m", "image: x:1|pauseGrace: 2m"),
         (
             "--priority -1 --max-duration 8h --no-preemptible",
@@ -73,6 +75,17 @@ def test_submit_declares_what_the_flags_say(run: Run, here: Path, flags: str, sp
     assert (here / JOBS / "lab.yaml").read_text() == head + body
     assert result.stdout.splitlines()[-1] == "next: gpuctl plan clusters/tr4858 --base HEAD"
     assert run("plan", "clusters/tr4858", "--base", "HEAD").exit_code == 2
+
+
+def test_submit_declares_what_a_service_is_scaled_by(run: Run, here: Path) -> None:
+    cluster = here / "clusters/tr4858/cluster.yaml"
+    pools = cluster.read_text().replace("sharing: dra", "sharing: device-plugin")
+    cluster.write_text(pools)
+    flags = "--type inference --workers 4 --min-replicas 1 --metric calls --metric-threshold 0.5 --metric-of external"
+    result = run(*SUBMIT.split(), *flags.split(), "--metric-label", "queue=chat", "--no-preemptible", "-g", "1")
+    assert result.exit_code == 0, result.stderr
+    spec = yaml.safe_load((here / JOBS / "lab.yaml").read_text())["spec"]
+    assert spec["scaling"] == {"metric": "calls", "of": "external", "labels": {"queue": "chat"}, "target": 0.5}
 
 
 def test_a_dry_run_prints_the_difference_and_writes_nothing(run: Run, here: Path) -> None:

@@ -10,9 +10,9 @@ from gpuctl.edit import Target
 from gpuctl.model.units import GpuMilli
 from gpuctl.scaffold.foreign import amounts
 from gpuctl.scaffold.foreign.pods import GPU, job_of
-from gpuctl.scaffold.foreign.values import Found, Left, Place, Record, Thing, given
+from gpuctl.scaffold.foreign.values import Found, Item, Left, Place, Record, Thing, given
 
-Items = Sequence[tuple[str, Mapping[str, Any]]]
+Items = Sequence[Item]
 _QUOTAS = (f"requests.{GPU}", f"limits.{GPU}", GPU)
 _PREFIXES = ("runai-",)
 _QUIET = {"Namespace", "Node", "List", ""}
@@ -24,7 +24,7 @@ def of_kubectl(items: Items, place: Place) -> Found:
     jobs: dict[str, list[Thing]] = defaultdict(list)
     left: list[Left] = []
     others: Counter[str] = Counter()
-    for _, item in items:
+    for _, item, _ in items:
         kind, namespace = str(item.get("kind", "")), _namespace(item)
         if kind == "ResourceQuota" and namespace:
             milli = _quota(item)

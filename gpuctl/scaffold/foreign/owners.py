@@ -41,6 +41,7 @@ class Owner:
     shares: tuple[Share, ...]
     spec: Mapping[str, Value]
     unsaid: tuple[str, ...]
+    origin: Mapping[str, Any]
 
 
 def owner_of(item: Mapping[str, Any], kind: str, place: Place) -> Owner:
@@ -60,7 +61,7 @@ def owner_of(item: Mapping[str, Any], kind: str, place: Place) -> Owner:
     record.take(*_QUIET)
     unsaid += [each for each in whole.rest() if not each.startswith("metadata.") and each not in {"kind", "apiVersion"}]
     return Owner(kind=kind, name=name, number=number, department=department, shares=tuple(shares), spec=spec,
-                 unsaid=tuple(unsaid))  # fmt: skip
+                 unsaid=tuple(unsaid), origin=item)  # fmt: skip
 
 
 def number_of(value: Any) -> str:
@@ -85,12 +86,15 @@ def declared(owners: Sequence[Owner], place: Place) -> list[Thing]:
         if department and department != DEFAULT and is_known:
             spec["department"] = department
             named[department] = None
-        things.append(Thing(target=Target(kind="Project", name=owner.name), spec=given(spec), unsaid=tuple(unsaid)))
+        target = Target(kind="Project", name=owner.name)
+        things.append(Thing(target=target, spec=given(spec), unsaid=tuple(unsaid), origin=owner.origin))
     above = []
     for name in {**departments, **named}:
         unsaid = list(departments[name].unsaid) if name in departments else []
         spec = _amounts(departments[name], place, unsaid, by_pool=by_pool) if name in departments else {}
-        above.append(Thing(target=Target(kind="Department", name=name), spec=given(spec), unsaid=tuple(unsaid)))
+        origin = departments[name].origin if name in departments else None
+        target = Target(kind="Department", name=name)
+        above.append(Thing(target=target, spec=given(spec), unsaid=tuple(unsaid), origin=origin))
     return above + things
 
 

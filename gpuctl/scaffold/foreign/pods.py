@@ -65,7 +65,7 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
     for field, usual in _OF_POD.items():
         pod.skip(field, usual)
     unsaid += [each for each in whole.rest() if each.startswith("spec.") and not _is_made(each)]
-    return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid))
+    return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid), origin=item)
 
 
 def _of_containers(pod: Record, annotations: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:

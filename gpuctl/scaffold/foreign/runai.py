@@ -9,18 +9,18 @@ from typing import Any
 from gpuctl.edit import Target
 from gpuctl.scaffold.foreign.owners import declared, owner_of
 from gpuctl.scaffold.foreign.pods import job_of
-from gpuctl.scaffold.foreign.values import Found, Left, Place, Record, Thing
+from gpuctl.scaffold.foreign.values import Found, Item, Left, Place, Record, Thing
 from gpuctl.scaffold.foreign.workloads import project_of_workload, workload_of
 
-Items = Sequence[tuple[str, Mapping[str, Any]]]
+Items = Sequence[Item]
 _QUIET = {"Namespace", "Node", "Pod", "PodGroup"}
 _NO_KIND = "that name no kind"
 
 
 def of_runai(items: Items, place: Place) -> Found:
     """Departments, projects and jobs. A project that only jobs name gets no quota. Cost: linear."""
-    parents = {Record(item.get("spec")).text("parentQueue") for _, item in items if item.get("kind") == "Queue"}
-    sorts = [(_sort(held_in, item, parents), item) for held_in, item in items]
+    parents = {Record(item.get("spec")).text("parentQueue") for _, item, _ in items if item.get("kind") == "Queue"}
+    sorts = [(_sort(held_in, item, parents), item) for held_in, item, _ in items]
     owners = [owner_of(item, sort, place) for sort, item in sorts if sort in {"Department", "Project"}]
     projects = {owner.number: owner.name for owner in owners if owner.kind == "Project" and owner.number}
     jobs: list[Thing] = []

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from gpuctl.edit import Target, Value
+from gpuctl.scaffold.foreign.places import Path
 
 MOST_BYTES = 32 << 20
 MOST_ITEMS = 20_000
@@ -39,11 +40,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    """A declaration to be. `unsaid`: what its origin says besides."""
+    """A declaration to be. `unsaid`: what its origin says besides; `origin`: that object, where it is one."""
 
     target: Target
     spec: Mapping[str, Value]
     unsaid: tuple[str, ...] = ()
+    origin: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +131,16 @@ def unwrapped(value: Any) -> Any:
     return value["value"] if isinstance(value, dict) and value.keys() == {"value"} else value
 
 
-def items(content: bytes) -> list[tuple[str, Mapping[str, Any]]]:
-    """The objects of a document, each with the name of the list that holds it. Raises ValueError with the reason."""
+class Item(NamedTuple):
+    """An object of a document: the name of the list that holds it, itself, and where it is in the document."""
+
+    held_in: str
+    data: Mapping[str, Any]
+    path: Path = ()
+
+
+def items(content: bytes) -> list[Item]:
+    """The objects of a document. Raises ValueError with the reason."""
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
     try:
@@ -140,25 +150,27 @@ def items(content: bytes) -> list[tuple[str, Mapping[str, Any]]]:
     except ValueError as error:
         raise ValueError(f"it is no JSON: {error}") from error
     found = []
-    for each in _listed("", data):
+    for each in _listed(Item("", data)):
         found.append(each)
         if len(found) > MOST_ITEMS:
             raise ValueError(f"it has more than {MOST_ITEMS} objects")
     return found
 
 
-def _listed(held_in: str, data: Any, depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _listed(held: Item, depth: int = 0) -> Iterator[Item]:
     """The objects below lists, at most three lists deep."""
+    data: Any = held.data
     if isinstance(data, list):
-        for each in data:
-            yield from _listed(held_in, each, depth)
+        for at, each in enumerate(data):
+            yield from _listed(Item(held.held_in, each, (*held.path, at)), depth)
     elif isinstance(data, dict):
         lists = [name for name in LISTS if isinstance(data.get(name), list)]
         if not lists or depth > 2 or "spec" in data or ("metadata" in data and "items" not in data):
-            yield held_in, data
+            yield held
         else:
             for name in lists:
-                yield from _listed(name if name != "items" else held_in, data[name], depth + 1)
+                held_in = name if name != "items" else held.held_in
+                yield from _listed(Item(held_in, data[name], (*held.path, name)), depth + 1)
 
 
 def given(fields: dict[str, Value]) -> dict[str, Value]:

@@ -54,7 +54,7 @@ def workload_of(item: Mapping[str, Any], project: str, place: Place) -> Thing | 
     spec.take(*_QUIET)
     spec.skip("distributedFramework", ("PyTorch",))
     unsaid += [each.removeprefix("spec.") for each in spec.rest()] if spec is not whole else []
-    return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid))
+    return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid), origin=item)
 
 
 def project_of_workload(item: Mapping[str, Any], projects: Mapping[str, str]) -> str:
