@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, Path
+from gpuctl.compile.other_names import IN_A_JOB
 from gpuctl.compile.scalars import kind_of
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import one_of
@@ -72,8 +73,9 @@ def _diagnostics(
     for details in told[:MAX_MISTAKES]:
         mistake = _mistake(document, model, details)
         if mistake.code == _NO_FIELD and all(isinstance(step, str) for step in mistake.path):
-            where = _whose(str(mistake.path[-1]), document.data.get("kind"), kinds)
-            mistake = replace(mistake, fix=where or mistake.fix)
+            field, kind = str(mistake.path[-1]), document.data.get("kind")
+            called = IN_A_JOB.get(field, "") if kind == "Job" and mistake.path[0] == "spec" else ""
+            mistake = replace(mistake, fix=called or _whose(field, kind, kinds) or mistake.fix)
         yield mistake.of(document)
 
 

@@ -9,6 +9,7 @@ Source: the reasons in pkg/kubelet/events, pkg/controller/job and pkg/controller
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -27,10 +28,13 @@ MOST_RUNS = 200
 _MOST_PODS, _MOST_CLAIMS = 2, 3
 _SKEW_MS: DurationMs = 60_000
 """How far the clocks of a node and of gpuctl may be apart: older events are of an earlier start."""
+UNHEALTHY = "Unhealthy"
+"""A container runs, and its probe says no: of a sidecar that the pod's own start waits for."""
+_CONTAINER = re.compile(r"spec\.(containers|initContainers)\{([a-z0-9-]{1,63})\}")
 _OF_CLAIMS = ("ProvisioningFailed", "FailedBinding")
 REASONS = (
     FAILED_CREATE, *_OF_CLAIMS, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedPrepareDynamicResources",
-    "FailedCreatePodSandBox", "NetworkNotReady",
+    "FailedCreatePodSandBox", "NetworkNotReady", UNHEALTHY,
 )  # fmt: skip
 """The reasons that are told; of two events of one moment the first of this list counts."""
 _TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
@@ -111,10 +115,13 @@ def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProbl
     if not any((kind, name) == (ref.kind, ref.name) for ref in late.objects):
         return None
     said = text(event, "message")
+    container = _CONTAINER.fullmatch(text(about, "fieldPath")) if reason == UNHEALTHY else None
     problem = PodProblem(
         reason=reason,
         message=one_line(f"claim {name} is Pending: {said}" if of_claim else said),
         pod=name if kind == kinds.POD[1] else "",
+        container="" if container is None else container[2],
+        before=container is not None and container[1] == "initContainers",
     )
     return (at_ms, -REASONS.index(reason)), problem
 

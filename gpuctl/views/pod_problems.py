@@ -39,6 +39,7 @@ REMEDIES: Mapping[str, str] = {
     "ProvisioningFailed": _CLAIM,
     "RunContainerError": "The command can't be started: check spec.command, and that the image has it.",
     "Unschedulable": "kube-scheduler finds no node for it: its words say what is short, or which claim is not there.",
+    "Unhealthy": "Its probe says no: check spec.probes; `gpuctl logs JOB` shows what it does.",
     "UnexpectedAdmissionError": "The node's device plugin refused a GPU: the log of that plugin says why.",
 }
 """What to do, by reason. Reasons that are not here get `OTHERWISE`."""

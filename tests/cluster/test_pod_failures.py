@@ -22,6 +22,7 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe.incidents import ASK_AFTER_MS
 from gpuctl.views.explain import explain_job
+from gpuctl.views.pod_problems import problem_text
 
 STUCK = JobId.parse("a/stuck")
 REASONS = ("ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError", "CrashLoopBackOff")
@@ -107,6 +108,23 @@ def test_a_volume_that_can_not_be_mounted(town: Town, clock: Ahead) -> None:
         "message": words, "lastTimestamp": format_timestamp(SystemClock().now_ms()),
     })  # fmt: skip
     assert town.until(lambda: found if (found := told(town, clock))[0] else None) == ("FailedMount", words)
+    gives_its_gpus_back(town)
+
+
+def test_a_sidecar_that_does_not_come_to_run(town: Town, clock: Ahead) -> None:
+    """As the kubelet tells it: the container runs and has not started, and an event has what its probe said."""
+    probe = "{startup: {tcp: {port: 3128}}}"
+    late(town, clock, f", env: {{STUCK: ContainerCreating}}, sidecars: [{{name: proxy, image: x, probes: {probe}}}]")
+    (pod, body), *_ = town.until(lambda: town.live("Pod", "stuck"))
+    words = "Startup probe failed: dial tcp 10.0.0.3:3128: connect: connection refused"
+    about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid(body)}
+    town.plane.call("POST", f"/api/v1/namespaces/{pod.namespace}/events", {
+        "metadata": {"name": "probed"}, "involvedObject": {**about, "fieldPath": "spec.initContainers{proxy}"},
+        "type": "Warning", "reason": "Unhealthy", "message": words,
+        "lastTimestamp": format_timestamp(SystemClock().now_ms()),
+    })  # fmt: skip
+    (run,) = town.until(lambda: [each for each in town.cycle().state.runs if each.problem is not None])
+    assert problem_text(run.problem) == f"Init:Unhealthy (container proxy of {pod.name}): {words}"
     gives_its_gpus_back(town)
 
 

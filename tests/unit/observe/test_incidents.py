@@ -87,6 +87,23 @@ def test_other_events_say_nothing(strange: Body) -> None:
     assert told(strange) is None
 
 
+@pytest.mark.parametrize(
+    ("field", "container", "status"),
+    [
+        ("spec.initContainers{proxy}", "proxy", "Init:Unhealthy"),
+        ("spec.containers{main}", "main", "Unhealthy"),
+        ("spec.containers{<b>}", "", "Unhealthy"),
+        (None, "", "Unhealthy"),
+    ],
+)
+def test_a_container_whose_probe_says_no_is_told_by_its_name(field: str | None, container: str, status: str) -> None:
+    words = "Startup probe failed: dial tcp 10.0.0.3:3128: connect: connection refused"
+    said = event("Unhealthy", words)
+    found = told({**said, "involvedObject": {**said["involvedObject"], "fieldPath": field}})
+    assert found is not None
+    assert (found.container, found.status, found.message, found.pod) == (container, status, words, "a-1-x")
+
+
 def test_gpuctls_own_event_is_not_taken_for_the_servers_words() -> None:
     servers = event("FailedCreate", "exceeded quota: no-more", "Job", RUN_NAME)
     own = {
