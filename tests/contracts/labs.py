@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from workloads.declarations import DECLARED_KINDS, ROWS
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -54,6 +55,10 @@ class Lab:
 
     def close(self) -> None:
         self.cluster.close()
+
+    def serve(self, kind: Kind) -> None:
+        """Have a kind of another controller served."""
+        self.cluster.define([ROWS[each] for each in DECLARED_KINDS if each == kind])
 
     def apply(self, wanted: Body) -> Body:
         return self.cluster.apply(wanted)

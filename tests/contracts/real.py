@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from controlplane.server import ControlPlane, pauses
+from controlplane.server import ControlPlane, is_served, pauses
 from labs import EPOCH_MS, POOLS, Lab, body
+from workloads.declarations import EVERY_KIND
+from workloads.definitions import definition, plural_of
 
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
@@ -27,6 +29,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.wiring import blueprint
 
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NOT_FOUND, _CONFLICT = 404, 409
 _WITHIN_S = 90.0
 """Controllers try again what a quota refused after ever longer waits: 20 s for the twelfth time."""
@@ -138,8 +141,20 @@ class RealLab(Lab):
         self._real.close()
         self._connection.close()
 
+    def serve(self, kind: Kind) -> None:
+        """All kinds at once, with the definitions that their makers ship: a server takes a while to have new ones."""
+        del kind
+        paths = {f"{_CRDS}/{(made := definition(each))['metadata']['name']}": made for each in EVERY_KIND}
+        for path, made in paths.items():
+            if self._plane.refused("GET", path) is not None:
+                whole = {**made, "spec": {**made["spec"], "conversion": {"strategy": "None"}}}
+                self._plane.call("POST", _CRDS, whole)
+        self.eventually(lambda: all(is_served(self._plane.call("GET", path)) for path in paths))
+
     def edit(self, changed: Body, manager: str) -> Body:
-        path = f"{item(ref_of(self.cluster.forth(changed)))}?fieldManager={manager}"
+        kind = (changed["apiVersion"], changed["kind"])
+        plural = plural_of(kind) if kinds.is_declared(kind) else ""
+        path = f"{item(ref_of(self.cluster.forth(changed)), plural)}?fieldManager={manager}"
         try:
             edited: Body = self._plane.call("PUT", path, self.cluster.forth(changed))
         except urllib.error.HTTPError as error:

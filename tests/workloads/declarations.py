@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from gpuctl import api
+from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.workload_table import BUILT_IN, Rows, rows_of
@@ -188,3 +189,21 @@ _SPECS = {
     kinds.RAY_CLUSTER: lambda workers, gpus, _: _ray(workers, gpus),
     kinds.LEADER_WORKER_SET: _leader_worker_set,
 }
+
+
+def rendered(kind: Kind) -> Any:
+    """What gpuctl writes for the job while it waits."""
+    compiled = api.compile({"cluster.yaml": CLUSTER_WITH_KINDS, "train.yaml": declared(kind)})
+    assert compiled.declared is not None, compiled.diagnostics
+    (found,) = [item.body for item in waiting_manifests(compiled.declared).items if item.ref.kind == kind[1]]
+    return found
+
+
+def let_go(kind: Kind) -> Any:
+    """The same once it may have pods."""
+    body, row = yaml.safe_load(yaml.safe_dump(rendered(kind))), ROWS[kind]
+    above = body
+    for step in row.suspend[:-1]:
+        above = above[step]
+    above[row.suspend[-1]] = manifest(kind)["spec"]["replicas"] if row.is_count else False
+    return body

@@ -1,44 +1,30 @@
-"""Each row of the table of kinds against the definition that the kind's makers ship, and against a real server that has
-it: what gpuctl renders is accepted there, and nothing of it is drift."""
+"""Each row of the table of kinds against the definition that the kind's makers ship.
+
+What a server that has the kind does with what gpuctl renders is in tests/contracts/test_contract_kinds.py."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from controlplane.server import ControlPlane, is_served
 
-from gpuctl import api
-from gpuctl.adapters.clock import VirtualClock
-from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import KINDS, Kind
 from gpuctl.k8s.manifest_fields import ANY
-from gpuctl.k8s.names import FIELD_MANAGER
-from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended
+from gpuctl.k8s.workload_kinds import is_suspended
 from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.workload_kind import Allowed, PodSets, WorkloadKind
 from gpuctl.model.workload_kind import Path as FieldPath
-from gpuctl.plan import drift
-from workloads.declarations import CLUSTER_WITH_KINDS, DECLARED_KINDS, EVERY_KIND, ROWS, declared
-from workloads.definitions import definition, plural_of, schema
+from workloads.declarations import EVERY_KIND, ROWS, rendered
+from workloads.definitions import definition, schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "workloads"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EACH = pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind[1])
-
-
-def rendered(kind: Kind) -> Any:
-    compiled = api.compile({"cluster.yaml": CLUSTER_WITH_KINDS, "train.yaml": declared(kind)})
-    assert compiled.declared is not None, compiled.diagnostics
-    (found,) = [item.body for item in waiting_manifests(compiled.declared).items if item.ref.kind == kind[1]]
-    return found
 
 
 @EACH
@@ -121,68 +107,6 @@ def _at(fields: Any, path: FieldPath) -> Any:
     return fields
 
 
-@pytest.fixture(scope="module")
-def server(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
-    """A server that has all the kinds, without their controllers."""
-    bodies = [definition(kind) for kind in EVERY_KIND]
-    plane = new_control_plane()
-    for body in bodies:
-        plane.call("POST", _CRDS, {**body, "spec": {**body["spec"], "conversion": {"strategy": "None"}}})
-    until = time.monotonic() + 60
-    names = [body["metadata"]["name"] for body in bodies]
-    while not all(is_served(plane.call("GET", f"{_CRDS}/{name}")) for name in names):
-        assert time.monotonic() < until, "the API server does not serve the kinds"
-        time.sleep(0.1)
-    plane.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-a"}})
-    return plane
-
-
-@pytest.mark.server
-@pytest.mark.xdist_group("workloads")
-@EACH
-def test_a_real_server_takes_it_stopped_and_let_go_and_keeps_it_as_it_is(server: ControlPlane, kind: Kind) -> None:
-    row, waiting = ROWS[kind], rendered(kind)
-    whole = yaml.safe_load(declared(kind))["spec"]["manifest"]
-    base = f"/apis/{kind[0]}/namespaces/{waiting['metadata']['namespace']}/{plural_of(kind)}"
-    path = f"{base}/{waiting['metadata']['name']}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict"
-    running = _let_go(row, waiting, whole)
-    assert not is_suspended(row, running)
-    for body in (waiting, running):
-        assert server.refused("PATCH", f"{path}&dryRun=All", body) is None
-        stored = server.call("PATCH", path, body)
-        assert drift(body, stored) == ()
-        assert is_suspended(row, stored) is is_suspended(row, body)
-
-
-def _let_go(row: WorkloadKind, waiting: Any, whole: Any) -> Any:
-    body = yaml.safe_load(yaml.safe_dump(waiting))
-    above = body
-    for step in row.suspend[:-1]:
-        above = above[step]
-    above[row.suspend[-1]] = whole["spec"]["replicas"] if row.is_count else False
-    return body
-
-
 def test_the_kinds_that_are_read_because_of_them_are_known() -> None:
     made = {each.kind for row in BUILT_IN.values() for sets in row.pods for each in sets.made}
     assert {*BUILT_IN, *(made - {kinds.JOB, kinds.SERVICE})} == set(kinds.OF_OTHERS)
-
-
-@EACH
-def test_the_embedded_cluster_takes_it_as_a_real_server_does(kind: Kind) -> None:
-    """The same writes as above, and the controllers that it plays do as the row says of the real ones."""
-    row, waiting = ROWS[kind], rendered(kind)
-    clock = VirtualClock(0)
-    cluster = EmbeddedCluster(clock)
-    cluster.define([ROWS[each] for each in DECLARED_KINDS])
-    for name in (waiting["metadata"]["namespace"],):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    running = _let_go(row, waiting, yaml.safe_load(declared(kind))["spec"]["manifest"])
-    for body in (waiting, running, waiting):
-        stored = cluster.apply(body)
-        assert drift(body, stored) == ()
-        clock.advance_to(clock.now_ms() + 60_000)
-        cluster.settle()
-        (live,) = cluster.list(kind).items
-        assert is_at_rest(row, live) is (body is waiting)
-        assert end_of(row, live) is None

@@ -1,0 +1,63 @@
+"""Objects of other controllers' kinds, built in and declared: what gpuctl writes of them is taken, kept and found.
+
+A real server has the kinds' own definitions here, and none of their controllers; what those do is in tests/jobset,
+tests/workloads/test_declared_life.py and, as each row says it, in tests/reconcile/test_other_kinds.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from labs import Lab, body, lab
+from workloads.declarations import EVERY_KIND, ROWS, let_go, rendered
+
+from gpuctl.app.ports import Conflict
+from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.objects import ref_of, uid, with_value
+from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended
+from gpuctl.plan import drift
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: kind[1])
+def test_it_is_taken_and_kept_as_it_is_and_watched_and_deleted_as_what_it_is(lab: Lab, kind: Kind) -> None:
+    """One test a kind, for a real server takes longer to be furnished than to answer."""
+    lab.serve(kind)
+    lab.apply(body(kinds.NAMESPACE, "gpu-a", namespace=None))
+    lab.namespace = "gpu-a"
+    version = lab.cluster.list(kind).resource_version
+    takes(lab, kind)
+    name = ref_of(rendered(kind)).name
+    events = lab.cluster.watch(kind, version, 0)
+    assert [event.body["metadata"]["name"] for event in events if event.type == "ADDED"] == [name]
+    keeps(lab, kind, name)
+    first = uid(lab.there(kind, name))
+    lab.delete(kind, name)
+    lab.eventually(lambda: lab.get(kind, name) is None)
+    assert uid(lab.apply(rendered(kind))) != first
+
+
+def takes(lab: Lab, kind: Kind) -> None:
+    """Stopped, let go and stopped again, each as it is written."""
+    row, waiting, running = ROWS[kind], rendered(kind), let_go(kind)
+    for wanted in (waiting, running, waiting):
+        stored = lab.apply(wanted)
+        assert drift(wanted, stored) == ()
+        assert is_suspended(row, stored) is (wanted is waiting)
+        assert end_of(row, stored) is None
+    lab.eventually(lambda: is_at_rest(row, lab.there(kind, ref_of(waiting).name)))
+
+
+def keeps(lab: Lab, kind: Kind, name: str) -> None:
+    """A hand that lets it go is drift in one field, and an apply stops it again."""
+    row, waiting = ROWS[kind], rendered(kind)
+
+    def edited() -> bool:
+        try:
+            lab.edit(with_value(lab.there(kind, name), row.suspend, 1 if row.is_count else False), "somebody")
+        except Conflict:  # its controller wrote it in between
+            return False
+        return True
+
+    lab.eventually(edited)
+    assert drift(waiting, lab.there(kind, name)) == (".".join(row.suspend),)
+    assert is_suspended(row, lab.apply(waiting))
