@@ -116,8 +116,24 @@ def _origin(volume: Mapping[str, Any]) -> Mapping[str, Any]:
         "secret": text(volume, "secret", "secretName"),
         "configMap": text(volume, "configMap", "name"),
     }
-    nfs = mapping(volume, "nfs")
-    return {**{name: each for name, each in named.items() if each}, **({"nfs": dict(nfs)} if nfs else {})}
+    csi, nfs = mapping(volume, "csi"), mapping(volume, "nfs")
+    told = {"driver": text(csi, "driver"), "attributes": dict(mapping(csi, "volumeAttributes"))}
+    secret = text(csi, "nodePublishSecretRef", "name")
+    sources = list(map(_source, items(volume, "projected", "sources")))
+    more = {
+        "csi": {**told, **({"secret": secret} if secret else {})} if csi else {},
+        "nfs": dict(nfs),
+        "projected": {"sources": sources} if "projected" in volume else {},
+    }
+    return {name: each for name, each in {**named, **more}.items() if each}
+
+
+def _source(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A source of a projected volume, in the form of a job's."""
+    named = {name: text(source, name, "name") for name in ("secret", "configMap")}
+    files = {text(each, "path"): text(each, "fieldRef", "fieldPath") for each in items(source, "downwardAPI", "items")}
+    found = {name: each for name, each in named.items() if each}
+    return {**found, **({"downwardAPI": files} if files else {})}
 
 
 def _data(declaration: Declaration[JobV1], each: Started) -> Mapping[str, Any]:

@@ -72,6 +72,11 @@ def wrong_template(row: WorkloadKind, each: PodSet, at: At) -> Iterator[WrongVal
             "GPU2018", at=(*here, "dnsPolicy"), found=str(pod["dnsPolicy"]), rule="ClusterFirst or Default"
         )
     yield from _wrong_profile(pod, here)
+    for position, volume in enumerate(items(pod, "volumes")):
+        for name, value in mapping(volume, "csi", "volumeAttributes").items():
+            if not isinstance(value, str):
+                where = (*here, "volumes", position, "csi", "volumeAttributes", name)
+                yield WrongValue("GPU2008", at=where, fix=f'write "{value}"', found=str(value), kind="no text")
     for kind in ("initContainers", "containers"):
         for position, container in enumerate(items(pod, kind)):
             yield from _of_container(container, (*here, kind, position))

@@ -66,6 +66,9 @@ def _wrong_volumes(
                 yield job.mistake("GPU3070", (*here, "hostPath"), {"found": path})
             if level != "privileged":
                 yield job.mistake("GPU3071", (*here, "hostPath"), {"project": project, "level": level})
+        driver = text(volume, "csi", "driver")
+        if volume.get("csi") is not None and driver not in security.csi_drivers:
+            yield job.mistake("GPU3079", (*here, "csi"), {"found": driver}, at_key=True)
         if volume.get("nfs") is not None:
             server, path = text(volume, "nfs", "server"), text(volume, "nfs", "path")
             if not _is_absolute(path) or not any(is_exported(server, path, export) for export in security.nfs):

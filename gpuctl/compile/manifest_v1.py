@@ -40,6 +40,8 @@ _INSTEAD = {
     "affinity": "write nodePools in the job's own spec",
     "priorityClassName": "write priority in the job's own spec",
     "tolerations": "the Cluster declares tolerations for each pool",
+    "serviceAccountToken": "remove it: a job has no token; put the key that it needs into a Secret",
+    "resourceClaims": "ask for nvidia.com/gpu; or write the job with an image, whose gpus may be claimed or shared",
 }
 
 

@@ -63,6 +63,15 @@ POD: Allowed = {
         "nfs": any_of("server", "path", "readOnly"),
         "hostPath": any_of("path", "type"),
         "downwardAPI": ANY,
+        "projected": {
+            **any_of("defaultMode"),
+            "sources": {
+                "secret": any_of("name", "items", "optional"),
+                "configMap": any_of("name", "items", "optional"),
+                "downwardAPI": ANY,
+            },
+        },
+        "csi": {**any_of("driver", "readOnly", "fsType", "volumeAttributes"), "nodePublishSecretRef": any_of("name")},
     },
     "securityContext": {**_USER, **_SECCOMP, **any_of("fsGroup", "fsGroupChangePolicy", "supplementalGroups")},
     "imagePullSecrets": any_of("name"),

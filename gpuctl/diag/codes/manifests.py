@@ -34,9 +34,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3103",
         title="an amount that is not counted",
         message='pods of a manifest can\'t ask for "{found}"',
-        why="gpuctl counts cpu, memory, ephemeral-storage and whole GPUs, nvidia.com/gpu. Slices and parts of GPUs, "
-        "and devices of other kinds, are asked for in ways that depend on the pool.",
-        fix="ask for nvidia.com/gpu",
+        why="gpuctl counts cpu, memory, ephemeral-storage and whole GPUs, nvidia.com/gpu. A slice, a part of a GPU or "
+        "a claim is asked for in a way that depends on the pool in which a worker gets its place, and on the devices "
+        "that it gets there; the object's controller refuses any change of its pod templates once it is made.",
+        fix="ask for nvidia.com/gpu; a job that needs a part of a GPU is written with an image, and gpus: 0.5",
     ),
     CodeEntry(
         code="GPU3104",
