@@ -133,7 +133,7 @@ def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> I
     """Runs that stop to go on elsewhere, with their next places, as far as those are still reserved."""
     for job, _ in carried.moving.values():
         decision = carried.decisions[job.id]
-        reason = decision.reason if job.id in moving else reasons.still_stopping()
+        reason = decision.reason if job.id in moving else reasons.STILL_STOPPING
         yield job.id, Pending(job=job.id, reason=reason, record=decision.record, reserved=moving.get(job.id))
 
 

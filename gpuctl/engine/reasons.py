@@ -1,8 +1,11 @@
-"""Typed reasons, one function for each code of the GPU5xxx family: the only place that names codes and parameters."""
+"""Typed reasons, one name for each code of the GPU5xxx family: the only place that names codes and parameters.
+
+Most are made of one value or of a job, and are rows of a table; the others are functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.declared import NodePool, Sharing
@@ -49,134 +52,85 @@ def _reason(code: str, **params: str | int) -> Reason:
     return Reason(code=code, params=tuple(sorted(params.items())))
 
 
+def _with(code: str, name: str) -> Callable[[object], Reason]:
+    """Makes the reason of a value, which is its only parameter."""
+    return lambda value: _reason(code, **{name: str(value)})
+
+
+def _named(code: str, name: str) -> Callable[[Iterable[JobId]], Reason]:
+    """Makes the reason of several jobs, of which a few are named."""
+
+    def make(jobs: Iterable[JobId]) -> Reason:
+        names = [str(job) for job in sorted(jobs)]
+        more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+        return _reason(code, **{name: " and ".join([", ".join(names[:MAX_NAMED]), *more])})
+
+    return make
+
+
+def _of_job(code: str, *names: str) -> Callable[[Job], Reason]:
+    """Makes the reason of a job. `gpus`: of a worker if `workers` are told too, else of the fewest it starts with."""
+
+    def make(job: Job) -> Reason:
+        each = "workers" in names
+        told: dict[str, str | int] = {
+            "gpus": format_gpus(job.gpu_milli if each else job.gpu_milli * job.min_workers),
+            "pools": _pools(job),
+            "project": job.id.project,
+            "workers": job.min_workers,
+        }
+        return _reason(code, **{name: told[name] for name in names})
+
+    return make
+
+
 def _pools(job: Job) -> str:
     return ", ".join(job.pools) or "no pool"
 
 
-def _least(job: Job) -> str:
-    """GPUs of the fewest workers it starts with."""
-    return format_gpus(job.gpu_milli * job.min_workers)
+# It runs
 
+runs_in_quota: Callable[[ProjectName], Reason] = _with(IN_QUOTA, "project")
+"""It runs within its project's quota."""
+runs_in_share: Callable[[ProjectName], Reason] = _with("GPU5002", "project")
+"""It runs over quota, within fair share."""
+runs_on_idle: Callable[[ProjectName], Reason] = _with(ON_IDLE, "project")
+"""It runs beyond the fair share, on otherwise idle GPUs."""
+runs_over_quota: Callable[[ProjectName], Reason] = _with("GPU5005", "project")
+"""It runs over quota; whether within the fair share is not known from the cluster alone."""
+RUNS_WITHOUT_GPU = _reason("GPU5004")
+"""A CPU job runs."""
 
-def _named(jobs: Iterable[JobId]) -> str:
-    names = [str(job) for job in sorted(jobs)]
-    shown = ", ".join(names[:MAX_NAMED])
-    return shown if len(names) <= MAX_NAMED else f"{shown} and {len(names) - MAX_NAMED} more"
+# It waits for room
 
-
-def runs_in_quota(project: ProjectName) -> Reason:
-    """It runs within its project's quota."""
-    return _reason(IN_QUOTA, project=project)
-
-
-def runs_in_share(project: ProjectName) -> Reason:
-    """It runs over quota, within fair share."""
-    return _reason("GPU5002", project=project)
-
-
-def runs_on_idle(project: ProjectName) -> Reason:
-    """It runs beyond the fair share, on otherwise idle GPUs."""
-    return _reason(ON_IDLE, project=project)
-
-
-def runs_over_quota(project: ProjectName) -> Reason:
-    """It runs over quota; whether within the fair share is not known from the cluster alone."""
-    return _reason("GPU5005", project=project)
-
-
-def runs_without_gpu() -> Reason:
-    """A CPU job runs."""
-    return _reason("GPU5004")
-
-
-def no_free_gpus(job: Job) -> Reason:
-    """Entitled, but nothing is free and no run may be paused for it."""
-    return _reason("GPU5010", gpus=_least(job), pools=_pools(job))
-
-
-def over_share(job: Job) -> Reason:
-    """Beyond the fair share, and nothing is idle."""
-    return _reason("GPU5011", gpus=_least(job), project=job.id.project)
+no_free_gpus = _of_job("GPU5010", "gpus", "pools")
+"""Entitled, but nothing is free and no run may be paused for it."""
+over_share = _of_job("GPU5011", "gpus", "project")
+"""Beyond the fair share, and nothing is idle."""
+no_large_node = _of_job("GPU5014", "gpus", "workers", "pools")
+"""It would not fit empty nodes either."""
+scattered = _of_job("GPU5015", "gpus", "pools")
+"""Enough is free, but not in one place."""
+gang_short = _of_job("GPU5016", "gpus", "workers", "pools")
+"""Not all workers fit at once."""
+cpu_short = _of_job("GPU5017", "pools")
+"""GPUs are free, CPU or memory is not."""
+search_cut_off = _of_job("GPU5024", "gpus", "pools")
+"""No place was found, but the search for runs that could make way ended at its bound."""
+held_back: Callable[[JobId], Reason] = _with("GPU5081", "oldest")
+"""What is free is reserved for a job that has waited longer."""
 
 
 def over_limit(job: Job, owner: str, limit_milli: GpuMilli) -> Reason:
     """It would break the limit of its project or a department."""
-    return _reason("GPU5012", gpus=_least(job), owner=owner, limit=format_gpus(limit_milli))
+    gpus = format_gpus(job.gpu_milli * job.min_workers)
+    return _reason("GPU5012", gpus=gpus, owner=owner, limit=format_gpus(limit_milli))
 
 
 def fixed_over_quota(job: Job, owner: str, quota_milli: GpuMilli) -> Reason:
     """Work that can't be paused never exceeds quota."""
-    return _reason("GPU5013", gpus=_least(job), project=owner.removeprefix("project "), quota=format_gpus(quota_milli))
-
-
-def no_large_node(job: Job) -> Reason:
-    """It would not fit empty nodes either."""
-    return _reason("GPU5014", gpus=format_gpus(job.gpu_milli), workers=job.min_workers, pools=_pools(job))
-
-
-def scattered(job: Job) -> Reason:
-    """Enough is free, but not in one place."""
-    return _reason("GPU5015", gpus=_least(job), pools=_pools(job))
-
-
-def gang_short(job: Job) -> Reason:
-    """Not all workers fit at once."""
-    return _reason("GPU5016", gpus=format_gpus(job.gpu_milli), workers=job.min_workers, pools=_pools(job))
-
-
-def cpu_short(job: Job) -> Reason:
-    """GPUs are free, CPU or memory is not."""
-    return _reason("GPU5017", pools=_pools(job))
-
-
-def search_cut_off(job: Job) -> Reason:
-    """No place was found, but the search for runs that could make way ended at its bound."""
-    return _reason("GPU5024", gpus=_least(job), pools=_pools(job))
-
-
-def waits_for_paused(victims: Iterable[JobId]) -> Reason:
-    """Its place is reserved; the runs paused for it are still leaving."""
-    return _reason(FOR_PAUSED, victims=_named(victims))
-
-
-def waits_for_stopping() -> Reason:
-    """Its place is reserved; the runs there are stopping anyway."""
-    return _reason(FOR_STOPPING)
-
-
-def waits_for_start(other: JobId) -> Reason:
-    """Its place is reserved; a job that starts beside it now could be given its GPUs, or it that job's."""
-    return _reason(FOR_START, other=str(other))
-
-
-def still_stopping() -> Reason:
-    """Its own pods are not gone yet."""
-    return _reason("GPU5020")
-
-
-def pinned(project: ProjectName) -> Reason:
-    """Its project is pinned."""
-    return _reason("GPU5021", project=project)
-
-
-def waits_for(jobs: Iterable[JobId]) -> Reason:
-    """It is in no queue until the jobs have ended that it comes after."""
-    return _reason(FOR_OTHERS, jobs=_named(jobs))
-
-
-def dependency_failed(job: JobId, state: JobState) -> Reason:
-    """It is in no queue, for a job that it comes after has ended without success."""
-    return _reason("GPU5026", job=str(job), state=state.value)
-
-
-def sweep_is_full(sweep: JobId, parallelism: int) -> Reason:
-    """It is in no queue until fewer jobs of its sweep are queued or run."""
-    return _reason(IN_SWEEP, sweep=str(sweep), parallelism=parallelism)
-
-
-def unknown_project(project: ProjectName) -> Reason:
-    """Its project is not declared."""
-    return _reason("GPU5022", project=project)
+    gpus = format_gpus(job.gpu_milli * job.min_workers)
+    return _reason("GPU5013", gpus=gpus, project=owner.removeprefix("project "), quota=format_gpus(quota_milli))
 
 
 def no_slices(job: Job, profile: str) -> Reason:
@@ -190,64 +144,39 @@ def not_served(job: Job, pool: NodePool) -> Reason:
     return _reason("GPU5061", pools=_pools(job), sharing=sharing)
 
 
-def paused_by_guarantee(beneficiary: JobId) -> Reason:
-    """Reclaimed for a job within its project's guarantee."""
-    return _reason("GPU5030", beneficiary=str(beneficiary))
+# It has a place that it can't have yet
+
+waits_for_paused = _named(FOR_PAUSED, "victims")
+"""Its place is reserved; the runs paused for it are still leaving."""
+WAITS_FOR_STOPPING = _reason(FOR_STOPPING)
+"""Its place is reserved; the runs there are stopping anyway."""
+waits_for_start: Callable[[JobId], Reason] = _with(FOR_START, "other")
+"""Its place is reserved; a job that starts beside it now could be given its GPUs, or it that job's."""
+kept_for_oldest: Callable[[PoolName], Reason] = _with(GUARDED, "pool")
+"""It has waited longest in a pool, so a place there is reserved for it as it empties."""
+STILL_STOPPING = _reason("GPU5020")
+"""Its own pods are not gone yet."""
+
+# It is in no queue
+
+pinned: Callable[[ProjectName], Reason] = _with("GPU5021", "project")
+"""Its project is pinned."""
+unknown_project: Callable[[ProjectName], Reason] = _with("GPU5022", "project")
+"""Its project is not declared."""
+waits_for = _named(FOR_OTHERS, "jobs")
+"""It is in no queue until the jobs have ended that it comes after."""
+left_to: Callable[[str], Reason] = _with("GPU5037", "engine")
+"""Another engine decides when it runs."""
 
 
-def paused_by_fairness(beneficiary: JobId) -> Reason:
-    """Reclaimed for a job within its project's fair share."""
-    return _reason("GPU5031", beneficiary=str(beneficiary))
+def dependency_failed(job: JobId, state: JobState) -> Reason:
+    """It is in no queue, for a job that it comes after has ended without success."""
+    return _reason("GPU5026", job=str(job), state=state.value)
 
 
-def paused_by_priority(beneficiary: JobId) -> Reason:
-    """Preempted by a job of higher priority."""
-    return _reason("GPU5032", beneficiary=str(beneficiary))
-
-
-def paused_by_interactive(beneficiary: JobId) -> Reason:
-    """Preempted by interactive work within quota."""
-    return _reason("GPU5033", beneficiary=str(beneficiary))
-
-
-def kept_for_oldest(pool: PoolName) -> Reason:
-    """It has waited longest in a pool, so a place there is reserved for it as it empties."""
-    return _reason(GUARDED, pool=pool)
-
-
-def held_back(oldest: JobId) -> Reason:
-    """What is free is reserved for a job that has waited longer."""
-    return _reason("GPU5081", oldest=str(oldest))
-
-
-def moved_for(beneficiary: JobId) -> Reason:
-    """It is moved to another place to make room for a job."""
-    return _reason(MOVED, beneficiary=str(beneficiary))
-
-
-def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
-    """An elastic job goes on with fewer workers."""
-    return _reason("GPU5090", beneficiary=str(beneficiary), workers=workers, declared=declared)
-
-
-def lost_workers(node: NodeName, workers: int, declared: int) -> Reason:
-    """An elastic job goes on without the workers of a node."""
-    return _reason("GPU5091", node=node, workers=workers, declared=declared)
-
-
-def node_lost(node: NodeName) -> Reason:
-    """Its node is gone or not ready."""
-    return _reason("GPU5034", node=node)
-
-
-def node_closed(node: NodeName) -> Reason:
-    """Its node takes no new pods, and one of its own pods is not there yet."""
-    return _reason("GPU5036", node=node)
-
-
-def given_twice(node: NodeName) -> Reason:
-    """Its device holds more than one device's worth."""
-    return _reason("GPU5035", node=node)
+def sweep_is_full(sweep: JobId, parallelism: int) -> Reason:
+    """It is in no queue until fewer jobs of its sweep are queued or run."""
+    return _reason(IN_SWEEP, sweep=str(sweep), parallelism=parallelism)
 
 
 def start_failed(problem: str, starts: int, retry_ms: Instant, rights_ms: Instant) -> Reason:
@@ -259,29 +188,42 @@ def start_failed(problem: str, starts: int, retry_ms: Instant, rights_ms: Instan
     return _reason(START_FAILED, starts=starts, problem=words, retry=retry_ms, rights=rights_ms)
 
 
-def left_to(engine: str) -> Reason:
-    """Another engine decides when it runs."""
-    return _reason("GPU5037", engine=engine)
+# It stops, moves or has fewer workers
+
+paused_by_guarantee: Callable[[JobId], Reason] = _with("GPU5030", "beneficiary")
+"""Reclaimed for a job within its project's guarantee."""
+paused_by_fairness: Callable[[JobId], Reason] = _with("GPU5031", "beneficiary")
+"""Reclaimed for a job within its project's fair share."""
+paused_by_priority: Callable[[JobId], Reason] = _with("GPU5032", "beneficiary")
+"""Preempted by a job of higher priority."""
+paused_by_interactive: Callable[[JobId], Reason] = _with("GPU5033", "beneficiary")
+"""Preempted by interactive work within quota."""
+moved_for: Callable[[JobId], Reason] = _with(MOVED, "beneficiary")
+"""It is moved to another place to make room for a job."""
+node_lost: Callable[[NodeName], Reason] = _with("GPU5034", "node")
+"""Its node is gone or not ready."""
+node_closed: Callable[[NodeName], Reason] = _with("GPU5036", "node")
+"""Its node takes no new pods, and one of its own pods is not there yet."""
+given_twice: Callable[[NodeName], Reason] = _with("GPU5035", "node")
+"""Its device holds more than one device's worth."""
+SUSPENDED = _reason("GPU5040")
+"""Suspended by its declaration."""
+SCALED_TO_ZERO = _reason(NO_LOAD)
+"""It has no load, so its autoscaler has taken its last worker."""
+TOO_LONG = _reason("GPU5041")
+"""Its maxDuration is over."""
+IDLE_TOO_LONG = _reason("GPU5042")
+"""Its idleTimeout is over."""
 
 
-def suspended() -> Reason:
-    """Suspended by its declaration."""
-    return _reason("GPU5040")
+def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
+    """An elastic job goes on with fewer workers."""
+    return _reason("GPU5090", beneficiary=str(beneficiary), workers=workers, declared=declared)
 
 
-def scaled_to_zero() -> Reason:
-    """It has no load, so its autoscaler has taken its last worker."""
-    return _reason(NO_LOAD)
-
-
-def too_long() -> Reason:
-    """Its maxDuration is over."""
-    return _reason("GPU5041")
-
-
-def idle_too_long() -> Reason:
-    """Its idleTimeout is over."""
-    return _reason("GPU5042")
+def lost_workers(node: NodeName, workers: int, declared: int) -> Reason:
+    """An elastic job goes on without the workers of a node."""
+    return _reason("GPU5091", node=node, workers=workers, declared=declared)
 
 
 def ended(state: JobState) -> Reason:

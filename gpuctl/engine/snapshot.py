@@ -147,11 +147,8 @@ class Snapshot:
             for preemptible in (True, False):
                 milli = sum(allocation.total_milli for allocation in entered if allocation.preemptible is preemptible)
                 self.accounts.add(project, domain, milli, preemptible=preemptible)
-            pausable = list(filter(self.is_pausable, entered))
-            if pausable:
-                known = self._pausable_of(domain, project)
-                known += pausable
-                known.sort(key=run_order)
+            for allocation in filter(self.is_pausable, entered):
+                insort(self._pausable_of(domain, project), allocation, key=run_order)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""

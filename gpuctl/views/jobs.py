@@ -249,7 +249,7 @@ def _finished(state: ClusterState, run: Run) -> FinishedRun | None:
 
 
 def _was_suspended(reason: Reason | None) -> bool:
-    return reason is not None and reason == reasons.suspended()
+    return reason is not None and reason == reasons.SUSPENDED
 
 
 def _urls(live: Mapping[ObjectRef, Body]) -> dict[JobId, tuple[str, ...]]:

@@ -163,7 +163,7 @@ class Admission:
     def _awaited(self, pending: PendingJob) -> Reason:
         """The reason for which a job still waits for its place: the one given when it was reserved."""
         reason = pending.run.reason if pending.run else None
-        return reason if reason is not None and reason.code == reasons.FOR_PAUSED else reasons.waits_for_stopping()
+        return reason if reason is not None and reason.code == reasons.FOR_PAUSED else reasons.WAITS_FOR_STOPPING
 
     def _keep_occupied(self, pending: PendingJob, assignment: Assignment) -> bool:
         """Start a job elsewhere if it can be, else pause or move the runs in its place, if a rule allows it."""
@@ -369,7 +369,7 @@ class Admission:
         self._snapshot.pause(victims)
         self._snapshot.occupy(pending.job, assignment)
         paused = dict.fromkeys(allocation.run.job for allocation in victims)
-        self._reserve(pending, assignment, reasons.waits_for_paused(paused) if paused else reasons.waits_for_stopping())
+        self._reserve(pending, assignment, reasons.waits_for_paused(paused) if paused else reasons.WAITS_FOR_STOPPING)
 
     def _shift(self, pending: PendingJob, found: Consolidation | None) -> bool:
         """Migrate the runs that were found, if any, and reserve the place, which is free once they have left."""

@@ -54,8 +54,8 @@ def limit_reached(job: Job, run: Run, now_ms: Instant) -> Reason | None:
         return None
     end_ms = latest_end_ms(job, run, now_ms)
     if end_ms is not None and end_ms <= now_ms:
-        return reasons.too_long()
+        return reasons.TOO_LONG
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         idle_ms = now_ms - run.idle_since_ms
-        return reasons.idle_too_long() if idle_ms >= job.idle_timeout_ms else None
+        return reasons.IDLE_TOO_LONG if idle_ms >= job.idle_timeout_ms else None
     return None

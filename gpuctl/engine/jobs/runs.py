@@ -237,10 +237,10 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         return Pending(job=job.id, reason=why, record=record)
     if job.suspend or idle:
         stopped = record if run is None else paused_record(run, now_ms, None)
-        reason = reasons.suspended() if job.suspend else reasons.scaled_to_zero()
+        reason = reasons.SUSPENDED if job.suspend else reasons.SCALED_TO_ZERO
         return Suspended(job=job.id, reason=reason, record=stopped)
     if run is not None and run.phase is STOPPING:
-        return Pending(job=job.id, reason=run.reason or reasons.still_stopping(), record=record)
+        return Pending(job=job.id, reason=run.reason or reasons.STILL_STOPPING, record=record)
     return None
 
 

@@ -25,7 +25,7 @@ def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMil
 def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> Reason:
     """Why work runs that holds `milli`: with it its project is within its quota, its share, or beyond."""
     if not milli:
-        return reasons.runs_without_gpu()
+        return reasons.RUNS_WITHOUT_GPU
     owner = project_owner(project)
     return reason_by_amounts(project, accounts.held(domain, owner), *accounts.entitled(domain, owner))
 

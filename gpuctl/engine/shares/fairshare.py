@@ -177,7 +177,8 @@ def in_whole_gpus(
             guarantee = guarantee if guarantee > share else guarantees[owner]
             share = max(share, guarantees[owner]) if counts_use else most[owner]
         entitled[owner] = Portion(guarantee, share)
-        entitled.update(in_whole_gpus(share, claim.children, portions, held, counts_use=counts_use))
+        if claim.children:
+            entitled.update(in_whole_gpus(share, claim.children, portions, held, counts_use=counts_use))
     return entitled
 
 

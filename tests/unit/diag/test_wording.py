@@ -24,6 +24,7 @@ from gpuctl.engine import reasons
 from gpuctl.model.decision import Reason
 
 GPUCTL = Path(__file__).parents[3] / "gpuctl"
+MAKERS = {"_reason", "_with", "_named", "_of_job"}
 
 
 def test_units() -> None:
@@ -75,12 +76,13 @@ def test_a_code_stands_once() -> None:
 
 def test_reasons_have_the_parameters_of_their_message() -> None:
     for call in ast.walk(ast.parse((GPUCTL / "engine" / "reasons.py").read_text())):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "_reason":
-            code = ast.unparse(call.args[0])
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in MAKERS:
+            code, *names = map(ast.unparse, call.args)
             code = getattr(reasons, code, code.strip("'"))
             if code in CODES:  # Others come with the call, and have no parameters.
                 named = {name for _, name, _, _ in string.Formatter().parse(CODES[code].message) if name}
-                assert {parameter.arg for parameter in call.keywords} == named, code
+                given = {*(parameter.arg for parameter in call.keywords), *map(ast.literal_eval, names)}
+                assert given == named, code
 
 
 def test_no_code_is_spelt_in_the_source_that_is_not_in_the_catalogue() -> None:

@@ -33,19 +33,19 @@ def run(phase: RunPhase, starts: int = 0, placement: Placement | None = None) ->
 
 
 def waits() -> Decision:
-    return Pending(job=JOB, reason=reasons.waits_for_stopping(), record=RECORD)
+    return Pending(job=JOB, reason=reasons.WAITS_FOR_STOPPING, record=RECORD)
 
 
 def keeps() -> Decision:
-    return Keep(job=JOB, reason=reasons.runs_without_gpu(), record=RECORD, placement=PLACE)
+    return Keep(job=JOB, reason=reasons.RUNS_WITHOUT_GPU, record=RECORD, placement=PLACE)
 
 
 def has_no_load() -> Decision:
-    return Suspended(job=JOB, reason=reasons.scaled_to_zero(), record=RECORD)
+    return Suspended(job=JOB, reason=reasons.SCALED_TO_ZERO, record=RECORD)
 
 
 def stops() -> Decision:
-    return Suspended(job=JOB, reason=reasons.suspended(), record=RECORD)
+    return Suspended(job=JOB, reason=reasons.SUSPENDED, record=RECORD)
 
 
 @pytest.mark.parametrize(

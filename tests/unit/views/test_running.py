@@ -65,4 +65,4 @@ def test_with_quotas_by_pool_the_recorded_reason_is_told() -> None:
 
 
 def test_a_reason_that_is_none_by_amounts_stays() -> None:
-    assert told(run("j", reasons.runs_without_gpu(), gpus=0)) == {"j": "GPU5004"}
+    assert told(run("j", reasons.RUNS_WITHOUT_GPU, gpus=0)) == {"j": "GPU5004"}
