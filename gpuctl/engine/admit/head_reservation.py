@@ -25,8 +25,8 @@ from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.reservations import in_place, reserved_for
-from gpuctl.engine.capacity.fit import Request
-from gpuctl.engine.capacity.free import WorkerRequest
+from gpuctl.engine.capacity.fit import Request, slots
+from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.interactive import latest_end_ms
 from gpuctl.engine.jobs.job_class import PendingJob
@@ -35,7 +35,6 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy
 from gpuctl.engine.victims.rules import by_strategy
-from gpuctl.engine.victims.what_if_node import WhatIfNode
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.job import Job, JobType
@@ -268,13 +267,13 @@ def soonest_place(
     """
     nodes = [space.name for space in snapshot.capacity.usable.get(option.pool.name, ())] if only is None else only
     request, workers = option.request, option.request.workers
-    slots = nsmallest(workers, (slot for name in nodes for slot in _slots(snapshot, name, occupants(name), request)))
-    if len(slots) < workers:
+    first = nsmallest(workers, (slot for name in nodes for slot in _slots(snapshot, name, occupants(name), request)))
+    if len(first) < workers:
         return None
     chosen: list[WorkerPlacement] = []
-    for name, count in sorted(Counter(name for _, name in slots).items()):
+    for name, count in sorted(Counter(name for _, name in first).items()):
         chosen.extend(_devices_on(snapshot, name, occupants(name), request, count))
-    last = {name: when for when, name in slots}.values()
+    last = {name: when for when, name in first}.values()
     when = sum(unknown_milli for unknown_milli, _ in last), max(end_ms for _, end_ms in last)
     return when, Assignment(option, Placement(workers=tuple(chosen)))
 
@@ -284,27 +283,26 @@ def _slots(
 ) -> Iterator[tuple[FreeTime, NodeName]]:
     """A slot for each worker that could be on a node, with the time at which it is free."""
     found = 0
-    for when, _, slots in _emptied(snapshot, node, occupants, request):
-        yield from [(when, node)] * (min(slots, request.workers) - found)
-        found = max(found, slots)
+    for when, room in _emptied(snapshot, node, occupants):
+        fitting = slots(room, request)
+        yield from [(when, node)] * (fitting - found)
+        found = max(found, fitting)
         if found >= request.workers:
             return
 
 
-def _emptied(
-    snapshot: Snapshot, node: NodeName, occupants: Iterable[Occupant], request: Request
-) -> Iterator[tuple[FreeTime, WhatIfNode, int]]:
-    """The node as it is, and as it would be after each of its occupants has left, with the workers that fit."""
-    what_if, unknown_milli, end_ms = WhatIfNode(snapshot.future_idle.rooms[node]), 0, 0
-    yield (unknown_milli, end_ms), what_if, what_if.slots(request)
+def _emptied(snapshot: Snapshot, node: NodeName, occupants: Iterable[Occupant]) -> Iterator[tuple[FreeTime, NodeFree]]:
+    """The node as it is, and as it would be after each of its occupants has left."""
+    what_if, unknown_milli, end_ms = snapshot.future_idle.rooms[node], 0, 0
+    yield (unknown_milli, end_ms), what_if
     for occupant in occupants:
         if occupant.end_ms is None:
             workers = sum(worker.node == node for worker in occupant.placement.workers)
             unknown_milli += occupant.per_worker.gpu_milli * workers
         else:
             end_ms = max(end_ms, occupant.end_ms)
-        what_if.vacate(occupant.placement, occupant.per_worker)
-        yield (unknown_milli, end_ms), what_if, what_if.slots(request)
+        what_if = what_if.without((occupant,))
+        yield (unknown_milli, end_ms), what_if
 
 
 def _devices_on(
@@ -312,11 +310,10 @@ def _devices_on(
 ) -> list[WorkerPlacement]:
     """Devices of a node for some workers, at the time at which they fit; devices that are free already come first."""
     room = snapshot.future_idle.rooms[node]
-    what_if = next(found for _, found, slots in _emptied(snapshot, node, occupants, request) if slots >= count)
+    what_if = next(found for _, found in _emptied(snapshot, node, occupants) if slots(found, request) >= count)
     part = request.fraction_milli or WHOLE_GPU
     left = list(what_if.gpu_milli)
-    order = [i for i in range(len(left)) if room.profile_of(i) == request.profile]
-    order.sort(key=lambda i: (-min(room.gpu_milli[i], part), left[i], i))
+    order = sorted(room.devices_of(request.profile), key=lambda i: (-min(room.gpu_milli[i], part), left[i], i))
     places: list[tuple[int, ...]] = []
     for index in order if request.fraction_milli else ():
         while left[index] >= part and len(places) < count:

@@ -30,7 +30,6 @@ from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.scaling import further_nodes
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.what_if_node import WhatIfNode
 from gpuctl.model.decision import Placement, Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way
 from gpuctl.model.ids import JobId, NodeName
@@ -85,9 +84,7 @@ class UnboundStart:
 
     def _slots_on(self, room: NodeFree, absent: Iterable[UnboundStart]) -> list[int]:
         """How many of its workers fit on a node, and on each device it names there, if some starts were absent."""
-        node = WhatIfNode(room)
-        for start in (self, *absent):
-            node.vacate(start.placement, start.per_worker)
+        node = room.without((self, *absent))
         request = Request(*self.per_worker, len(self.placement.workers))
         devices = [max(0, node.gpu_milli[gpu]) for gpu in self._devices_on(room)]
         part_milli = min(WHOLE_GPU, request.gpu_milli) or WHOLE_GPU
@@ -99,7 +96,7 @@ class UnboundStart:
         workers, devices = self.named.workers, range(len(room.gpu_milli))
         gpus = next((worker.gpus for worker in workers if worker.node == room.name), ())
         profile = next((room.profile_of(gpu) for gpu in gpus if gpu in devices), "")
-        of_profile = [gpu for gpu in devices if room.profile_of(gpu) == profile]
+        of_profile = list(room.devices_of(profile))
         way = self.pool.way
         if way is Way.COUNT or (way is Way.NVIDIA_CLAIM and _device_count(workers) > NAMEABLE_GPUS):
             return of_profile

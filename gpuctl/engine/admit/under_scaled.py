@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpuctl.engine.capacity.fit import of_its_kind, slots_in
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
+from gpuctl.engine.capacity.fit import slots
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, copy_of
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs.demand import Demand, StaticFit
@@ -56,8 +56,7 @@ class UnderScaled:
         for node in self.nodes:
             space = capacity.nodes.get(node)
             if space is not None and space.usable and space.pool == self.option.pool.name:
-                devices = of_its_kind(space.gpu_milli, space.profiles, request)
-                most += slots_in(devices, space.cpu_milli, space.mem_bytes, request)
+                most += slots(copy_of(space, space.pool), request)
         return min(self.job.workers, most)
 
     def devices_on(self, node: NodeName) -> frozenset[int] | None:
@@ -80,12 +79,13 @@ class UnderScaled:
                 continue
             is_open = name in self.nodes
             devices = self.devices_on(name) if is_open else frozenset()
-            gpu_milli = [
-                milli if devices is None or index in devices else milli - CLOSED
-                for index, milli in enumerate(room.gpu_milli)
-            ]
-            cpu_milli = room.cpu_milli if is_open else room.cpu_milli - CLOSED
-            rooms[name] = NodeFree(name, room.pool, gpu_milli, cpu_milli, room.mem_bytes, room.profiles, room.topology)
+            found = rooms[name] = copy_of(room, room.pool)
+            if devices is not None:
+                found.gpu_milli = [
+                    milli if index in devices else milli - CLOSED for index, milli in enumerate(room.gpu_milli)
+                ]
+            found.cpu_milli -= 0 if is_open else CLOSED
+            found.whole = len(found.whole_devices())
         return FreeCapacity(rooms, free.counters, free.mix)
 
 

@@ -61,13 +61,6 @@ def request_on(job: Job, pool: NodePool) -> Request | None:
     return Request(grant.gpu_milli, max(0, job.cpu_milli), max(0, job.mem_bytes), job.workers, grant.profile)
 
 
-def of_its_kind(gpu_milli: Sequence[GpuMilli], profiles: Sequence[str], request: Request) -> Sequence[GpuMilli]:
-    """What is free of the devices a request may use: those cut into its profile, or those that are not cut."""
-    if profiles:
-        return [free for free, profile in zip(gpu_milli, profiles, strict=True) if profile == request.profile]
-    return () if request.profile else gpu_milli
-
-
 def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
     """How many workers fit, up to all of them, with devices, CPU and memory free as given."""
     slots = _slots_beside_gpus(cpu_milli, mem_bytes, request)
@@ -83,8 +76,7 @@ def slots(room: NodeFree, request: Request) -> int:
     if request.devices and not request.fraction_milli and not request.profile:
         by_cpu = _slots_beside_gpus(room.cpu_milli, room.mem_bytes, request)
         return max(0, min(by_cpu, room.whole // request.devices))
-    devices = of_its_kind(room.gpu_milli, room.profiles, request)
-    return slots_in(devices, room.cpu_milli, room.mem_bytes, request)
+    return slots_in(room.free_of(request.profile), room.cpu_milli, room.mem_bytes, request)
 
 
 def _slots_beside_gpus(cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:

@@ -82,14 +82,21 @@ class NodeFree:
         """What is free on each device that is not cut, least first."""
         version, free = self._free
         if version != self.version:
-            whole = (
-                self.gpu_milli
-                if not self.profiles
-                else (milli for milli, profile in zip(self.gpu_milli, self.profiles, strict=True) if not profile)
-            )
-            free = tuple(sorted(max(0, milli) for milli in whole))
+            free = tuple(sorted(max(0, milli) for milli in self.free_of("")))
             self._free = self.version, free
         return free
+
+    def devices_of(self, profile: str) -> Sequence[int]:
+        """The devices that are cut into a profile; "": those that are not cut."""
+        if self.profiles:
+            return [index for index, cut in enumerate(self.profiles) if cut == profile]
+        return () if profile else range(len(self.gpu_milli))
+
+    def free_of(self, profile: str) -> Sequence[GpuMilli]:
+        """What is free of each of them."""
+        if self.profiles:
+            return [self.gpu_milli[index] for index in self.devices_of(profile)]
+        return () if profile else self.gpu_milli
 
     def profile_of(self, index: int) -> str:
         """What a device is cut into; "" for one that is not cut."""
@@ -97,8 +104,27 @@ class NodeFree:
 
     def whole_devices(self) -> list[int]:
         """The wholly free devices that are not cut."""
-        free = [index for index, milli in enumerate(self.gpu_milli) if milli >= WHOLE_GPU]
-        return [index for index in free if not self.profiles[index]] if self.profiles else free
+        return [index for index in self.devices_of("") if self.gpu_milli[index] >= WHOLE_GPU]
+
+    def give_back(self, worker: WorkerPlacement, per_worker: WorkerRequest, sign: int = 1) -> None:
+        """What a worker was charged on this node is free again; with -1 it is taken. `whole` is not counted again."""
+        self.cpu_milli += sign * per_worker.cpu_milli
+        self.mem_bytes += sign * per_worker.mem_bytes
+        milli, free = sign * per_worker.on_device(worker), self.gpu_milli
+        for index in worker.gpus:
+            if 0 <= index < len(free):
+                free[index] += milli
+
+    def without(self, placed: Iterable[Placed], sign: int = 1) -> NodeFree:
+        """What if some placements had left the node; with -1, if they were there too."""
+        what_if = copy_of(self, self.pool)
+        for each in placed:
+            per_worker = each.per_worker
+            for worker in each.placement.workers:
+                if worker.node == self.name:
+                    what_if.give_back(worker, per_worker, sign)
+        what_if.whole = len(what_if.whole_devices())
+        return what_if
 
 
 class Ranking:
@@ -206,7 +232,7 @@ class FreeCapacity:
     def of(capacity: Capacity) -> FreeCapacity:
         """The usable nodes with nothing on them."""
         return FreeCapacity({
-            node.name: _empty(node, pool) for pool, nodes in capacity.usable.items() for node in nodes
+            node.name: copy_of(node, pool) for pool, nodes in capacity.usable.items() for node in nodes
         })
 
     def refit(self, capacity: Capacity, nodes: Iterable[NodeName]) -> None:
@@ -216,9 +242,9 @@ class FreeCapacity:
             if before is not None:
                 self._delist(before)
             if space is not None and space.usable and space.pool is not None:
-                room = self.rooms[name] = _empty(space, space.pool)
-                self._enlist(room)
-                self._touch(room)
+                self.rooms[name] = copy_of(space, space.pool)
+                self._enlist(self.rooms[name])
+                self._touch(self.rooms[name])
         self._unschedulable.clear()
 
     def adopt(self, mix: RequestMix) -> None:
@@ -312,12 +338,7 @@ class FreeCapacity:
             for worker in each.placement.workers:
                 node = self.rooms.get(worker.node)
                 if node is not None:
-                    node.cpu_milli += sign * per_worker.cpu_milli
-                    node.mem_bytes += sign * per_worker.mem_bytes
-                    milli, free = sign * per_worker.on_device(worker), node.gpu_milli
-                    for index in worker.gpus:
-                        if 0 <= index < len(free):
-                            free[index] += milli
+                    node.give_back(worker, per_worker, sign)
         for room in moved:
             room.whole = len(room.whole_devices())
             self._touch(room)
@@ -333,8 +354,8 @@ class FreeCapacity:
         self._touched.append(room.name)
 
 
-def _empty(node: NodeCapacity, pool: PoolName) -> NodeFree:
-    """A node with nothing on it."""
+def copy_of(node: NodeCapacity | NodeFree, pool: PoolName) -> NodeFree:
+    """A node with nothing on it, or what is free of it now."""
     return NodeFree(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles, node.topology)
 
 

@@ -6,7 +6,7 @@ node, because one claim template serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
@@ -209,12 +209,12 @@ def _deal(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]
     least = request.fraction_milli or WHOLE_GPU
     popular: dict[int, int] = {}
     for room in rooms:
-        for index in _of_kind(room, request):
+        for index in room.devices_of(request.profile):
             if room.gpu_milli[index] >= least:
                 popular[index] = popular.get(index, 0) + 1
     workers: list[WorkerPlacement] = []
     for room, (_, count) in zip(rooms, nodes, strict=True):
-        order = sorted(_of_kind(room, request), key=lambda i: (-popular.get(i, 0), i))
+        order = sorted(room.devices_of(request.profile), key=lambda i: (-popular.get(i, 0), i))
         if request.fraction_milli:
             workers.extend(_fractions(room, request, count, order))
         else:
@@ -223,14 +223,6 @@ def _deal(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]
             shares = (whole[size * worker : size * (worker + 1)] for worker in range(count))
             workers.extend(WorkerPlacement(node=room.name, gpus=tuple(sorted(share))) for share in shares)
     return Placement(workers=tuple(workers))
-
-
-def _of_kind(room: NodeFree, request: Request) -> Sequence[int]:
-    """The devices that a request may use: those cut into its profile, or those that are not cut."""
-    devices = range(len(room.gpu_milli))
-    if room.profiles:
-        return [index for index in devices if room.profiles[index] == request.profile]
-    return () if request.profile else devices
 
 
 def _fractions(room: NodeFree, request: Request, count: int, order: list[int]) -> list[WorkerPlacement]:

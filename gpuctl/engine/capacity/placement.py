@@ -11,14 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 
-from gpuctl.engine.capacity.fit import Request, holds, of_its_kind
+from gpuctl.engine.capacity.fit import Request, holds
 from gpuctl.engine.capacity.fragmentation import NEUTRAL, Free
 from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool, PlacementStrategy
 from gpuctl.model.ids import NodeName
-from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+from gpuctl.model.units import WHOLE_GPU, CpuMilli, MemBytes
 
 
 def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[Grade, WorkerPlacement] | None:
@@ -31,7 +31,9 @@ def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[
         return None
     grade, node = best
     room = free.rooms[node]
-    gpus = [_first_with(room, request, grade[2])] if request.fraction_milli else room.whole_devices()[: request.devices]
+    gpus = room.whole_devices()[: request.devices]
+    if request.fraction_milli:
+        gpus = [next(i for i in room.devices_of(request.profile) if room.gpu_milli[i] == grade[2])]
     return grade, WorkerPlacement(node=node, gpus=tuple(gpus))
 
 
@@ -50,18 +52,13 @@ def _grader(mix: RequestMix, pool: NodePool, request: Request) -> Callable[[Node
     def grade(room: NodeFree) -> Grade | None:
         if room.pool != pool.name:
             return None
-        free = _slices(room, request) if request.profile else room.free
+        free = tuple(sorted(room.free_of(request.profile))) if request.profile else room.free
         state = free, room.cpu_milli, room.mem_bytes
         if state not in known:
             known[state] = _grade(mix, pool, request, free, room)
         return known[state]
 
     return grade
-
-
-def _slices(room: NodeFree, request: Request) -> Free:
-    """What is free on each device that is cut into the request's profile, least first."""
-    return tuple(sorted(of_its_kind(room.gpu_milli, room.profiles, request)))
 
 
 def _grade(mix: RequestMix, pool: NodePool, request: Request, free: Free, room: NodeFree) -> Grade | None:
@@ -101,12 +98,6 @@ def _grade(mix: RequestMix, pool: NodePool, request: Request, free: Free, room: 
         if best is None or grade < best:
             best = grade
     return best
-
-
-def _first_with(room: NodeFree, request: Request, milli: GpuMilli) -> int:
-    """The first device that has so much free and is of the request's kind."""
-    devices = enumerate(room.gpu_milli)
-    return next(i for i, free in devices if free == milli and room.profile_of(i) == request.profile)
 
 
 def _nodes_able(free: FreeCapacity, pool: NodePool, request: Request) -> Iterator[NodeName]:

@@ -8,62 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.fit import Request, of_its_kind, slots_in
-from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
+from gpuctl.engine.capacity.fit import Request, slots
+from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.topology import Site, most_seated
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName
-from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
-
-
-class WhatIfNode:
-    """A node's devices, CPU and memory as they are once some runs have left it."""
-
-    __slots__ = ("cpu_milli", "gpu_milli", "mem_bytes", "name", "profiles")
-
-    def __init__(self, room: NodeFree | WhatIfNode) -> None:
-        self.name: NodeName = room.name
-        self.gpu_milli: list[GpuMilli] = list(room.gpu_milli)
-        self.profiles: tuple[str, ...] = room.profiles
-        self.cpu_milli: CpuMilli = room.cpu_milli
-        self.mem_bytes: MemBytes = room.mem_bytes
-
-    def vacate(self, placement: Placement, per_worker: WorkerRequest, sign: int = 1) -> None:
-        """What is taken by a placement on this node is free again; with -1, it is taken again."""
-        for worker in placement.workers:
-            if worker.node != self.name:
-                continue
-            self.cpu_milli += sign * per_worker.cpu_milli
-            self.mem_bytes += sign * per_worker.mem_bytes
-            for index in worker.gpus:
-                if 0 <= index < len(self.gpu_milli):
-                    self.gpu_milli[index] += sign * per_worker.on_device(worker)
-
-    def slots(self, request: Request) -> int:
-        """Workers that fit."""
-        devices = of_its_kind(self.gpu_milli, self.profiles, request)
-        return slots_in(devices, self.cpu_milli, self.mem_bytes, request)
-
-    def short_milli(self, request: Request, wanted: int) -> GpuMilli:
-        """GPUs that must leave, at least, before that many workers fit."""
-        its_kind = of_its_kind(self.gpu_milli, self.profiles, request)
-        if request.fraction_milli:
-            free = [max(0, milli) for milli in its_kind]
-            if sum(milli // request.fraction_milli for milli in free) >= wanted:
-                return 0
-            return request.fraction_milli - max((milli % request.fraction_milli for milli in free), default=0)
-        devices = request.devices * wanted
-        free = sorted((max(0, milli) for milli in its_kind), reverse=True)[:devices]
-        return devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free)
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
 class _Fit(NamedTuple):
     """A node, how many workers fit on it, and the GPUs that must leave at least before one more fits."""
 
-    node: WhatIfNode
+    node: NodeFree
     slots: int
     short_milli: GpuMilli
+
+    @staticmethod
+    def of(node: NodeFree, request: Request) -> _Fit:
+        """How a request fits a node."""
+        free, fitting = [max(0, milli) for milli in node.free_of(request.profile)], slots(node, request)
+        if request.fraction_milli:
+            if sum(milli // request.fraction_milli for milli in free) > fitting:
+                return _Fit(node, fitting, 0)
+            rest = max((milli % request.fraction_milli for milli in free), default=0)
+            return _Fit(node, fitting, request.fraction_milli - rest)
+        devices = request.devices * (fitting + 1)
+        free = sorted(free, reverse=True)[:devices]
+        return _Fit(node, fitting, devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free))
 
 
 Before: TypeAlias = dict[NodeName, _Fit]
@@ -82,7 +53,7 @@ class WhatIfNodes:
     def __init__(self, rooms: Iterable[NodeFree], request: Request, elsewhere: int = 0) -> None:
         self._request = request
         self._most: dict[NodeName, int] = {}
-        self._fits = {room.name: self._fit(WhatIfNode(room)) for room in rooms}
+        self._fits = {room.name: _Fit.of(room, request) for room in rooms}
         self.slots = elsewhere + sum(fit.slots for fit in self._fits.values())
 
     def alone(self, name: NodeName) -> WhatIfNodes:
@@ -139,10 +110,7 @@ class WhatIfNodes:
         before: Before = {}
         for name, runs in leaving.items():
             fit = self._fits[name]
-            node = WhatIfNode(fit.node)
-            for run in runs:
-                node.vacate(run.placement, run.per_worker, sign)
-            self._fits[name] = self._fit(node)
+            self._fits[name] = _Fit.of(fit.node.without(runs, sign), self._request)
             self.slots += self._fits[name].slots - fit.slots
             before[name] = fit
         return before
@@ -152,10 +120,6 @@ class WhatIfNodes:
         for name, fit in before.items():
             self.slots += fit.slots - self._fits[name].slots
             self._fits[name] = fit
-
-    def _fit(self, node: WhatIfNode) -> _Fit:
-        slots = node.slots(self._request)
-        return _Fit(node, slots, node.short_milli(self._request, slots + 1))
 
 
 def in_one_rack(
@@ -172,9 +136,6 @@ def in_one_rack(
         return frozenset()
     more: dict[NodeName, int] = {}
     for name, allocations in leaving.items():
-        floor = WhatIfNode(rooms[name])
-        for allocation in allocations:
-            floor.vacate(allocation.placement, allocation.per_worker)
-        more[name] = floor.slots(request) - slots_by_node.get(name, 0)
+        more[name] = slots(rooms[name].without(allocations), request) - slots_by_node.get(name, 0)
     sites = [Site(name, slots_by_node.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
     return most_seated(sites, more, request.workers - sum(slots_by_node.values()))
