@@ -20,15 +20,16 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from gpuctl.engine.capacity.free import FreeCapacity
-from gpuctl.engine.capacity.gang import Assignment
+from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.interactive import since_start_ms
-from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
+from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import MinRuntime
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
@@ -215,6 +216,22 @@ class Snapshot:
         """The lowest priority of a project's pausable runs; higher than any priority if there is none."""
         pausable = self.pausable(domain).get(project)
         return run_order(pausable[0]).priority if pausable else _ENDLESS  # They are in this order.
+
+    def allows(self, job: Job, option: PoolOption) -> bool:
+        """Whether an option of a job breaks no ceiling now."""
+        return forbidden(self.accounts, job, option.domain, option.request.total_milli) is None
+
+    def is_open(self, job: Job, option: PoolOption) -> bool:
+        """Whether no quota forbids an option of a job. Limits do not bound for what room is made: runs that count
+        towards them could make way.
+        """
+        return beyond_quota(self.accounts, job, option.domain, option.request.total_milli) is None
+
+    def stays_within_share(self, job: Job, option: PoolOption, victims: Iterable[Allocation] = ()) -> bool:
+        """Whether a job's project holds no more than its fair share with an option, once victims have left."""
+        project = job.id.project
+        own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
+        return stays_within_share(self.accounts, option.domain, project, option.request.total_milli - own_milli)
 
     def once(self, key: object, find: Callable[[], T]) -> T:
         """What `find` says, asked once for each key until the snapshot changes; head reservations are no change."""

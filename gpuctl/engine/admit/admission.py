@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
@@ -35,14 +35,14 @@ from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
-from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, reason_to_run, stays_within_share
+from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.consolidation import Consolidation, MigrationSearch, clear
+from gpuctl.engine.victims.consolidation import MigrationSearch, clear
 from gpuctl.engine.victims.elastic import smaller_options
-from gpuctl.engine.victims.eviction import movers_of
-from gpuctl.engine.victims.rules import NEVER, VictimRule, rules_of
-from gpuctl.engine.victims.search import find_victims, place_without
+from gpuctl.engine.victims.eviction import Room
+from gpuctl.engine.victims.rules import VictimRule, rules_of
+from gpuctl.engine.victims.search import find_room
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
@@ -96,6 +96,7 @@ class Admission:
         for pending, assignment in self._repacking.assignments.items():
             _, reason = self.outcome.started[pending.job.id]
             self.outcome.started[pending.job.id] = (assignment, reason)
+        self.outcome.all_unschedulable &= not self._migrations.has_looked
         self._let_go_on()
         self._reserve_for_longest_waiting(pending_jobs)
         return self.outcome
@@ -127,7 +128,7 @@ class Admission:
         coming, occupied, loose = Reserved(), Reserved(), Reserved()
         for pending in (queue := pending_jobs.reserved_before()):
             assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
-            if assignment is None or self._forbidden(pending, assignment.option):
+            if assignment is None or not self._snapshot.allows(pending.job, assignment.option):
                 continue
             if is_loose(pending):
                 loose.append((pending, assignment))
@@ -154,7 +155,7 @@ class Admission:
         """Start the jobs elsewhere if that is possible now; else hold their places, or free them."""
         for pending, assignment in coming:
             self._snapshot.vacate(pending.job, assignment)
-            if not self._start_on_idle(pending, [o for o in pending.options if not self._forbidden(pending, o)]):
+            if not self._start_elsewhere(pending):
                 self._snapshot.occupy(pending.job, assignment)
                 self._reserve(pending, assignment, self._awaited(pending))
         for pending, assignment in occupied:
@@ -167,18 +168,20 @@ class Admission:
 
     def _keep_occupied(self, pending: PendingJob, assignment: Assignment) -> bool:
         """Start a job elsewhere if it can be, else pause or move the runs in its place, if a rule allows it."""
-        if self._forbidden(pending, assignment.option):
+        if not self._snapshot.allows(pending.job, assignment.option):
             return False
-        if self._start_on_idle(pending, [o for o in pending.options if not self._forbidden(pending, o)]):
+        if self._start_elsewhere(pending):
             return True
         allocations, rules = in_the_way(self._snapshot, assignment), self._rules(pending, assignment.option)
         if allocations is None:
             return False
         for rule in rules:
             if may_pause_all(rule, allocations):
-                self._pause(pending, assignment, allocations, rule)
-                return True
-        return self._policy.consolidation and self._shift(pending, clear(assignment, allocations, rules[0]))
+                return self._take(pending, Room(assignment, rule, allocations))
+        return self._policy.consolidation and self._take(pending, clear(assignment, allocations, rules[0]))
+
+    def _start_elsewhere(self, pending: PendingJob) -> bool:
+        return self._start_on_idle(pending, [o for o in pending.options if self._snapshot.allows(pending.job, o)])
 
     # Attempts
 
@@ -201,12 +204,8 @@ class Admission:
         return placed
 
     def _try(self, pending: PendingJob) -> bool:
-        """Start a job, or make room for it, if that can be.
-
-        On idle GPUs it starts within its ceilings. Limits do not bound for what room is made: runs that count towards
-        them could make way, which is judged with the victims.
-        """
-        options = self._open(pending, pending.options)
+        """Start a job, or make room for it, if that can be."""
+        options = [option for option in pending.options if self._snapshot.is_open(pending.job, option)]
         startable = [option for option in options if self._may_start(pending, option)]
         if self._start_on_idle(pending, startable):
             return True
@@ -226,30 +225,16 @@ class Admission:
         movable = (option for option in (*options, *self._fewest(pending)) if self._is_due(pending, option))
         return known and any(self._bring_together(pending, option) for option in movable)
 
-    def _open(self, pending: PendingJob, options: Iterable[PoolOption]) -> list[PoolOption]:
-        """The options that no quota forbids."""
-        accounts, job = self._snapshot.accounts, pending.job
-        return [o for o in options if beyond_quota(accounts, job, o.domain, o.request.total_milli) is None]
-
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether the job breaks no ceiling now, and may have idle GPUs in this pass."""
-        return self._forbidden(pending, option) is None and self._is_due(pending, option)
+        return self._snapshot.allows(pending.job, option) and self._is_due(pending, option)
 
     def _is_due(self, pending: PendingJob, option: PoolOption, victims: Iterable[Allocation] = ()) -> bool:
         """Whether the job may have GPUs in this pass: in the first one its project has to stay within its share.
 
         That is judged once the job's own victims have left, as its claims are.
         """
-        if not self._within_share:
-            return True
-        project = pending.job.id.project
-        own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
-        milli = option.request.total_milli - own_milli
-        return stays_within_share(self._snapshot.accounts, option.domain, project, milli)
-
-    def _forbidden(self, pending: PendingJob, option: PoolOption) -> Reason | None:
-        """The ceiling that the job would break now."""
-        return forbidden(self._snapshot.accounts, pending.job, option.domain, option.request.total_milli)
+        return not self._within_share or self._snapshot.stays_within_share(pending.job, option, victims)
 
     def _start_on_idle(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
         """Start a job on idle GPUs."""
@@ -279,7 +264,7 @@ class Admission:
     def _make_room_in_one(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
         """Make room for an option; for none in this pass where idle GPUs would do that the job may have in the next."""
         idle = (each for each in options if not self._is_due(pending, each) and has_place(self._snapshot.idle, each))
-        if any(self._forbidden(pending, option) is None for option in idle):
+        if any(self._snapshot.allows(pending.job, option) for option in idle):
             return False
         return any(self._make_room(pending, option) for option in options)
 
@@ -287,39 +272,32 @@ class Admission:
         """Reserve what is coming free anyway, or pause the cheapest runs and reserve their place."""
         rules = self._rules(pending, option)
         coming = place_in(self._snapshot.future_idle, option)
-        if coming is not None and self._forbidden(pending, option) is None:
+        if coming is not None and self._snapshot.allows(pending.job, option):
             if not (rules and rules[0].is_entitled):
                 return False
-            self._pause(pending, Assignment(option, coming), (), rules[0])
-            return True
-        sets = ((find_victims(option, rule), rule) for rule in rules)
-        due = ((victims, rule) for victims, rule in sets if victims and self._is_due(pending, option, victims))
-        found = [(rule.cost(victims) or NEVER, victims, rule) for victims, rule in due]
-        if not found:
-            return False
-        cost, victims, rule = min(found, key=itemgetter(0))
+            return self._take(pending, Room(Assignment(option, coming), rules[0]))
+        found = (room for rule in rules if (room := find_room(option, rule)) is not None)
+        due = (room for room in found if self._is_due(pending, option, room.victims))
+        cheapest = min(due, key=attrgetter("cost"), default=None)
         # To move runs is better than to pause one that straddles its project's guarantee.
-        if cost.price and self._bring_together(pending, option, most_price=0):
+        if cheapest is not None and cheapest.cost.price and self._bring_together(pending, option, most_price=0):
             return True
-        placement = place_without(self._snapshot, option, victims)
-        if placement is not None:
-            self._pause(pending, Assignment(option, placement), victims, rule)
-        return placement is not None
+        return self._take(pending, cheapest)
 
     def _start_smaller(self, pending: PendingJob, most: int) -> bool:
         """Start an elastic job with fewer workers than `most`: as many as it is entitled to, else as many as are idle.
 
         For as many workers, idle GPUs of any pool come before room that is made.
         """
-        known, found = pending.run is not None, list[PoolOption]()
+        known, options = pending.run is not None, list[PoolOption]()
         for option in pending.options:
-            sized = (option.sized(size) for size in option.sizes if size < most)
-            fewer = self._open(pending, filter(None, sized))
+            sized = (found for size in option.sizes if size < most and (found := option.sized(size)) is not None)
+            fewer = [each for each in sized if self._snapshot.is_open(pending.job, each)]
             startable = [each for each in fewer if self._may_start(pending, each)]
-            found += smaller_options(self._snapshot, startable, fewer if known and option.request.gpu_milli else ())
-        found.sort(key=_workers, reverse=True)
-        for _, options in groupby(found, key=_workers):
-            alike = list(options)
+            options += smaller_options(self._snapshot, startable, fewer if known and option.request.gpu_milli else ())
+        options.sort(key=_workers, reverse=True)
+        for _, same_size in groupby(options, key=_workers):
+            alike = list(same_size)
             if self._start_on_idle(pending, [each for each in alike if self._may_start(pending, each)]):
                 return True
             if known and self._make_room_in_one(pending, [each for each in alike if each.request.gpu_milli]):
@@ -330,8 +308,8 @@ class Admission:
         """The options of an elastic job with as few workers as it may start with."""
         for option in pending.options:
             fewest = option.sized(option.least)
-            if fewest is not None and fewest is not option:
-                yield from self._open(pending, [fewest])
+            if fewest is not None and fewest is not option and self._snapshot.is_open(pending.job, fewest):
+                yield fewest
 
     def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
@@ -339,7 +317,7 @@ class Admission:
             return False
         found = self._migrations.consolidate(option, self._rules(pending, option))
         is_right = found and found.cost.price <= most_price and self._is_due(pending, option, found.victims)
-        return self._shift(pending, found if is_right else None)
+        return self._take(pending, found if is_right else None)
 
     def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
         """The combinations of rights by which the job may have runs paused."""
@@ -360,36 +338,24 @@ class Admission:
         self.outcome.reserved[pending.job.id] = (assignment, reason)
         self._decided.add(pending.job.id)
 
-    def _pause(
-        self, pending: PendingJob, assignment: Assignment, victims: Sequence[Allocation], rule: VictimRule
-    ) -> None:
-        """Pause the victims and reserve the place, which is free once they have left."""
-        self.outcome.all_unschedulable = False
-        self.outcome.pause(victims, rule, pending.job.id)
-        self._snapshot.pause(victims)
-        self._snapshot.occupy(pending.job, assignment)
-        paused = dict.fromkeys(allocation.run.job for allocation in victims)
-        self._reserve(pending, assignment, reasons.waits_for_paused(paused) if paused else reasons.WAITS_FOR_STOPPING)
-
-    def _shift(self, pending: PendingJob, found: Consolidation | None) -> bool:
-        """Migrate the runs that were found, if any, and reserve the place, which is free once they have left."""
-        self.outcome.all_unschedulable &= found is None and not self._migrations.has_looked
-        if found is None:
+    def _take(self, pending: PendingJob, room: Room | None) -> bool:
+        """Pause and move the runs that make room, if it was found, and reserve the place that they leave."""
+        if room is None:
             return False
-        self.outcome.pause(found.victims, found.rule, pending.job.id)
-        for move in found.moves:
+        self.outcome.all_unschedulable = False
+        self.outcome.pause(room.victims, room.rule, pending.job.id)
+        for move in room.moves:
             allocation, reason = move.allocation, reasons.moved_for(pending.job.id)
             self.outcome.pauses[allocation.run.job] = Pause(allocation, reason, pending.job.id, move.assignment)
             numbers = loss(self._snapshot.accounts, allocation, move.eviction.total_milli, pending.job.id)
             self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
-        evicted = [*found.victims, *movers_of(move.eviction for move in found.moves)]
-        self._snapshot.pause(evicted)
-        self._snapshot.occupy(pending.job, found.assignment)
-        for move in found.moves:
+        self._snapshot.pause(room.evicted)
+        self._snapshot.occupy(pending.job, room.assignment)
+        for move in room.moves:
             if move.allocation.job is not None:
                 self._snapshot.occupy(move.allocation.job, move.assignment)
-        paused = dict.fromkeys(allocation.run.job for allocation in evicted)
-        self._reserve(pending, found.assignment, reasons.waits_for_paused(paused))
+        left = dict.fromkeys(allocation.run.job for allocation in room.evicted)
+        self._reserve(pending, room.assignment, reasons.waits_for_paused(left) if left else reasons.WAITS_FOR_STOPPING)
         return True
 
     def _note(self, pending: PendingJob, rule: str, option: PoolOption) -> None:

@@ -21,7 +21,7 @@ from gpuctl.engine.jobs.demand import StaticFit
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.shares.entitlement import forbidden, is_guaranteed, stays_within_share
+from gpuctl.engine.shares.entitlement import is_guaranteed, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.rules import VictimRule, with_leaving
@@ -86,7 +86,7 @@ def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: Pen
         for mate in mates
         for option in mate.options
         if makes_way(snapshot, job, mate.job, domain, option.request.total_milli)
-        and _is_allowed(snapshot, mate.job, option)
+        and snapshot.allows(mate.job, option)
         and place_in(snapshot.idle, option) is not None
     ]
     snapshot.occupy(job, assignment)
@@ -104,18 +104,13 @@ def reserve_to_go_on(paused: Iterable[Allocation], snapshot: Snapshot) -> dict[J
     for allocation in sorted(paused, key=lambda each: _precedence(each, snapshot)):
         job = allocation.job
         options = () if job is None or job.is_elastic else options_of(job, snapshot.capacity)
-        allowed = [o for o in options if o.request.gpu_milli and job is not None and _is_allowed(snapshot, job, o)]
+        allowed = [o for o in options if o.request.gpu_milli and job is not None and snapshot.allows(job, o)]
         assignment = place(snapshot.future_idle, allowed) if allowed else None
         if job is None or assignment is None:
             break
         snapshot.occupy(job, assignment)
         reserved[job.id] = assignment
     return reserved
-
-
-def _is_allowed(snapshot: Snapshot, job: Job, option: PoolOption) -> bool:
-    """Whether an option of a job breaks no ceiling."""
-    return forbidden(snapshot.accounts, job, option.domain, option.request.total_milli) is None
 
 
 def _precedence(allocation: Allocation, snapshot: Snapshot) -> tuple[bool, bool, int, JobId]:
@@ -136,7 +131,7 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapsho
         assignment = _assignment_in(run.reserved, static_fit.options(job), snapshot)
         if assignment is None or not is_free(snapshot.future_idle, assignment):
             continue
-        if _is_allowed(snapshot, job, assignment.option):
+        if snapshot.allows(job, assignment.option):
             snapshot.occupy(job, assignment)
             reserved[job.id] = assignment.placement
     return reserved

@@ -10,14 +10,14 @@ change comes first, and the change brings another cycle. So a retry changes no d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.capacity.gang import PoolOption, place
 from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.shares.entitlement import forbidden, reason_to_run
+from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import smaller_options
 
@@ -51,14 +51,7 @@ def _start(pending: PendingJob, snapshot: Snapshot, outcome: Outcome) -> bool:
 
 def _choices(pending: PendingJob, snapshot: Snapshot) -> Iterator[list[PoolOption]]:
     """The options to choose from: those for all workers, then in each pool the most workers that find idle GPUs."""
-    yield list(_allowed(pending, snapshot, pending.options))
+    yield [option for option in pending.options if snapshot.allows(pending.job, option)]
     for option in pending.options if pending.job.is_elastic else ():
         sized = (found for size in option.sizes[1:] if (found := option.sized(size)) is not None)
-        yield list(smaller_options(snapshot, list(_allowed(pending, snapshot, sized)), ()))
-
-
-def _allowed(pending: PendingJob, snapshot: Snapshot, options: Iterable[PoolOption]) -> Iterator[PoolOption]:
-    """The options that break no ceiling."""
-    for option in options:
-        if forbidden(snapshot.accounts, pending.job, option.domain, option.request.total_milli) is None:
-            yield option
+        yield list(smaller_options(snapshot, [each for each in sized if snapshot.allows(pending.job, each)], ()))

@@ -11,10 +11,10 @@ are taken at once. A run that can't scale up in place has all its workers at its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
-from operator import itemgetter
-from typing import NamedTuple
+from operator import attrgetter
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome, Regained
@@ -24,11 +24,12 @@ from gpuctl.engine.capacity.gang import Assignment, place_in
 from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import QueueKey
 from gpuctl.engine.jobs.project_queue import ProjectQueue
-from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of, record_of
-from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, reason_to_run, stays_within_share
+from gpuctl.engine.jobs.runs import NOWHERE, Allocation, record_of
+from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule, rules_of
-from gpuctl.engine.victims.search import find_victims, place_without
+from gpuctl.engine.victims.eviction import Room
+from gpuctl.engine.victims.rules import NEVER, VictimRule, rules_of
+from gpuctl.engine.victims.search import find_room
 from gpuctl.model.decision import Placement, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
@@ -51,15 +52,6 @@ class Hindrance(StrEnum):
     """Nothing is idle where its pods can go."""
 
 
-class _Room(NamedTuple):
-    """A way to make room: what it costs, the victims, by which rule, and the places that they leave."""
-
-    cost: Cost
-    victims: Sequence[Allocation]
-    rule: VictimRule
-    placement: Placement
-
-
 class ScaleUp:
     """The under-scaled runs of one cycle, and what they gain in its outcome. `allocations`: all runs in place."""
 
@@ -78,7 +70,7 @@ class ScaleUp:
             for worker in (run.allocation.run.reserved or NOWHERE).workers:
                 place = Placement(workers=(worker,))
                 is_open = is_place_for(run.option, place, self._snapshot) and run.can_use(worker)
-                is_due = is_open and self._missing(run) > 0 and self._is_allowed(run)
+                is_due = is_open and self._missing(run) > 0 and self._snapshot.allows(run.job, run.option)
                 if is_due and is_free(self._snapshot.future_idle, Assignment(run.option, place)):
                     self._gain(run, place, is_paid=True)
 
@@ -105,8 +97,9 @@ class ScaleUp:
         if not missing or job in outcome.pauses or job in outcome.given_up:
             return False
         # Idle GPUs beyond the share are not held for a run that can't take them now.
-        is_quiet = within_share or self._is_quiet(run)
-        if is_quiet and self._is_allowed(run) and self._is_due(run, 1, within_share=within_share):
+        is_quiet = within_share or self._hindrance(run, outcome.regained) is None
+        is_due = not within_share or self._snapshot.stays_within_share(run.job, run.option)
+        if is_quiet and is_due and self._snapshot.allows(run.job, run.option):
             place = place_in(run.usable(self._snapshot.idle), run.option)
             if place is not None:
                 self._gain(run, place)
@@ -120,7 +113,7 @@ class ScaleUp:
             return False
         outcome.pause(best.victims, best.rule, job)
         self._snapshot.pause(best.victims)
-        self._gain(run, best.placement, is_paid=bool(best.victims))
+        self._gain(run, best.assignment.placement, is_paid=bool(best.victims))
         return True
 
     def _missing(self, run: UnderScaled) -> int:
@@ -129,37 +122,28 @@ class ScaleUp:
         has = len(run.workers) + (len(gained.workers) if gained is not None else 0)
         return max(0, run.most(self._snapshot.capacity) - has)
 
-    def _is_allowed(self, run: UnderScaled) -> bool:
-        """Whether a worker more breaks no ceiling now."""
-        return forbidden(self._snapshot.accounts, run.job, run.option.domain, run.option.request.gpu_milli) is None
-
-    def _is_due(self, run: UnderScaled, count: int, victims: Iterable[Allocation] = (), *, within_share: bool) -> bool:
-        """Whether it may have so many workers in this pass: in the first one its project stays within its share."""
-        project = run.allocation.project
-        own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
-        milli = count * run.option.request.gpu_milli - own_milli
-        return not within_share or stays_within_share(self._snapshot.accounts, run.option.domain, project, milli)
-
-    def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> _Room | None:
+    def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> Room | None:
         """Places that are coming free for so many workers, or that the cheapest victims leave."""
-        snapshot, option, domain = self._snapshot, run.option.of(count), run.option.domain
-        milli = option.request.total_milli
-        if beyond_quota(snapshot.accounts, run.job, domain, milli) is not None:
+        snapshot, option = self._snapshot, run.option.of(count)
+        if not snapshot.is_open(run.job, option):
             return None
-        found: list[_Room] = []
-        for rule in rules_of(snapshot, run.job, domain, milli):
-            if rule.is_entitled and rule.is_plain and self._is_due(run, count, within_share=within_share):
+        found: list[Room] = []
+        is_due = not within_share or snapshot.stays_within_share(run.job, option)
+        for rule in rules_of(snapshot, run.job, option.domain, option.request.total_milli):
+            if rule.is_entitled and rule.is_plain and is_due:
                 coming = place_in(run.usable(snapshot.future_idle), option)
                 if coming is not None:
-                    return _Room(NEVER, (), rule, coming)
+                    return Room(Assignment(option, coming), rule)
             some = rule.among(_in_reach(run, rule))
             leaving = (each for allocation in some.candidates() for each in (allocation, *allocation.leaves_with))
             with snapshot.searching(run.usable(snapshot.future_idle, leaving)):
-                victims = find_victims(option, some)
-                placement = place_without(snapshot, option, victims) if victims else None
-            if victims and placement is not None and self._is_due(run, count, victims, within_share=within_share):
-                found.append(_Room(rule.cost(victims) or NEVER, victims, rule, placement))
-        return min(found, key=itemgetter(0), default=None)
+                room = find_room(option, some)
+            if room is None:
+                continue
+            if not within_share or snapshot.stays_within_share(run.job, option, room.victims):
+                # Its victims may go on where the run's pods can't go.
+                found.append(replace(room, cost=rule.cost(room.victims) or NEVER))
+        return min(found, key=attrgetter("cost"), default=None)
 
     def _gain(self, run: UnderScaled, place: Placement, *, is_paid: bool = False) -> None:
         """Enter places that it gains. `is_paid`: others were paused for them."""
@@ -171,10 +155,6 @@ class ScaleUp:
         gained.paid += place.workers if is_paid else ()
         gained.coming += () if is_idle else place.workers
         self.outcome.all_unschedulable = False
-
-    def _is_quiet(self, run: UnderScaled) -> bool:
-        """Whether nothing starts, is to start, is leaving or scales up on its nodes."""
-        return self._hindrance(run, self.outcome.regained) is None
 
     def _hindrance(self, run: UnderScaled, growing: Iterable[JobId]) -> Hindrance | None:
         """What hinders a run, besides ceilings and room, from getting workers now. Its new pods may go to any node that
@@ -220,7 +200,9 @@ class ScaleUp:
                     placement=Placement(workers=tuple(run.workers)),
                 )
             if len(run.workers) < run.job.workers:
-                hindered[name] = hindrance or (Hindrance.ROOM if self._is_allowed(run) else Hindrance.CEILING)
+                hindered[name] = hindrance or (
+                    Hindrance.ROOM if snapshot.allows(run.job, run.option) else Hindrance.CEILING
+                )
         for name in grown:
             del outcome.regained[name]
         for name in sorted(hindered):

@@ -24,7 +24,7 @@ from gpuctl.engine.capacity.gang import PoolOption, has_place
 from gpuctl.engine.jobs.job_class import PendingJob, Rank, is_first_class
 from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
 from gpuctl.engine.shares.accounts import project_owner
-from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, rights_of, stays_within_share
+from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.preempt import makes_way
@@ -132,9 +132,8 @@ class Schedulability:
 
         A job that one forbids waits for that reason, whatever was searched for before.
         """
-        accounts, job = self._snapshot.accounts, sort.first.job
-        options = sort.first.options
-        found = any(beyond_quota(accounts, job, option.domain, option.least_milli) is None for option in options)
+        first = sort.first
+        found = any(self._snapshot.is_open(first.job, option.fewest) for option in first.options)
         if self._cut_off and not found:
             self._cut_off.difference_update(each.job.id for job_class in sort.classes for each in job_class.jobs)
         return found
@@ -145,7 +144,7 @@ class Schedulability:
         """
         accounts, job = self._snapshot.accounts, sort.first.job
         return any(
-            stays_within_share(accounts, option.domain, job.id.project, option.least_milli)
+            self._snapshot.stays_within_share(job, option.fewest)
             or (
                 option.least_milli <= max(accounts.entitled(option.domain, project_owner(job.id.project)))
                 and self._outranks_a_run(job, option.domain)
@@ -208,7 +207,7 @@ class Schedulability:
         is_open = has_place(self._snapshot.idle, least) or self._repacking.may_repack(least)
         if not is_open and not (self._has_reserved_room(least) and self._may_backfill(pending, option)):
             return False
-        return forbidden(self._snapshot.accounts, pending.job, option.domain, option.least_milli) is None
+        return self._snapshot.allows(pending.job, least)
 
     def _has_reserved_room(self, option: PoolOption) -> bool:
         """Whether an option's GPUs have idle room if the pool's head reservation does not count."""

@@ -13,7 +13,6 @@ placements at most.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place
@@ -21,8 +20,19 @@ from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.eviction import Accepts, Eviction, Found, Steps, moved, movers_of, pauses, victims_of
-from gpuctl.engine.victims.rules import Cost, VictimRule
+from gpuctl.engine.victims.eviction import (
+    Accepts,
+    Eviction,
+    Found,
+    Migration,
+    Room,
+    Steps,
+    moved,
+    movers_of,
+    pauses,
+    victims_of,
+)
+from gpuctl.engine.victims.rules import VictimRule
 from gpuctl.engine.victims.search import MAX_CANDIDATES, EvictionWalk, cheapest_of_few, place_without
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
@@ -37,33 +47,6 @@ Later searches of the cycle are cut off. Without it 100 gangs that all differ on
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A run to move, and its new place."""
-
-    eviction: Eviction
-    assignment: Assignment
-
-    @property
-    def allocation(self) -> Allocation:
-        """The run, or of an elastic one the workers it can't do without."""
-        return self.eviction.allocations[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Consolidation:
-    """The place that becomes free for a job, the runs that are moved for it, and those that a rule allows to be paused.
-
-    Cost: see `Cost`.
-    """
-
-    assignment: Assignment
-    moves: tuple[Migration, ...]
-    victims: tuple[Allocation, ...]
-    rule: VictimRule
-    cost: Cost
-
-
 class MigrationSearch:
     """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
 
@@ -74,7 +57,7 @@ class MigrationSearch:
         self._placings_left = MAX_PLACINGS
         self.has_looked = False
 
-    def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Consolidation | None:
+    def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Room | None:
         """The cheapest moves that make room for an option, which must not fit now; None when none do.
 
         Where moves alone don't, pauses are made besides. `rules`: those of the job, at least one.
@@ -139,7 +122,7 @@ class MigrationSearch:
         count = sum(map(len, self._snapshot.pausable(option.domain).values()))
         return count + len(rule.candidates()) if count else 0
 
-    def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Consolidation | None:
+    def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Room | None:
         """Moves alone, from node to node."""
         self.has_looked = True
         moves = self._moves_in(rule)
@@ -150,7 +133,7 @@ class MigrationSearch:
             self._failed(option, rule.is_guaranteed).add(option.request.sizes)
         return None if chosen is None else self._told(option, rule, chosen)
 
-    def _with_pauses(self, option: PoolOption, rule: VictimRule, first: Found | None) -> Consolidation | None:
+    def _with_pauses(self, option: PoolOption, rule: VictimRule, first: Found | None) -> Room | None:
         """The cheapest moves, with pauses that a rule allows, that make room: the fewest GPUs paused come first."""
         self.has_looked = True
         moves = _movable(rule)
@@ -171,7 +154,7 @@ class MigrationSearch:
 
         return accepts
 
-    def _told(self, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Consolidation | None:
+    def _told(self, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
         """What comes of a set of evictions, if the rule allows it and each moved run has a place."""
         placings = self._snapshot.counters.placings
         placement = place_without(rule.snapshot, option, (*victims_of(chosen), *movers_of(chosen)))
@@ -205,7 +188,7 @@ class MigrationSearch:
         return snapshot.once(("movable", snapshot.lifted, rule.domain, rule.is_guaranteed), find)
 
 
-def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Consolidation | None:
+def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Room | None:
     """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
     able = {move.allocations[0]: move for move in _movable(rule)}
     moves = _not_for(rule.job.id, [able[each] for each in allocations if each in able])
@@ -213,7 +196,7 @@ def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: Victi
     return _beside(assignment, moves, rule) if all(each in leaving for each in allocations) else None
 
 
-def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Consolidation | None:
+def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
     """What comes of evictions that leave a place for a job; None where a moved run has none beside it."""
     victims, movers = victims_of(chosen), [eviction for eviction in chosen if eviction.is_move]
     cost = rule.cost(victims)
@@ -222,7 +205,7 @@ def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule
     if cost is None or moves is None:
         return None
     loss = sum(eviction.moved_loss(rule.snapshot.now_ms) for eviction in chosen)
-    return Consolidation(assignment, moves, victims, rule, cost._replace(moved_loss=loss, moved=len(movers)))
+    return Room(assignment, rule, victims, moves, cost._replace(moved_loss=loss, moved=len(movers)))
 
 
 def _short_milli(snapshot: Snapshot, option: PoolOption) -> GpuMilli:

@@ -10,14 +10,16 @@ the cheaper, and {1, 2} is not tried, for it can't cost less.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NamedTuple, TypeAlias
 
+from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
-from gpuctl.engine.victims.rules import Cost, VictimRule, with_leaving
+from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule, with_leaving
 from gpuctl.engine.victims.what_if_node import WhatIfNodes
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import GpuMilli, Instant
@@ -58,6 +60,35 @@ class Eviction(NamedTuple):
     def moved_loss(self, now_ms: Instant) -> int:
         """What a moved run loses: its GPU-milliseconds since its start."""
         return self.total_milli * running_ms(self.allocations[0].run, now_ms) if self.is_move else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A run to move, and its new place."""
+
+    eviction: Eviction
+    assignment: Assignment
+
+    @property
+    def allocation(self) -> Allocation:
+        """The run, or of an elastic one the workers it can't do without."""
+        return self.eviction.allocations[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The place that becomes free for a job, the runs that a rule allows to be paused for it, and those to move."""
+
+    assignment: Assignment
+    rule: VictimRule
+    victims: tuple[Allocation, ...] = ()
+    moves: tuple[Migration, ...] = ()
+    cost: Cost = NEVER
+
+    @property
+    def evicted(self) -> tuple[Allocation, ...]:
+        """All that leave, for good or to go on elsewhere."""
+        return *self.victims, *movers_of(move.eviction for move in self.moves)
 
 
 Found: TypeAlias = tuple[Cost, tuple[Eviction, ...]]

@@ -12,14 +12,24 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.gang import PoolOption, has_place, place_in, slots_by_node
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in, slots_by_node
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.eviction import Accepts, Eviction, EvictionSearch, Found, Steps, paused, pauses, victims_of
+from gpuctl.engine.victims.eviction import (
+    Accepts,
+    Eviction,
+    EvictionSearch,
+    Found,
+    Room,
+    Steps,
+    paused,
+    pauses,
+    victims_of,
+)
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
-from gpuctl.engine.victims.rules import Cost, VictimRule
+from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule
 from gpuctl.engine.victims.what_if_node import WhatIfNodes, in_one_rack
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -234,7 +244,16 @@ class EvictionWalk:
         return tuple([left for eviction in taken if (left := eviction.without(spared)) is not None])
 
 
-def find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
+def find_room(option: PoolOption, rule: VictimRule) -> Room | None:
+    """The cheapest pauses that a rule allows so that an option fits, and the place that they leave."""
+    victims = _find_victims(option, rule)
+    placement = place_without(rule.snapshot, option, victims) if victims else None
+    if not victims or placement is None:
+        return None
+    return Room(Assignment(option, placement), rule, victims, cost=rule.cost(victims) or NEVER)
+
+
+def _find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
     """The runs, and extra workers, to pause so that an option fits when they have left, and the rule allows it.
 
     None when there are none. A worker that asks for no less than one that failed fails; a gang's workers are seated one
