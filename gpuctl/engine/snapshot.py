@@ -141,7 +141,7 @@ class Snapshot:
             known = self._on_node.get(node)
             if known:
                 known += entered
-                known.sort(key=_identity)
+                known.sort(key=attrgetter("run.job", "run.digest"))
             else:
                 self._on_node[node] = entered
         for (domain, project), entered in of_project.items():
@@ -377,7 +377,3 @@ class Snapshot:
             if each.domain is not None:
                 milli = sign * each.total_milli
                 self.accounts.assign(each.project, each.domain, milli, preemptible=each.preemptible)
-
-
-def _identity(allocation: Allocation) -> tuple[JobId, str]:
-    return allocation.run.job, allocation.run.digest

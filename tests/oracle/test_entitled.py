@@ -35,7 +35,7 @@ EXACT = {
     "admit/queue_order.py": "which project has the lowest part of its share allocated",
     "admit/under_scaled.py": "which elastic run of several regains workers first",
     "snapshot.py": "the order of victims",
-    "cache/share_rows.py": "the rows of a report",
+    "jobs/division.py": "the rows of a report",
 }
 """The modules that read exact shares, and what for. All others go by `Accounts.entitled`."""
 

@@ -34,7 +34,7 @@ from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy
-from gpuctl.engine.victims.rules import by_strategy
+from gpuctl.engine.victims.rules import VictimRule
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.job import Job, JobType
@@ -213,12 +213,13 @@ class HeadReservations:
             for each in in_place(snapshot, assignment, assignment.placement.nodes)
             if each.project == head.id.project
         )
+        levels = len(snapshot.accounts.tree.chain(job.id.project))
         for strategy in ReclaimStrategy:
             # What its project holds there already counts towards its share. But a job that is entitled by guarantee
             # now does not wait for a guarantee that the project has only once its runs there have left.
             gained_milli = running.total_milli - (0 if strategy is ReclaimStrategy.GUARANTEE else own_milli)
             with snapshot.accounts.supposing(head.id.project, domain, gained_milli):
-                if by_strategy(snapshot, job, domain, milli, strategy).cost((running,)) is not None:
+                if VictimRule(snapshot, job, domain, milli, (strategy,) * levels).cost((running,)) is not None:
                     return True
         return False
 

@@ -21,7 +21,7 @@ from gpuctl.engine.jobs.demand import StaticFit
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.shares.entitlement import is_guaranteed, stays_within_share
+from gpuctl.engine.shares.entitlement import rights_of, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.rules import VictimRule, with_leaving
@@ -55,7 +55,7 @@ def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJob
 def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption) -> bool:
     """Whether an option asks for GPUs, and the project stays within its guarantee with them."""
     milli, project = option.request.total_milli, pending.job.id.project
-    return milli > 0 and is_guaranteed(snapshot.accounts, option.domain, project, milli)
+    return milli > 0 and rights_of(snapshot.accounts, option.domain, project, milli)[0]
 
 
 def _is_guaranteed_to_others(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:

@@ -126,8 +126,9 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
     """
     found = [(pending_jobs.find(job), assignment) for job, (assignment, _) in outcome.started.items()]
     beginning = [
-        (pending, UnboundStart.of(pending.job.id, assignment, _further(pending, assignment, snapshot)))
+        (pending, UnboundStart.of(pending.job.id, assignment, further))
         for pending, assignment in found
+        for further in [further_nodes(pending.job, assignment.placement, snapshot.capacity)]
         if pending.run is not None
     ]
     begun = _begun(snapshot, {node for _, start in beginning for node in start.placement.nodes})
@@ -150,10 +151,6 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
         other = next((each for each in conflicts if each is not None), None)
         if other is not None:
             _hold_back(outcome, pending, other.job, snapshot)
-
-
-def _further(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -> tuple[NodeName, ...]:
-    return further_nodes(pending.job, assignment.placement, snapshot.capacity)
 
 
 def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFree) -> UnboundStart | None:

@@ -17,7 +17,6 @@ from gpuctl.engine import reasons
 from gpuctl.engine.admit.pending_reasons import PendingReasons
 from gpuctl.engine.admit.queue_order import still_pending
 from gpuctl.engine.cache.differences import differences
-from gpuctl.engine.cache.share_rows import share_rows
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.capacity.learned_mix import LearnedMix
 from gpuctl.engine.capacity.nodes import Capacity, changed_nodes
@@ -78,8 +77,6 @@ class CarriedState:
         self.pending_reasons = PendingReasons(dirty)
         self.demand = Demand(declared, self.snapshot.accounts, dirty)
         self.division = Division(declared, self.snapshot.accounts, self.demand, dirty)
-        names = sorted(project.name for project in declared.projects)
-        self._share_keys = [(domain.name, name) for domain in declared.domains for name in names]
         self._shares: tuple[int, tuple[FairShare, ...]] = (0, ())
         self._queues: tuple[int, tuple[tuple[JobId, ...], ...]] = (0, ())
         self.decisions: dict[JobId, Decision] = {}
@@ -207,10 +204,9 @@ class CarriedState:
         return self._queues[1]
 
     def shares(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> tuple[FairShare, ...]:
-        """The rows of fair shares, see `share_rows`; kept while no project is dirty."""
+        """The rows of fair shares, see `Division.rows`; kept while no project is dirty."""
         if self._shares[0] != self._dirty.count:
-            found = share_rows(self._share_keys, self.snapshot.accounts, self.demand, reserved)
-            self._shares = self._dirty.count, found
+            self._shares = self._dirty.count, tuple(self.division.rows(reserved))
         return self._shares[1]
 
     def _by_itself(self, job: JobId) -> Decision:
@@ -383,8 +379,10 @@ class CarriedState:
     def _note(self, job: Job, run: Run | None, decision: Decision) -> None:
         """Keep a decision, and when time alone may change it."""
         self.decisions[job.id] = decision
-        if run is not None and isinstance(decision, Pending) and _goes_elsewhere(run, decision):
-            self.moving[job.id] = job, run
+        if run is not None and isinstance(decision, Pending):
+            has_next_place = run.phase is RunPhase.STOPPING and run.reserved is not None
+            if has_next_place or decision.reason.code == reasons.MOVED:
+                self.moving[job.id] = job, run
         self._read_again(job, run, decision)
 
     def _read_again(self, job: Job, run: Run | None, decision: Decision | None) -> None:
@@ -404,8 +402,3 @@ _EMPTY_LEDGER = Ledger(project=ProjectName(""))
 
 def _seniority(run: Run) -> tuple[str, RunPhase, str]:
     return run.digest, run.phase, repr(run)
-
-
-def _goes_elsewhere(run: Run, decision: Pending) -> bool:
-    """Whether a run stops to go on in another place."""
-    return decision.reason.code == reasons.MOVED or (run.phase is RunPhase.STOPPING and run.reserved is not None)

@@ -360,7 +360,7 @@ def copy_of(node: NodeCapacity | NodeFree, pool: PoolName) -> NodeFree:
 
 
 def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
-    """The index entries of a node's partly free devices, each with its profile."""
+    """The index entries, with profiles, of devices of which a part can be had without breaking into a whole one."""
     if room.whole == len(room.gpu_milli):
         return []
     name, free_of = room.name, enumerate(room.gpu_milli)
@@ -369,15 +369,10 @@ def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
     return [
         (room.profiles[index], (free, name, index))
         for index, free in free_of
-        if _is_partial(free, room.profiles[index])
+        if 0 < free < WHOLE_GPU or (free > 0 and room.profiles[index])
     ]
 
 
 def _remove(entries: list[T], entry: T) -> None:
     """Remove an entry from a sorted list that has it."""
     del entries[bisect_left(entries, entry)]
-
-
-def _is_partial(free: GpuMilli, profile: str) -> bool:
-    """Whether a part of the device can be had without breaking into a whole one."""
-    return 0 < free < WHOLE_GPU or (free > 0 and profile != "")

@@ -84,18 +84,9 @@ def _left_of(node: Node, pool: NodePool | None, index: int) -> GpuMilli:
     return max(0, WHOLE_GPU - (foreign[index] if index < len(foreign) else 0))
 
 
-def _topology(node: Node, pool: NodePool | None) -> tuple[str, ...]:
-    path = tuple(node.labels.get(label, "") for label in pool.topology) if pool is not None else ()
-    return path if any(path) else ()
-
-
-def _profiles(node: Node) -> tuple[str, ...]:
-    if not node.cut:
-        return ()
-    return tuple(node.cut[index].profile if index in node.cut else "" for index in range(node.gpus))
-
-
 def _space(node: Node, pool: NodePool | None, domain_of: Mapping[PoolName, DomainName]) -> NodeCapacity:
+    path = tuple(node.labels.get(label, "") for label in pool.topology) if pool is not None else ()
+    profiles = (node.cut[index].profile if index in node.cut else "" for index in range(node.gpus))
     return NodeCapacity(
         name=node.name,
         pool=pool.name if pool else None,
@@ -105,9 +96,9 @@ def _space(node: Node, pool: NodePool | None, domain_of: Mapping[PoolName, Domai
         mem_bytes=node.mem_bytes - node.foreign_mem_bytes,
         ready=node.ready,
         usable=node.ready and node.usable and pool is not None,
-        profiles=_profiles(node),
+        profiles=tuple(profiles) if node.cut else (),
         served=pool is None or is_served(node, pool),
-        topology=_topology(node, pool),
+        topology=path if any(path) else (),
     )
 
 

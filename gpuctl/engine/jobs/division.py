@@ -1,14 +1,17 @@
-"""Divides each domain by the demand of all projects, again only when a project, the capacity or past use changed."""
+"""Divides each domain by the demand of all projects, again only when a project, the capacity or past use changed; and
+says what is shown of the shares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.shares.fairshare import ShareClaim, divide, in_whole_gpus
+from gpuctl.model.decision import FairShare
 from gpuctl.model.declared import Declared, Project
 from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.units import GpuMilli
@@ -17,13 +20,14 @@ from gpuctl.model.units import GpuMilli
 class Division:
     """The portions in the accounts, and the share claims they follow from."""
 
-    __slots__ = ("_accounts", "_demand", "_dirty", "_projects", "_terms")
+    __slots__ = ("_accounts", "_demand", "_dirty", "_keys", "_projects", "_terms")
 
     def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._demand = demand
         self._dirty = dirty
         self._projects = {project.name: project for project in declared.projects}
+        self._keys = [(domain.name, name) for domain in declared.domains for name in sorted(self._projects)]
         self._terms: dict[DomainName, tuple[object, ...]] = {}
 
     def renew(self, domain: DomainName, milli: GpuMilli, full: int, used: Mapping[ProjectName, int]) -> bool:
@@ -40,6 +44,29 @@ class Division:
         has_moved = self._accounts.apportion(domain, portions, entitled)
         self._terms[domain] = milli, full, used, in_parts, self._dirty.count
         return has_moved
+
+    def rows(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> Iterator[FairShare]:
+        """What is shown of each project and domain where it has a quota, demand or allocation.
+
+        `reserved` GPUs are in the accounts, but not allocated yet. Cost: O(projects x domains).
+        """
+        accounts = self._accounts
+        for domain, project in self._keys:
+            owner = project_owner(project)
+            held = accounts.held(domain, owner) - reserved.get((domain, project), 0)
+            wanted = self._demand.wanted(domain, project)
+            if held or wanted or domain in accounts.tree.allowances[owner]:
+                entitled = accounts.entitled(domain, owner)
+                yield FairShare(
+                    domain=domain,
+                    project=project,
+                    quota_milli=accounts.tree.quota(domain, project),
+                    demand_milli=wanted,
+                    share_milli=accounts.portion(domain, owner).share_milli,
+                    allocated_milli=held,
+                    guarantee_milli=entitled.guarantee_milli,
+                    entitled_milli=entitled.share_milli,
+                )
 
     def _all_claims(
         self, domain: DomainName, used: Mapping[ProjectName, int], in_parts: Collection[ProjectName]

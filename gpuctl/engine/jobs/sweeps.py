@@ -67,7 +67,9 @@ def _blocked(jobs: Sequence[Job], runs: Mapping[JobId, Run], state: ClusterState
         if run is not None and run.phase in IN_PLACE:
             in_place += 1
         elif not job.suspend and final_state(job, run, state) is None:
-            waiting.append((_turn(job, run), job))
+            # Of waiting jobs of a sweep the least is queued first.
+            turn = run is None or run.placement is None, run is None or run.starts == 0, job.position
+            waiting.append((turn, job))
     most = jobs[0].parallelism if jobs else None
     if most is None:
         return
@@ -75,8 +77,3 @@ def _blocked(jobs: Sequence[Job], runs: Mapping[JobId, Run], state: ClusterState
     waiting.sort(key=lambda each: each[0])
     for _, job in waiting[max(0, most - in_place) :]:
         yield job.id, reason
-
-
-def _turn(job: Job, run: Run | None) -> tuple[bool, bool, int]:
-    """The order in which waiting jobs of a sweep are queued; the least is first."""
-    return run is None or run.placement is None, run is None or run.starts == 0, job.position

@@ -59,11 +59,6 @@ def reason_now(
     return reason_by_amounts(project, held_milli, guarantee_milli, share_milli)
 
 
-def is_guaranteed(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
-    """Whether a project stays within its guarantee with so many more GPUs."""
-    return rights_of(accounts, domain, project, milli)[0]
-
-
 def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[bool, bool]:
     """Whether a project stays within its guarantee, and within its share, with so many more GPUs."""
     owner = project_owner(project)

@@ -7,6 +7,7 @@ cut. What had been started beyond the quota is reclaimed as ever.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from gpuctl.engine.jobs.runs import Allocation
@@ -17,28 +18,13 @@ from gpuctl.model.units import GpuMilli
 
 
 def draining(allocations: Iterable[Allocation], tree: OwnerTree) -> frozenset[JobId]:
-    """Runs within a quota that was cut below what they hold: a project's own, or a department's above it."""
-    granted: dict[tuple[DomainName, str], GpuMilli] = {}
-    kept = [h for h in allocations if not h.leaving and _was_in_quota(h)]
-    for allocation in kept:
-        for owner in _owners(allocation, tree):
-            granted[owner] = granted.get(owner, 0) + allocation.total_milli
-    cut = {(domain, owner) for (domain, owner), milli in granted.items() if milli > _quota(tree, domain, owner)}
-    return frozenset(allocation.run.job for allocation in kept if not cut.isdisjoint(_owners(allocation, tree)))
-
-
-def _was_in_quota(allocation: Allocation) -> bool:
-    return allocation.run.reason is not None and allocation.run.reason.code == IN_QUOTA
-
-
-def _owners(allocation: Allocation, tree: OwnerTree) -> list[tuple[DomainName, str]]:
-    """Whose quotas the run counts in. A department that states none there has none that could be cut."""
-    if allocation.domain is None:
-        return []
-    chain = tree.chain(allocation.project)
-    stated = (o for o in chain if o == chain[0] or allocation.domain in tree.allowances.get(o, {}))
-    return [(allocation.domain, owner) for owner in stated]
-
-
-def _quota(tree: OwnerTree, domain: DomainName, owner: str) -> GpuMilli:
-    return tree.allowance(owner, domain).quota_milli
+    """Runs within a quota that was cut below what they hold: their project's, or one that a department states."""
+    granted: Counter[tuple[DomainName, str]] = Counter()
+    kept: list[tuple[Allocation, list[tuple[tuple[DomainName, str], GpuMilli]]]] = []
+    for each in allocations:
+        if each.leaving or each.domain is None or each.run.reason is None or each.run.reason.code != IN_QUOTA:
+            continue
+        quotas = [((each.domain, owner), milli) for owner, milli in tree.quotas(each.domain, each.project)]
+        granted.update({owner: each.total_milli for owner, _ in quotas})
+        kept.append((each, quotas))
+    return frozenset(each.run.job for each, quotas in kept if any(granted[owner] > milli for owner, milli in quotas))

@@ -9,7 +9,7 @@ the cheaper, and {1, 2} is not tried, for it can't cost less.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NamedTuple, TypeAlias
@@ -219,7 +219,8 @@ class EvictionSearch:
         Earns 1.3x of a reclaim on 1,000 nodes.
         """
         short = self._nodes.short_milli(self._wanted)
-        count = next((n for n, freed in enumerate(self._freed()) if freed >= short), 0)
+        freed = accumulate((eviction.total_milli for eviction in self._evictions), initial=0)
+        count = next((n for n, milli in enumerate(freed) if milli >= short), 0)
         chosen = tuple(self._evictions[:count])
         if not count or len({eviction.job for eviction in chosen}) < count:
             return
@@ -273,10 +274,6 @@ class EvictionSearch:
         if eviction.is_move:
             return 0, 0, eviction.moved_loss(self._rule.snapshot.now_ms), 1
         return self._rule.lost_milli(eviction.allocations), int(eviction.stops), 0, 0
-
-    def _freed(self) -> Iterator[GpuMilli]:
-        """GPUs of the first evictions, of none, one, two, and so on."""
-        return accumulate((eviction.total_milli for eviction in self._evictions), initial=0)
 
     def _is_beaten(self, state: _State, short_milli: GpuMilli, rest: _Rest) -> bool:
         """Whether no set is better than the best that holds these and some of the rest, to free so many GPUs more."""

@@ -9,7 +9,8 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from gpuctl.engine import reasons
@@ -36,6 +37,8 @@ from gpuctl.model.declared import Way
 from gpuctl.model.ids import DomainName, NodeName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
+
+_milli: Callable[[Allocation], GpuMilli] = attrgetter("total_milli")
 
 ENDLESS: GpuMilli = 1 << 62
 """More than there is anywhere."""
@@ -230,7 +233,8 @@ class VictimRule:
         if price is None or self.missing(totals) is not None:
             return None
         preferences = tuple(sorted(map(self.snapshot.preference, chosen)))
-        return Cost(price, self.lost_milli(chosen), stopped_count(chosen), 0, 0, preferences)
+        stopped = sum(not allocation.is_extra for allocation in chosen)
+        return Cost(price, self.lost_milli(chosen), stopped, 0, 0, preferences)
 
     def allows_moves(self, victims: Iterable[Allocation] = ()) -> bool:
         """Whether others may be moved for the job: its project stays within its fair share once victims have left."""
@@ -348,23 +352,6 @@ def _nodes_to_regain(snapshot: Snapshot, victim: Allocation) -> frozenset[NodeNa
     spaces = (nodes.get(worker.node) for worker in (victim.run.placement or NOWHERE).workers)
     counted = frozenset(s.name for s in spaces if s is not None and s.pool and pools[s.pool].way is Way.COUNT)
     return counted if victim.is_extra else None
-
-
-def _milli(run: Allocation) -> GpuMilli:
-    return run.total_milli
-
-
-def stopped_count(chosen: Iterable[Allocation]) -> int:
-    """How many runs of a set stop: one that only loses extra workers goes on."""
-    return sum(not allocation.is_extra for allocation in chosen)
-
-
-def by_strategy(
-    snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli, strategy: ReclaimStrategy
-) -> VictimRule:
-    """The rule by which a job takes from all others by one strategy."""
-    chain = snapshot.accounts.tree.chain(job.id.project)
-    return VictimRule(snapshot, job, domain, milli, (strategy,) * len(chain))
 
 
 def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:

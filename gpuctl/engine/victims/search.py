@@ -147,7 +147,7 @@ class EvictionWalk:
         """Find the cheapest set on one node."""
         self._snapshot.counters.searches += 1
         steps = self._steps or Steps(MAX_STEPS)
-        wanted = self._nodes.slots_on(name) + 1
+        wanted = self._nodes.fits[name].slots + 1
         accepts = self._accepts_last if self._accepts is not None and self._wanted - self._nodes.slots <= 1 else None
         search = EvictionSearch(self._rule, self._nodes.alone(name), wanted, self._left(name), steps, accepts)
         found = search.run(self._totals)
@@ -178,7 +178,7 @@ class EvictionWalk:
         """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
         on it, and by the first in order of them. None where all together are too few.
         """
-        left, short = self._left(name), self._nodes.short_on(name)
+        left, short = self._left(name), self._nodes.fits[name].short_milli
         moves = [eviction for eviction in left if eviction.is_move]
         stays = [eviction for eviction in left if not eviction.is_move]
         by_pauses = max(0, short - sum(eviction.total_milli for eviction in moves))

@@ -16,7 +16,7 @@ from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
-class _Fit(NamedTuple):
+class Fit(NamedTuple):
     """A node, how many workers fit on it, and the GPUs that must leave at least before one more fits."""
 
     node: NodeFree
@@ -24,20 +24,20 @@ class _Fit(NamedTuple):
     short_milli: GpuMilli
 
     @staticmethod
-    def of(node: NodeFree, request: Request) -> _Fit:
+    def of(node: NodeFree, request: Request) -> Fit:
         """How a request fits a node."""
         free, fitting = [max(0, milli) for milli in node.free_of(request.profile)], slots(node, request)
         if request.fraction_milli:
             if sum(milli // request.fraction_milli for milli in free) > fitting:
-                return _Fit(node, fitting, 0)
+                return Fit(node, fitting, 0)
             rest = max((milli % request.fraction_milli for milli in free), default=0)
-            return _Fit(node, fitting, request.fraction_milli - rest)
+            return Fit(node, fitting, request.fraction_milli - rest)
         devices = request.devices * (fitting + 1)
         free = sorted(free, reverse=True)[:devices]
-        return _Fit(node, fitting, devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free))
+        return Fit(node, fitting, devices * WHOLE_GPU - sum(min(milli, WHOLE_GPU) for milli in free))
 
 
-Before: TypeAlias = dict[NodeName, _Fit]
+Before: TypeAlias = dict[NodeName, Fit]
 """The nodes that a change has touched, as they were before."""
 
 
@@ -46,20 +46,22 @@ NEVER_MILLI: GpuMilli = 1 << 62
 
 
 class WhatIfNodes:
-    """Some nodes together. `slots`: workers of a request that fit on them, and on others that stay as they are."""
+    """Some nodes together: how a request fits each. `slots`: workers that fit on them, and on others that stay as they
+    are.
+    """
 
-    __slots__ = ("_fits", "_most", "_request", "slots")
+    __slots__ = ("_most", "_request", "fits", "slots")
 
     def __init__(self, rooms: Iterable[NodeFree], request: Request, elsewhere: int = 0) -> None:
         self._request = request
         self._most: dict[NodeName, int] = {}
-        self._fits = {room.name: _Fit.of(room, request) for room in rooms}
-        self.slots = elsewhere + sum(fit.slots for fit in self._fits.values())
+        self.fits = {room.name: Fit.of(room, request) for room in rooms}
+        self.slots = elsewhere + sum(fit.slots for fit in self.fits.values())
 
     def alone(self, name: NodeName) -> WhatIfNodes:
         """One of these nodes as it is now."""
-        one = WhatIfNodes((), self._request, self._fits[name].slots)
-        one._fits[name] = self._fits[name]
+        one = WhatIfNodes((), self._request, self.fits[name].slots)
+        one.fits[name] = self.fits[name]
         return one
 
     def limit(self, leaving: Iterable[Allocation]) -> None:
@@ -68,16 +70,8 @@ class WhatIfNodes:
         With refused sets counted as steps, earns 2x of four weeks of Philly's jobs on 640 GPUs.
         """
         before = self.remove(leaving)
-        self._most = {name: fit.slots for name, fit in self._fits.items()}
+        self._most = {name: fit.slots for name, fit in self.fits.items()}
         self.restore(before)
-
-    def slots_on(self, name: NodeName) -> int:
-        """How many workers fit on one of these nodes."""
-        return self._fits[name].slots
-
-    def short_on(self, name: NodeName) -> GpuMilli:
-        """GPUs that must leave one of these nodes, at least, before one worker more fits on it."""
-        return self._fits[name].short_milli
 
     def short_milli(self, wanted: int) -> GpuMilli:
         """GPUs that must leave, at least, before that many workers fit; NEVER_MILLI if they never do.
@@ -88,9 +82,9 @@ class WhatIfNodes:
         if missing <= 0:
             return 0
         if not self._most:
-            return missing * min([fit.short_milli for fit in self._fits.values()], default=0)
+            return missing * min([fit.short_milli for fit in self.fits.values()], default=0)
         shorts = sorted([
-            (fit.short_milli, more) for name, fit in self._fits.items() if (more := self._most[name] - fit.slots) > 0
+            (fit.short_milli, more) for name, fit in self.fits.items() if (more := self._most[name] - fit.slots) > 0
         ])
         total_milli = 0
         for short_milli, more in shorts:
@@ -105,21 +99,21 @@ class WhatIfNodes:
         leaving: dict[NodeName, list[Allocation]] = {}
         for allocation in allocations:
             for name in allocation.nodes():
-                if name in self._fits:
+                if name in self.fits:
                     leaving.setdefault(name, []).append(allocation)
         before: Before = {}
         for name, runs in leaving.items():
-            fit = self._fits[name]
-            self._fits[name] = _Fit.of(fit.node.without(runs, sign), self._request)
-            self.slots += self._fits[name].slots - fit.slots
+            fit = self.fits[name]
+            self.fits[name] = Fit.of(fit.node.without(runs, sign), self._request)
+            self.slots += self.fits[name].slots - fit.slots
             before[name] = fit
         return before
 
     def restore(self, before: Before) -> None:
         """Undo the last change that is not undone."""
         for name, fit in before.items():
-            self.slots += fit.slots - self._fits[name].slots
-            self._fits[name] = fit
+            self.slots += fit.slots - self.fits[name].slots
+            self.fits[name] = fit
 
 
 def in_one_rack(
