@@ -44,14 +44,14 @@ T = TypeVar("T")
 class Snapshot:
     """Free capacity, the accounts, and the allocations by node and by project.
 
-    `changes` counts the changes of this cycle, `leaving` the runs whose GPUs are coming free.
-    `protected` runs are not reclaimed for other projects; `settled` runs are not for a project by fairness, nor
-    preempted by its jobs (`victims/settled.py`). `lifted` are head reservations whose place may be used for a
-    moment; failed searches are remembered for each such set. `elastic`: a run may have surplus workers.
+    `leaving` counts the runs whose GPUs are coming free. `protected` runs are not reclaimed for other projects;
+    `settled` runs are not for a project by fairness, nor preempted by its jobs (`victims/settled.py`). `lifted` are
+    head reservations whose place may be used for a moment; failed searches are remembered for each such set.
+    `elastic`: a run may have surplus workers.
     """
 
     __slots__ = (
-        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity", "changes",
+        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity",
         "counters", "elastic", "future_idle", "idle", "leaving", "lifted", "min_runtime", "now_ms", "protected",
         "settled",
     )  # fmt: skip
@@ -64,7 +64,6 @@ class Snapshot:
         self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
         self.min_runtime = min_runtime
-        self.changes = 0
         self.protected: frozenset[JobId] = frozenset()
         self.settled: Mapping[ProjectName, frozenset[JobId]] = {}
         self.lifted: frozenset[Placement] = frozenset()
@@ -94,10 +93,10 @@ class Snapshot:
         self._taken.clear()
         self._paused.clear()
         self.lifted = frozenset()
-        self._change()
+        self._found.clear()
         self.idle.tidy()
         self.future_idle.tidy()
-        self.now_ms, self.changes = now_ms, 0
+        self.now_ms = now_ms
         self.counters = self.idle.counters = self.future_idle.counters = counters
         return touched
 
@@ -112,7 +111,7 @@ class Snapshot:
         """Set the jobs that are not paused for others."""
         if (jobs, settled) != (self.protected, self.settled):
             self.protected, self.settled = jobs, settled
-            self._change()
+            self._found.clear()
 
     def adopt(self, mix: RequestMix) -> None:
         """Rank places by this mix of requests from now on."""
@@ -257,19 +256,19 @@ class Snapshot:
 
     def pause(self, allocations: Collection[Allocation]) -> None:
         """Have runs leave: their GPUs are future idle, and no longer count as held by their projects."""
-        self._change()
+        self._found.clear()
         self._remove(allocations)
         self._paused += allocations
         self.leaving += len(allocations)
 
     def occupy(self, job: Job, assignment: Assignment) -> None:
         """Take a place for a job: to start in now, or reserved until the runs there have left."""
-        self._change()
+        self._found.clear()
         self._do(job, assignment, 1)
 
     def vacate(self, job: Job, assignment: Assignment) -> None:
         """The exact opposite of `occupy`."""
-        self._change()
+        self._found.clear()
         self._do(job, assignment, -1)
 
     def assigned(self) -> Iterator[tuple[JobId, Assignment]]:
@@ -278,19 +277,17 @@ class Snapshot:
 
     def hold(self, assignment: Assignment) -> None:
         """Take a place for a head reservation: it counts as held by no project."""
-        self.changes += 1
         self.lifted -= {assignment.placement}
         self._do(None, assignment, 1)
 
     def lift(self, assignment: Assignment) -> None:
         """The exact opposite of `hold`, for one attempt."""
-        self.changes += 1
         self.lifted |= {assignment.placement}
         self._do(None, assignment, -1)
 
     def drop(self, assignment: Assignment) -> None:
         """End a head reservation whose place is lifted."""
-        self._change()
+        self._found.clear()
         self.lifted -= {assignment.placement}
 
     # What-if
@@ -305,14 +302,6 @@ class Snapshot:
             self.future_idle = whole
 
     @contextmanager
-    def idle_without(self, assignments: Collection[Assignment]) -> Iterator[None]:
-        """What if some places that are taken were idle: for questions to `idle` only."""
-        changes, self.changes = self.changes, -1 - self.changes
-        with self.idle.without(assignments):
-            yield
-        self.changes = changes
-
-    @contextmanager
     def without(self, allocations: Collection[Allocation]) -> Iterator[None]:
         """What if some runs had left."""
         self._suppose(allocations, 1)
@@ -324,16 +313,12 @@ class Snapshot:
     def _suppose(self, allocations: Collection[Allocation], sign: int) -> None:
         if not allocations:
             return
-        self._change()
+        self._found.clear()
         (self.future_idle.give_back if sign > 0 else self.future_idle.take)(allocations)
         for allocation in allocations:
             self._account(allocation, -sign)
 
     # Steps
-
-    def _change(self) -> None:
-        self.changes += 1
-        self._found.clear()
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
         key = None if job is None else job.id, id(assignment)

@@ -27,7 +27,7 @@ from gpuctl.engine import reasons
 from gpuctl.engine.admit.reservations import in_place, reserved_for
 from gpuctl.engine.capacity.fit import Request, slots
 from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, deal, place_in
 from gpuctl.engine.jobs.interactive import latest_end_ms
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
@@ -133,7 +133,7 @@ class HeadReservations:
 
     def lifted(self) -> AbstractContextManager[None]:
         """What if there were no head reservations, for questions to `idle` only."""
-        return self._snapshot.idle_without([reservation.assignment for reservation in self])
+        return self._snapshot.idle.without([reservation.assignment for reservation in self])
 
     def choose(
         self, waiting: Iterable[PendingJob], patience_ms: int, starts: Iterable[tuple[PendingJob, Assignment]]
@@ -312,19 +312,9 @@ def _devices_on(
     """Devices of a node for some workers, at the time at which they fit; devices that are free already come first."""
     room = snapshot.future_idle.rooms[node]
     what_if = next(found for _, found in _emptied(snapshot, node, occupants) if slots(found, request) >= count)
-    part = request.fraction_milli or WHOLE_GPU
-    left = list(what_if.gpu_milli)
+    part, left = request.fraction_milli or WHOLE_GPU, what_if.gpu_milli
     order = sorted(room.devices_of(request.profile), key=lambda i: (-min(room.gpu_milli[i], part), left[i], i))
-    places: list[tuple[int, ...]] = []
-    for index in order if request.fraction_milli else ():
-        while left[index] >= part and len(places) < count:
-            left[index] -= part
-            places.append((index,))
-    if not request.fraction_milli:
-        whole = [index for index in order if left[index] >= WHOLE_GPU]
-        size = request.devices
-        places = [tuple(sorted(whole[size * i : size * (i + 1)])) for i in range(count)]
-    return [WorkerPlacement(node=node, gpus=gpus) for gpus in places]
+    return deal(what_if, request, count, order)
 
 
 def _may_be_better(snapshot: Snapshot, reservation: HeadReservation) -> bool:

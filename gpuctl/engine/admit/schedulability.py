@@ -16,7 +16,7 @@ takes 8x without the check of sorts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gpuctl.engine.admit.head_reservation import HeadReservations
 from gpuctl.engine.admit.repacking import Repacking
@@ -47,8 +47,7 @@ class Schedulability:
     """
 
     __slots__ = (
-        "_changes", "_cut_off", "_known", "_migrations", "_repacking", "_reservations", "_room", "_snapshot",
-        "_with_room", "within_share",
+        "_cut_off", "_migrations", "_repacking", "_reservations", "_room", "_snapshot", "_with_room", "within_share",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
@@ -69,21 +68,12 @@ class Schedulability:
         self._migrations = migrations
         self._cut_off = cut_off
         self.within_share = False
-        self._changes = snapshot.changes
-        self._known: dict[object, Any] = {}
         self._room: dict[object, bool] = {}
         self._with_room = {queue: dict(found) for queue in queues if (found := self._classes_with_room(queue))}
 
     def _once(self, check: Callable[[K], T], of: K) -> T:
         """What a check says, asked once until the snapshot changes."""
-        if self._changes != self._snapshot.changes:
-            self._changes = self._snapshot.changes
-            self._known.clear()
-        key = check.__name__, of
-        if key not in self._known:
-            self._known[key] = check(of)
-        found: T = self._known[key]
-        return found
+        return self._snapshot.once((check.__name__, of), lambda: check(of))
 
     def classes(self, queue: ProjectQueue) -> Sequence[tuple[Rank, JobClass]]:
         """The classes of a project's jobs for which an attempt could succeed now, or once others have started.

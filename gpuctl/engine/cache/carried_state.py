@@ -150,20 +150,13 @@ class CarriedState:
         jobs = sorted(touched)
         self._place(jobs)
         leaving, entering = self._settle(jobs, declared, state, {})
-        self._adjust(leaving, before, -1)
-        self.snapshot.leave_all(leaving)
-        self.snapshot.refit(capacity, nodes)
-        self._adjust(entering, capacity, 1)
-        self.snapshot.enter_all(entering)
+        self._exchange(leaving, entering, before, nodes)
         twice = self._given_twice(entering)
         if twice:
             jobs = sorted({job for job, _ in twice})
             touched.update(dict.fromkeys(jobs))
             leaving, entering = self._settle(jobs, declared, state, twice)
-            self._adjust(leaving, capacity, -1)
-            self.snapshot.leave_all(leaving)
-            self._adjust(entering, capacity, 1)
-            self.snapshot.enter_all(entering)
+            self._exchange(leaving, entering, capacity)
         self._touched = frozenset(touched)
         self.is_unchanged = not (touched or nodes or self.elastic)
         counters.read += len(touched)
@@ -332,6 +325,20 @@ class CarriedState:
             self._note(job, run, keep)
         self.pending_jobs.join(zip(pending, runs, strict=True), self._now_ms)
         return leaving, self._enter(filter(self._in_place.__contains__, jobs), declared)
+
+    def _exchange(
+        self,
+        leaving: list[Allocation],
+        entering: list[Allocation],
+        before: Capacity,
+        nodes: Collection[NodeName] = (),
+    ) -> None:
+        """Replace allocations in the snapshot; between them it takes over `nodes`, which were `before` otherwise."""
+        self._adjust(leaving, before, -1)
+        self.snapshot.leave_all(leaving)
+        self.snapshot.refit(self._capacity, nodes)
+        self._adjust(entering, self._capacity, 1)
+        self.snapshot.enter_all(entering)
 
     def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Allocation]:
         """The allocations of jobs in place, as their decisions leave them."""

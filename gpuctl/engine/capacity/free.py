@@ -172,8 +172,8 @@ class FreeCapacity:
     """
 
     __slots__ = (
-        "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_touched", "_unschedulable", "_whole",
-        "counters", "mix", "rooms",
+        "_by_whole", "_moves", "_partial", "_partial_milli", "_rankings", "_touched", "_unschedulable", "counters",
+        "mix", "rooms",
     )  # fmt: skip
 
     def __init__(
@@ -190,7 +190,6 @@ class FreeCapacity:
         self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
-        self._whole: dict[PoolName, int] = {}
         self._partial_milli: dict[tuple[PoolName, str], GpuMilli] = {}
         self._unschedulable: dict[tuple[PoolName, str], UnschedulableRequests] = {}
         self._index()
@@ -199,7 +198,6 @@ class FreeCapacity:
         """Build the indexes. Cost: O(devices log devices)."""
         self._by_whole.clear()
         self._partial.clear()
-        self._whole.clear()
         self._partial_milli.clear()
         for name in sorted(self.rooms):
             self._enlist(self.rooms[name], list.append)
@@ -212,7 +210,6 @@ class FreeCapacity:
         while len(buckets) <= len(room.gpu_milli):
             buckets.append([])
         put(buckets[room.whole], room.name)
-        self._whole[room.pool] = self._whole.get(room.pool, 0) + room.whole
         for profile in ("", *room.profiles):
             if (room.pool, profile) not in self._partial:
                 self._partial[room.pool, profile], self._partial_milli[room.pool, profile] = [], 0
@@ -223,7 +220,6 @@ class FreeCapacity:
     def _delist(self, room: NodeFree) -> None:
         """Remove a node from the indexes."""
         _remove(self._by_whole[room.pool][room.whole], room.name)
-        self._whole[room.pool] -= room.whole
         for profile, entry in _parts(room):
             _remove(self._partial[room.pool, profile], entry)
             self._partial_milli[room.pool, profile] -= entry[0]
@@ -321,7 +317,7 @@ class FreeCapacity:
 
     def whole_devices(self, pool: PoolName) -> int:
         """Wholly free devices of a pool."""
-        return self._whole.get(pool, 0)
+        return sum(whole * len(nodes) for whole, nodes in enumerate(self.nodes_by_whole(pool)))
 
     def _move(self, placed: Collection[Placed], sign: int) -> None:
         """Take or give back placements: each node leaves the indexes and returns once. Where these are most nodes, the

@@ -167,7 +167,7 @@ def _place_anew(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placemen
     if nodes is None:
         return None
     racks = {free.rooms[name].topology for name, _ in nodes}
-    return (len(racks), len(nodes)), _deal(free, request, nodes)
+    return (len(racks), len(nodes)), _deal_all(free, request, nodes)
 
 
 def slots_by_node(free: FreeCapacity, option: PoolOption) -> dict[NodeName, int]:
@@ -203,7 +203,7 @@ def _nodes_for_all(free: FreeCapacity, option: PoolOption) -> list[tuple[NodeNam
     return closest(sites, request.workers, packed=packed)
 
 
-def _deal(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
+def _deal_all(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
     """Devices for the workers on the chosen nodes; indexes that are free on most of the nodes come first."""
     rooms = [free.rooms[name] for name, _ in nodes]
     least = request.fraction_milli or WHOLE_GPU
@@ -216,22 +216,17 @@ def _deal(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]
     for room, (_, count) in zip(rooms, nodes, strict=True):
         order = sorted(room.devices_of(request.profile), key=lambda i: (-popular.get(i, 0), i))
         if request.fraction_milli:
-            workers.extend(_fractions(room, request, count, order))
-        else:
-            whole = [i for i in order if room.gpu_milli[i] >= WHOLE_GPU]
-            size = request.devices
-            shares = (whole[size * worker : size * (worker + 1)] for worker in range(count))
-            workers.extend(WorkerPlacement(node=room.name, gpus=tuple(sorted(share))) for share in shares)
+            order.sort(key=lambda i: room.gpu_milli[i] >= WHOLE_GPU)  # Used devices first.
+        workers += deal(room, request, count, order)
     return Placement(workers=tuple(workers))
 
 
-def _fractions(room: NodeFree, request: Request, count: int, order: list[int]) -> list[WorkerPlacement]:
-    """One device for each worker, used devices first, each filled before the next."""
-    free: list[GpuMilli] = list(room.gpu_milli)
-    by_use = sorted(order, key=lambda index: free[index] >= WHOLE_GPU)
-    workers: list[WorkerPlacement] = []
-    for index in by_use:
-        while len(workers) < count and free[index] >= request.fraction_milli:
-            free[index] -= request.fraction_milli
-            workers.append(WorkerPlacement(node=room.name, gpus=(index,)))
-    return workers
+def deal(room: NodeFree, request: Request, count: int, order: Iterable[int]) -> list[WorkerPlacement]:
+    """Devices of a node for so many workers, in an order; a device that they share is filled before the next."""
+    size, fraction_milli = request.devices, request.fraction_milli
+    if fraction_milli:
+        gpus = [index for index in order for _ in range(room.gpu_milli[index] // fraction_milli)][:count]
+        return [WorkerPlacement(node=room.name, gpus=(index,)) for index in gpus]
+    whole = [index for index in order if room.gpu_milli[index] >= WHOLE_GPU]
+    parts = (whole[size * worker : size * (worker + 1)] for worker in range(count))
+    return [WorkerPlacement(node=room.name, gpus=tuple(sorted(part))) for part in parts]

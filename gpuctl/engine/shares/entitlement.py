@@ -69,5 +69,4 @@ def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, mill
 
 def stays_within_share(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
     """Whether a project holds no more than its fair share with so many GPUs more; a job without GPUs takes no part."""
-    owner = project_owner(project)
-    return not milli or accounts.held(domain, owner) + milli <= max(accounts.entitled(domain, owner))
+    return not milli or any(rights_of(accounts, domain, project, milli))

@@ -19,6 +19,7 @@ from gpuctl.engine.capacity.gang import has_place, options_of
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.shares.accounts import project_owner
+from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import preempt_key, preemptible_by
 from gpuctl.engine.victims.reclaim import (
@@ -139,9 +140,9 @@ class VictimRule:
             if strategy in self.strategies:
                 for project in over_allocated(self.snapshot, self.domain, strategy):
                     if self._strategy_against(project_owner(project)) is strategy:
-                        yield self.of(project, pausable[project])
+                        yield self._of(project, pausable[project])
 
-    def of(self, project: ProjectName, allocations: Iterable[Allocation]) -> list[Allocation]:
+    def _of(self, project: ProjectName, allocations: Iterable[Allocation]) -> list[Allocation]:
         """Those of a project's runs that it could lose to the job, each were it the only victim."""
         strategy = self._strategy_against(project_owner(project))
         most = self._most_milli(project, strategy)
@@ -150,21 +151,16 @@ class VictimRule:
         # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
         is_fair = strategy is ReclaimStrategy.FAIRNESS
         settled = self.snapshot.settled.get(self.job.id.project, frozenset()) if is_fair else frozenset()
+        least_ms = self.snapshot.min_runtime.guarantee_ms
         return [
             allocation
             for allocation in allocations
             if allocation.total_milli > 0
             and (allocation.total_milli <= most or not is_fair)
-            and self._is_old_enough(allocation, strategy)
+            and (not self.snapshot.is_young(allocation) if is_fair else self.snapshot.has_run(allocation, least_ms))
             and allocation.run.job not in self.snapshot.protected
             and allocation.run.job not in settled
         ]
-
-    def _is_old_enough(self, allocation: Allocation, strategy: ReclaimStrategy | None) -> bool:
-        """Whether its minRuntime against a strategy is over."""
-        if strategy is ReclaimStrategy.GUARANTEE:
-            return self.snapshot.has_run(allocation, self.snapshot.min_runtime.guarantee_ms)
-        return not self.snapshot.is_young(allocation)
 
     def may_move(self, allocation: Allocation) -> bool:
         """Whether a pausable run is old enough to be moved for the job.
@@ -238,9 +234,9 @@ class VictimRule:
 
     def allows_moves(self, victims: Iterable[Allocation] = ()) -> bool:
         """Whether others may be moved for the job: its project stays within its fair share once victims have left."""
-        project, accounts, owner = self.job.id.project, self.snapshot.accounts, self.chain[0]
+        project = self.job.id.project
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
-        return accounts.held(self.domain, owner) - own_milli + self.milli <= max(accounts.entitled(self.domain, owner))
+        return any(rights_of(self.snapshot.accounts, self.domain, project, self.milli - own_milli))
 
     def lost_milli(self, chosen: Iterable[Allocation]) -> GpuMilli:
         """GPUs of a set, and of the runs that would make way for its victims when they start again."""
