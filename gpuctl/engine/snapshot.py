@@ -40,6 +40,8 @@ _ENDLESS = 1 << 62
 
 T = TypeVar("T")
 
+_identity: Callable[[Allocation], tuple[JobId, str]] = attrgetter("run.job", "run.digest")
+
 
 class Snapshot:
     """Free capacity, the accounts, and the allocations by node and by project.
@@ -129,26 +131,20 @@ class Snapshot:
         self._claim(allocations, 1)
         self.idle.take(allocations)
         self.future_idle.take(staying)
-        on_node: defaultdict[NodeName, list[Allocation]] = defaultdict(list)
-        of_project: defaultdict[tuple[DomainName, ProjectName], list[Allocation]] = defaultdict(list)
         for allocation in staying:
+            self._account(allocation, 1)
             for node in allocation.nodes():
-                on_node[node].append(allocation)
-            if allocation.domain is not None:
-                of_project[allocation.domain, allocation.run.job.project].append(allocation)
-        for node, entered in on_node.items():
-            known = self._on_node.get(node)
-            if known:
-                known += entered
-                known.sort(key=attrgetter("run.job", "run.digest"))
-            else:
-                self._on_node[node] = entered
-        for (domain, project), entered in of_project.items():
-            for preemptible in (True, False):
-                milli = sum(allocation.total_milli for allocation in entered if allocation.preemptible is preemptible)
-                self.accounts.add(project, domain, milli, preemptible=preemptible)
-            for allocation in filter(self.is_pausable, entered):
-                insort(self._pausable_of(domain, project), allocation, key=run_order)
+                insort(self._on_node.setdefault(node, []), allocation, key=_identity)
+        of_project: defaultdict[tuple[DomainName | None, ProjectName], list[Allocation]] = defaultdict(list)
+        for allocation in filter(self.is_pausable, staying):
+            of_project[allocation.domain, allocation.project].append(allocation)
+        for key, entered in of_project.items():
+            known = self._pausable_of(*key)
+            if len(entered) > len(known):
+                known[:] = sorted((*known, *entered), key=run_order)
+                continue
+            for allocation in entered:
+                insort(known, allocation, key=run_order)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""

@@ -102,7 +102,6 @@ class Admission:
         return self.outcome
 
     def _reserve_for_longest_waiting(self, pending_jobs: PendingJobs) -> None:
-        """Reserve a place in each pool for the longest-waiting job."""
         taken = chain(self.outcome.started.items(), self.outcome.reserved.items())
         starts = ((pending_jobs.find(job), assignment) for job, (assignment, _) in taken)
         self.reservations.choose(pending_jobs.left(self._decided), self._policy.starvation_guard_ms, starts)
@@ -204,7 +203,6 @@ class Admission:
         return placed
 
     def _try(self, pending: PendingJob) -> bool:
-        """Start a job, or make room for it, if that can be."""
         options = [option for option in pending.options if self._snapshot.is_open(pending.job, option)]
         startable = [option for option in options if self._may_start(pending, option)]
         if self._start_on_idle(pending, startable):
@@ -237,7 +235,6 @@ class Admission:
         return not self._within_share or self._snapshot.stays_within_share(pending.job, option, victims)
 
     def _start_on_idle(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
-        """Start a job on idle GPUs."""
         if not options:
             return False
         assignment = self._repacking.admit(pending, options)
@@ -326,7 +323,6 @@ class Admission:
     # Outcomes
 
     def _start(self, pending: PendingJob, assignment: Assignment, rule: str) -> None:
-        """Start a job in a place that is taken for it."""
         option, project = assignment.option, pending.job.id.project
         self._note(pending, rule, option)
         reason = reason_to_run(self._snapshot.accounts, option.domain, project, option.request.total_milli)

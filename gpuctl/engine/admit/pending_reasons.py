@@ -111,7 +111,6 @@ def _shortfall(least: PoolOption, snapshot: Snapshot) -> Shortfall:
 
 
 def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> Reserved:
-    """See `Reserved`."""
     found: dict[tuple[PoolName, Request], JobId] = {}
     if not reservations:
         return found
@@ -143,7 +142,6 @@ def _enough_is_free(free: FreeCapacity, option: PoolOption) -> bool:
 
 
 def _reason(pending: PendingJob, shortfalls: tuple[Shortfall, ...], snapshot: Snapshot) -> Reason:
-    """Why a job has no place, see above."""
     job = pending.job
     ceiling: Reason | None = None
     allowed: list[tuple[PoolOption, Shortfall]] = []

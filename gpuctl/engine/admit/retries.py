@@ -36,7 +36,6 @@ def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcom
 
 
 def _start(pending: PendingJob, snapshot: Snapshot, outcome: Outcome) -> bool:
-    """Start a retry if it finds idle GPUs."""
     job, choices = pending.job, _choices(pending, snapshot)
     assignment = next(filter(None, (place(snapshot.idle, options) for options in choices)), None)
     if assignment is None:

@@ -210,7 +210,6 @@ class ScaleUp:
 
 
 def _given_up(outcome: Outcome, snapshot: Snapshot) -> Iterator[Resize]:
-    """The runs that give up workers for other jobs."""
     for job, gone in outcome.given_up.items():
         if job in outcome.pauses:
             continue

@@ -240,7 +240,6 @@ class Schedulability:
         return False, is_cut_off
 
     def _may_make_room_by(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
-        """The same for one of its options."""
         snapshot, project, domain = self._snapshot, job.id.project, option.domain
         if self._outranks_a_run(job, domain):
             return True, False

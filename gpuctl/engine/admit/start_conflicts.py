@@ -194,7 +194,6 @@ def _start_order(pending: PendingJob, start: UnboundStart, at: int) -> StartOrde
 
 
 def _reserved_with(pending: PendingJob) -> Reason | None:
-    """The reason given with the job's reservation."""
     run = pending.run
     return run.reason if run is not None and run.placement is not None else None
 

@@ -272,7 +272,6 @@ class CarriedState:
         return found
 
     def _place(self, jobs: Iterable[JobId]) -> None:
-        """Update the allocations of some jobs."""
         for job in jobs if self._in_place else ():
             self._in_place.pop(job, None)
         in_place = [job for job in jobs for run in self._runs.get(job, ()) if run.phase in IN_PLACE]
@@ -384,7 +383,6 @@ class CarriedState:
                     self.adjustments[allocation.domain] = self.adjustments.get(allocation.domain, 0) + milli
 
     def _note(self, job: Job, run: Run | None, decision: Decision) -> None:
-        """Keep a decision, and when time alone may change it."""
         self.decisions[job.id] = decision
         if run is not None and isinstance(decision, Pending):
             has_next_place = run.phase is RunPhase.STOPPING and run.reserved is not None

@@ -205,7 +205,6 @@ class FreeCapacity:
             entries.sort()
 
     def _enlist(self, room: NodeFree, put: Callable[[list[Any], Any], None] = insort) -> None:
-        """Add a node to the indexes."""
         buckets = self._by_whole.setdefault(room.pool, [])
         while len(buckets) <= len(room.gpu_milli):
             buckets.append([])
@@ -218,7 +217,6 @@ class FreeCapacity:
             self._partial_milli[room.pool, profile] += entry[0]
 
     def _delist(self, room: NodeFree) -> None:
-        """Remove a node from the indexes."""
         _remove(self._by_whole[room.pool][room.whole], room.name)
         for profile, entry in _parts(room):
             _remove(self._partial[room.pool, profile], entry)
@@ -370,5 +368,4 @@ def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
 
 
 def _remove(entries: list[T], entry: T) -> None:
-    """Remove an entry from a sorted list that has it."""
     del entries[bisect_left(entries, entry)]

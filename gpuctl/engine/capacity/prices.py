@@ -64,7 +64,6 @@ def _worth(sizes: Sequence[int], counts: Sequence[int], room: int) -> list[int]:
 
 
 def _prices(rows: Sequence[Sequence[int]]) -> list[int]:
-    """The price of each size by the basis, in its unit."""
     return [sum(column) for column in zip(*rows, strict=True)][:-1]
 
 

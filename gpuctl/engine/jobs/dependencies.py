@@ -91,7 +91,6 @@ class Dependencies:
 
 
 def _end(job: Job, run: Run | None, state: ClusterState) -> tuple[JobState, Instant] | None:
-    """How and when a job ended."""
     final, ledger = final_state(job, run, state), state.ledgers.get(job.id.project)
     if final is None:
         return None
@@ -108,7 +107,6 @@ def _has_started(job: Job, run: Run | None, state: ClusterState) -> bool:
 
 
 def _reason_to_wait(job: Job, ends: Mapping[JobId, tuple[JobState, Instant]]) -> Reason | None:
-    """Why a job waits for those that it comes after; None: it does not."""
     for each in job.after:
         if each.needs_success and each.job in ends and ends[each.job][0] is not JobState.SUCCEEDED:
             return reasons.dependency_failed(each.job, ends[each.job][0])

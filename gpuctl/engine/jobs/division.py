@@ -84,7 +84,6 @@ class Division:
     def _claim(
         self, domain: DomainName, project: Project, used: Mapping[ProjectName, int], *, in_parts: bool
     ) -> ShareClaim:
-        """A project's share claim."""
         owner = project_owner(project.name)
         allowance = self._accounts.tree.allowance(owner, domain)
         return ShareClaim(

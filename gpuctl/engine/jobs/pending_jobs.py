@@ -193,7 +193,6 @@ class PendingJobs:
         return sorted(chain.from_iterable([job_class.jobs for job_class in job_classes]), key=rank_of)
 
     def _reserved_in(self, pending: PendingJob) -> DomainName | None:
-        """The domain of the place that is reserved for a job, if one is."""
         place = pending.run.placement if pending.run is not None else None
         pool = None if place is None else self._static_fit.pool_of(place)
         return None if pool is None else self.capacity.domain_of.get(pool)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain, groupby
 from typing import TypeAlias
 
@@ -38,7 +37,7 @@ from gpuctl.model.declared import Declared, MinRuntime
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
-from gpuctl.model.units import WHOLE_GPU, CpuMilli, DurationMs, GpuMilli, Instant, MemBytes
+from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 
 NOWHERE = Placement(workers=())
 STOPPING = RunPhase.STOPPING
@@ -154,7 +153,8 @@ def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
 
 def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
     """What all workers of a run hold that have not ended."""
-    placement, per_worker = run.placement or NOWHERE, _charge(run.gpu_milli, run.cpu_milli, run.mem_bytes)
+    placement = run.placement or NOWHERE
+    per_worker = WorkerRequest(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes))
     workers = len(placement.workers) or (job.workers if job else 1)
     if run.ended:
         placement = Placement(workers=tuple([worker for _, worker in _staying(run)]))
@@ -164,14 +164,7 @@ def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
     return Allocation(run, job, domain, per_worker.gpu_milli * workers, placement, per_worker, leaving, preemptible)
 
 
-@lru_cache(maxsize=1024)
-def _charge(gpu_milli: GpuMilli, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> WorkerRequest:
-    """What a worker is charged. Most runs are charged the same and share one object."""
-    return WorkerRequest(max(0, gpu_milli), max(0, cpu_milli), max(0, mem_bytes))
-
-
 def _staying(run: Run) -> list[tuple[int, WorkerPlacement]]:
-    """The workers of a run that have not ended, with their numbers."""
     workers = run.placement.workers if run.placement is not None else ()
     return [(at, worker) for at, worker in enumerate(workers) if at not in run.ended]
 
@@ -395,7 +388,6 @@ def given_twice(allocations: Iterable[Allocation]) -> dict[RunKey, NodeName]:
 
 
 def _used(allocations: Iterable[Allocation]) -> dict[_Device, GpuMilli]:
-    """What the allocations use of each device together."""
     used: dict[_Device, GpuMilli] = {}
     for allocation in allocations:
         for worker in allocation.placement.workers:

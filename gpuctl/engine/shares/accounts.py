@@ -44,7 +44,7 @@ class OwnerTree:
     `parents`: of each department with projects below it; "" is the top. `below`: the projects under each owner.
     """
 
-    __slots__ = ("_chains", "_limited", "allowances", "below", "parents")
+    __slots__ = ("_chains", "allowances", "below", "parents")
 
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
@@ -54,7 +54,6 @@ class OwnerTree:
         self._chains: dict[ProjectName, tuple[str, ...]] = {}
         self.parents: dict[str, str] = {}
         self.below: dict[str, list[ProjectName]] = {}
-        self._limited: dict[tuple[DomainName, ProjectName], tuple[tuple[str, GpuMilli], ...]] = {}
         for project in declared.projects:
             chain = [project_owner(project.name)]
             self.allowances[chain[0]] = project.allowances
@@ -87,15 +86,9 @@ class OwnerTree:
                 yield owner, self.allowance(owner, domain).quota_milli
 
     def limits(self, domain: DomainName, project: ProjectName) -> tuple[tuple[str, GpuMilli], ...]:
-        """Each owner of the project's chain that has a limit in a domain, with the limit. Kept: few have one, and
-        reclaim asks often.
-        """
-        found = self._limited.get((domain, project))
-        if found is None:
-            limits = ((owner, self.allowance(owner, domain).limit_milli) for owner in self.chain(project))
-            found = tuple((owner, limit) for owner, limit in limits if limit is not None)
-            self._limited[domain, project] = found
-        return found
+        """Each owner of the project's chain that has a limit in a domain, with the limit."""
+        limits = [(owner, self.allowance(owner, domain).limit_milli) for owner in self.chain(project)]
+        return tuple([(owner, limit) for owner, limit in limits if limit is not None])
 
     def allowance(self, owner: str, domain: DomainName) -> Allowance:
         """What an owner declares for a domain."""

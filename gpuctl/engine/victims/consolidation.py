@@ -123,7 +123,6 @@ class MigrationSearch:
         return count + len(rule.candidates()) if count else 0
 
     def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Room | None:
-        """Moves alone, from node to node."""
         self.has_looked = True
         moves = self._moves_in(rule)
         left = _not_for(rule.job.id, moves)

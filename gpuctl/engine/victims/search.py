@@ -144,7 +144,6 @@ class EvictionWalk:
         return self._without_spare()
 
     def _search(self, name: NodeName) -> None:
-        """Find the cheapest set on one node."""
         self._snapshot.counters.searches += 1
         steps = self._steps or Steps(MAX_STEPS)
         wanted = self._nodes.fits[name].slots + 1
@@ -160,7 +159,6 @@ class EvictionWalk:
         return self._accepts is not None and self._accepts((*self._taken.values(), *chosen))
 
     def _left(self, name: NodeName) -> list[Eviction]:
-        """What is left of the evictions on a node."""
         found = []
         for eviction in self._on_node[name]:
             taken = self._taken.get(eviction.job)
@@ -316,7 +314,6 @@ def cheapest_of_few(
 
 
 def _all_of(evictions: Iterable[Eviction]) -> tuple[Allocation, ...]:
-    """The allocations of all evictions, each once."""
     return tuple(dict.fromkeys(allocation for eviction in evictions for allocation in eviction.allocations))
 
 
