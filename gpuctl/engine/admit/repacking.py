@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpuctl.engine.capacity.free import FreeCapacity
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_all, place_in
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.snapshot import Snapshot
@@ -87,7 +86,10 @@ class Repacking:
         new: dict[PendingJob, Assignment] | None = None
         idle.give_back(old.values())
         if all(place_in(idle, option) is not None for option in more.values()):
-            new = _largest_first(idle, {pending: found.option for pending, found in old.items()} | dict(more))
+            options = {pending: found.option for pending, found in old.items()} | dict(more)
+            order = sorted(options, key=lambda pending: _size(pending, options[pending]))
+            placed = place_all(idle, [(options[pending],) for pending in order])
+            new = None if placed is None else dict(zip(order, placed, strict=True))
         if new is None:
             for option in more.values():
                 self._failed(option).add(option.request.sizes)
@@ -110,19 +112,7 @@ class Repacking:
         return self._snapshot.unschedulable(key)
 
 
-def _largest_first(idle: FreeCapacity, options: Mapping[PendingJob, PoolOption]) -> dict[PendingJob, Assignment] | None:
-    """Place all options and take their places; None, and nothing taken, if one has no place."""
-
-    def size(pending: PendingJob) -> tuple[int, int, int, int, JobId]:
-        request = options[pending].request
-        return -request.gpu_milli, -request.workers, -request.cpu_milli, -request.mem_bytes, pending.job.id
-
-    assignments: dict[PendingJob, Assignment] = {}
-    for pending in sorted(options, key=size):
-        placement = place_in(idle, options[pending])
-        if placement is None:
-            idle.give_back(assignments.values())
-            return None
-        assignments[pending] = Assignment(options[pending], placement)
-        idle.take((assignments[pending],))
-    return assignments
+def _size(pending: PendingJob, option: PoolOption) -> tuple[int, int, int, int, JobId]:
+    """The order in which admissions are placed again: the largest first."""
+    request = option.request
+    return -request.gpu_milli, -request.workers, -request.cpu_milli, -request.mem_bytes, pending.job.id

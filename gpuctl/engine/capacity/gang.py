@@ -125,6 +125,19 @@ def place(free: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | Non
     return None if best is None else best[1]
 
 
+def place_all(free: FreeCapacity, wanted: Iterable[Iterable[PoolOption]]) -> list[Assignment] | None:
+    """The best placement for one after another, each of which is taken; None, and nothing taken, where one has none."""
+    found: list[Assignment] = []
+    for options in wanted:
+        assignment = place(free, options)
+        if assignment is None:
+            free.give_back(found)
+            return None
+        free.take((assignment,))
+        found.append(assignment)
+    return found
+
+
 def place_in(free: FreeCapacity, option: PoolOption) -> Placement | None:
     """The best placement for all workers in one pool."""
     found = _graded(free, option)

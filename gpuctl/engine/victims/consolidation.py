@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_all
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
@@ -289,12 +289,8 @@ def _moves_beside(
 
 def _placed(snapshot: Snapshot, movers: Sequence[Eviction]) -> tuple[Migration, ...] | None:
     """The best idle place for one run after another; None when one has none. Takes nothing."""
-    moves: list[Migration] = []
-    for mover in movers:
-        found = place(snapshot.idle, _options_of(snapshot, mover))
-        if found is None:
-            break
-        snapshot.idle.take((found,))
-        moves.append(Migration(mover, found))
-    snapshot.idle.give_back([move.assignment for move in moves])
-    return tuple(moves) if len(moves) == len(movers) else None
+    found = place_all(snapshot.idle, (_options_of(snapshot, mover) for mover in movers))
+    if found is None:
+        return None
+    snapshot.idle.give_back(found)
+    return tuple(map(Migration, movers, found))
