@@ -48,7 +48,7 @@ def whole_crew(charge: Charge, pods: Sequence[Pod], ended: frozenset[int] = froz
 
 
 def elastic_crew(
-    charge: Charge, pods: Sequence[Pod], planned: Placement | None, made_with: Placement | None, *, is_job: bool
+    charge: Charge, pods: Sequence[Pod], planned: Placement | None, made_with: Placement | None, *, by_index: bool
 ) -> Crew:
     """Which pods of an elastic run stay, told by its placement: a Job drops the highest indexes first.
 
@@ -58,9 +58,9 @@ def elastic_crew(
     if planned is None:
         return Crew(charge=charge, staying=pods, made_with=made_with)
     places = len(planned.workers)
-    staying = [pod for pod in pods if (pod.index < places if is_job else not pod.leaving)]
+    staying = [pod for pod in pods if (pod.index < places if by_index else not pod.leaving)]
     going = [pod for pod in pods if pod not in staying and pod.live and pod.node is not None]
-    if not is_job:
+    if not by_index:
         kept = _in_open_places(planned, staying, going)
         staying, going = [*staying, *kept], [pod for pod in going if pod not in kept]
     rest = list(made_with.workers) if made_with else []
@@ -69,7 +69,7 @@ def elastic_crew(
             rest.remove(worker)
     gone = Crew(charge=charge, staying=going)
     left = _meet(tuple(rest), sorted(going, key=_by_worker), gone, keep_open=False).placement
-    return Crew(charge=charge, staying=staying, leaving=left, made_with=made_with, by_index=is_job)
+    return Crew(charge=charge, staying=staying, leaving=left, made_with=made_with, by_index=by_index)
 
 
 def _in_open_places(planned: Placement, staying: Iterable[Pod], going: Iterable[Pod]) -> list[Pod]:

@@ -14,32 +14,25 @@ from operator import attrgetter
 
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_instant
-from gpuctl.k8s.objects import annotations_of, condition, flag, instant, is_deleting, mapping, number
-from gpuctl.k8s.requests import Requests, requests_of
-from gpuctl.k8s.workload_kinds import WorkerSum, end_of, is_at_rest, is_suspended, row_of, sum_of
-from gpuctl.k8s.workload_table import Rows
-from gpuctl.k8s.workloads import is_let_go
+from gpuctl.k8s.objects import annotations_of, instant, is_deleting
+from gpuctl.k8s.requests import Requests
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
 from gpuctl.model.memo import Sweep
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
-from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe.autoscalers import Asked, asked_of_run
 from gpuctl.observe.charges import charge_by_pods
 from gpuctl.observe.crews import Crew, elastic_crew, held_places, unbound_nodes, whole_crew
-from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
+from gpuctl.observe.endings import Endings
 from gpuctl.observe.memories import Memory, Missing
 from gpuctl.observe.pods import Pod
 from gpuctl.observe.problems import of_refused_pods, worst
 from gpuctl.observe.records import record_of
 from gpuctl.observe.roster import Workloads
+from gpuctl.observe.shapes import Shape, shape_of
 from gpuctl.observe.unreadable import Faults, Unreadable, read
-
-_SUCCEEDED = ("Complete", "SuccessCriteriaMet")
-_FAILED = ("Failed", "FailureTarget")
-"""Either way the second is set when the outcome is certain, the first when the last pod is gone."""
 
 _TO_START_MS: DurationMs = 60_000
 """From letting a run go to the start of its Job, or its first pod's, at the most."""
@@ -82,7 +75,8 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
 
     def workload(at: int) -> _Workload:
         body = bodies[at]
-        return _Workload(body, leaving[at], _recalled(body, memories[at], rows), row_of(body, rows), asked[at])
+        shape = shape_of(body, rows)
+        return _Workload(shape, leaving[at], _recalled(shape, memories[at]), asked[at])
 
     readings = known.over(
         keys,
@@ -108,15 +102,15 @@ def _in_order(pods: Sequence[Pod]) -> tuple[Pod, ...]:
     return tuple(sorted(pods, key=attrgetter("ref"))) if len(pods) > 1 else tuple(pods)
 
 
-def _recalled(body: Body, memory: Memory, rows: Rows) -> RunEntry:
+def _recalled(shape: Shape, memory: Memory) -> RunEntry:
     """What is remembered of a run. Of one that is new, that it waits since it was made, whatever its object says.
 
     A run that gpuctl did not let go is told by that: letting go is on record before it happens.
     """
     if isinstance(memory, RunEntry):
         return memory
-    let_go = memory is Missing.LOST and is_let_go(body, rows)
-    return RunEntry(record=RunRecord(queued_at_ms=_made_at_ms(body), starts=int(let_go)), is_let_go=let_go)
+    let_go = memory is Missing.LOST and not shape.suspended
+    return RunEntry(record=RunRecord(queued_at_ms=_made_at_ms(shape.body), starts=int(let_go)), is_let_go=let_go)
 
 
 def _made_at_ms(body: Body) -> Instant:
@@ -128,116 +122,43 @@ def _made_at_ms(body: Body) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class _Workload:
-    """A run's object with what is remembered of the run; all kinds look the same from here on.
+    """A run's object with what is remembered of the run. `asked`: what its autoscaler asks for."""
 
-    `row`: what is known of its kind, where that is another controller's. `asked`: what its autoscaler asks for.
-    """
-
-    body: Body
+    shape: Shape
     leaving: bool
     entry: RunEntry
-    row: WorkloadKind | None = None
     asked: Asked | None = None
-
-    @property
-    def is_job(self) -> bool:
-        return self.body.get("kind") == "Job"
-
-    @property
-    def counted(self) -> WorkerSum:
-        """What its pod templates make, of a kind of another controller."""
-        return sum_of(self.row, mapping(self.body, "spec")) if self.row is not None else _NO_WORKERS
-
-    @property
-    def ends_by_pods(self) -> bool:
-        """Whether a pod that has succeeded is not made again."""
-        return self.is_job if self.row is None else self.row.ends
-
-    @property
-    def workers(self) -> int:
-        if self.row is not None:
-            return self.counted.workers
-        return number(self.body, "spec", "parallelism" if self.is_job else "replicas", default=1)
 
     @property
     def least(self) -> int:
         """With how many of its workers it is at work."""
-        return self.workers if self.entry.min_workers is None else self.entry.min_workers
+        return self.shape.workers if self.entry.min_workers is None else self.entry.min_workers
 
     @property
-    def suspended(self) -> bool:
-        if self.row is not None:
-            return is_suspended(self.row, self.body)
-        return flag(self.body, "spec", "suspend") if self.is_job else self.workers == 0
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether it is suspended and its controller knows."""
-        if self.row is not None:
-            return is_at_rest(self.row, self.body)
-        return not instant(self.body, "status", "startTime")
-
-    @property
-    def pods_left(self) -> int:
-        """Pods its own status says there still are. Its pods and it are watched apart: it may know of some sooner."""
-        if self.row is not None:
-            return 0
-        left = ("active", "terminating") if self.is_job else ("replicas", "terminatingReplicas")
-        return sum(number(self.body, "status", field) for field in left)
-
-    @property
-    def outcome(self) -> RunPhase | None:
-        """The final phase its conditions state; certain even while pods are left."""
-        if self.row is not None:
-            end = end_of(self.row, self.body)
-            return None if end is None else RunPhase.SUCCEEDED if end.succeeded else RunPhase.FAILED
-        if any(condition(self.body, kind) for kind in _SUCCEEDED):
-            return RunPhase.SUCCEEDED
-        failed = self._failed
-        if not failed:
-            return None
-        return RunPhase.TIMED_OUT if failed.get("reason") == "DeadlineExceeded" else RunPhase.FAILED
-
-    @property
-    def ended_at_ms(self) -> Instant | None:
-        """When it ended; None where its outcome is still open."""
-        if self.row is not None:
-            end = end_of(self.row, self.body)
-            return None if end is None else end.at_ms
-        return instant(self.body, "status", "completionTime") or instant(self._failed, "lastTransitionTime")
-
-    @property
-    def _failed(self) -> Body:
-        return next((found for kind in _FAILED if (found := condition(self.body, kind))), {})
-
-    @property
-    def template_charge(self) -> Charge:
-        """What its pods will request, as far as that is a number of whole GPUs."""
-        asks = requests_of(mapping(self.body, "spec", "template", "spec")) if self.row is None else self.counted.worker
-        return Charge(gpu_milli=WHOLE_GPU * asks.gpus, cpu_milli=asks.cpu_milli, mem_bytes=asks.mem_bytes)
-
-
-_NO_WORKERS = WorkerSum(0, Requests())
+    def is_removed(self) -> bool:
+        """Whether it, or its namespace, is being deleted."""
+        return is_deleting(self.shape.body) or self.leaving
 
 
 def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
-    live = any(pod.live for pod in pods) or workload.pods_left > 0
-    removed = is_deleting(workload.body) or workload.leaving
+    shape = workload.shape
+    live = any(pod.live for pod in pods) or shape.pods_left > 0
     # A removed namespace kills pods before it takes their Job, which then looks as if it had failed by itself.
-    if workload.outcome is not None and not (removed and workload.outcome is RunPhase.FAILED):
-        return RunPhase.STOPPING if live else workload.outcome
-    if removed:
+    outcome = shape.outcome
+    if outcome is not None and not (workload.is_removed and outcome is RunPhase.FAILED):
+        return RunPhase.STOPPING if live else outcome
+    if workload.is_removed:
         return RunPhase.STOPPING
-    if workload.suspended:
-        return RunPhase.QUEUED if not live and workload.is_at_rest else RunPhase.STOPPING
+    if shape.suspended:
+        return RunPhase.QUEUED if not live and shape.is_at_rest else RunPhase.STOPPING
     if ends.ends_as is not None:
         return RunPhase.STOPPING
     workers = [pod for pod in pods if not pod.helper]
-    done = [pod for pod in workers if pod.running or (pod.succeeded and workload.ends_by_pods)]
+    done = [pod for pod in workers if pod.running or (pod.succeeded and shape.ends_by_pods)]
     at_work = len(done) + len(ends.workers - {pod.index for pod in done})
     # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any.
-    placed = sum(pod.node is not None for pod in workers) >= workload.workers
-    return RunPhase.RUNNING if at_work >= (workload.least if placed else workload.workers) else RunPhase.STARTING
+    placed = sum(pod.node is not None for pod in workers) >= shape.workers
+    return RunPhase.RUNNING if at_work >= (workload.least if placed else shape.workers) else RunPhase.STARTING
 
 
 def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
@@ -257,21 +178,21 @@ def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
 
 def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
     """Observe a run by the pods that were made for it. `named` may have others that only name its object."""
-    body, entry = workload.body, workload.entry
-    ends = endings_of(body, named) if workload.is_job else NO_ENDINGS
+    shape, entry = workload.shape, workload.entry
+    ends = shape.endings(named)
     pods = [pod for pod in named if pod.run is not None]
     phase = _phase(workload, pods, ends)
-    pods = [pod for pod in pods if not pod.helper] if workload.row is not None else pods
+    pods = [pod for pod in pods if not pod.helper]
     ends_as = _ends_as(workload, phase, ends)
-    started = None if workload.suspended else _started_at_ms(workload, pods)
-    record = record_of(entry, body, phase, started, workload.asked)
-    charge = entry.charge or (charge_by_pods(pods) if pods else workload.template_charge)
+    started = None if shape.suspended else _started_at_ms(workload, pods)
+    record = record_of(entry, shape.body, phase, started, workload.asked)
+    charge = entry.charge or (charge_by_pods(pods) if pods else _charge_of(shape.asks))
     planned = entry.started_with if phase in ACTIVE and not entry.is_let_go else entry.placement
     if phase is RunPhase.STOPPING:
         planned = entry.started_with or planned
     crew = _crew(workload, phase, charge, planned, pods, ends)
     held = held_places(phase, planned, crew, None if ends.ends_as is not None else _unseen(workload, pods))
-    said_idle = decode_instant(annotations_of(body).get(names.IDLE_SINCE_ANNOTATION))
+    said_idle = decode_instant(annotations_of(shape.body).get(names.IDLE_SINCE_ANNOTATION))
     idle = _idle_since(pods) if said_idle is None else said_idle
     return Run(
         job=key[0],
@@ -283,7 +204,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         mem_bytes=charge.mem_bytes,
         queued_at_ms=record.queued_at_ms,
         started_at_ms=started,
-        finished_at_ms=workload.ended_at_ms if phase.final else None,
+        finished_at_ms=shape.ended_at_ms if phase.final else None,
         ran_ms=record.ran_ms,
         starts=record.starts,
         reason=_reason(entry, phase),
@@ -302,7 +223,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         asked_workers=_asked_workers(workload, phase, held.placement),
         let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
         begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
-        problem=_problem(body, phase, pods),
+        problem=_problem(shape.body, phase, pods),
     )
 
 
@@ -313,7 +234,7 @@ def _asked_workers(workload: _Workload, phase: RunPhase, placement: Placement | 
 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
     """Whether all workers have run, though not all do now: one that failed may be made again."""
-    if workload.row is not None and workload.row.restarts and number(workload.body, *workload.row.restarts):
+    if workload.shape.has_restarted:
         return True
     ran = [pod for pod in pods if pod.has_run]
     return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least
@@ -338,9 +259,9 @@ def _reserved(entry: RunEntry, phase: RunPhase, ends_as: RunPhase | None) -> Pla
 
 def _ends_as(workload: _Workload, phase: RunPhase, ends: Endings) -> RunPhase | None:
     """How a run that stops will end, where that is certain: by its object's conditions, else by its pods' ends."""
-    if phase is not RunPhase.STOPPING or is_deleting(workload.body) or workload.leaving:
+    if phase is not RunPhase.STOPPING or workload.is_removed:
         return None
-    return workload.outcome or (None if workload.suspended else ends.ends_as)
+    return workload.shape.outcome or (None if workload.shape.suspended else ends.ends_as)
 
 
 def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:
@@ -348,7 +269,7 @@ def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:
 
     Those whose run it is may suspend and resume its object, or remove its pods: it is no younger by that.
     """
-    shown = instant(workload.body, "status", "startTime") or _first_start(pods)
+    shown = instant(workload.shape.body, "status", "startTime") or _first_start(pods)
     let_go_at_ms = workload.entry.let_go_at_ms if workload.entry.is_let_go else None
     if shown is None or let_go_at_ms is None or shown <= let_go_at_ms + _TO_START_MS:
         return shown
@@ -361,18 +282,23 @@ def _reason(entry: RunEntry, phase: RunPhase) -> Reason | None:
     return None if waits and entry.uid and not entry.record.failed_starts else entry.reason
 
 
+def _charge_of(asks: Requests) -> Charge:
+    """What a worker is charged, as far as that is a number of whole GPUs."""
+    return Charge(gpu_milli=WHOLE_GPU * asks.gpus, cpu_milli=asks.cpu_milli, mem_bytes=asks.mem_bytes)
+
+
 def _crew(  # noqa: PLR0913, PLR0917 - what is known of the run
     workload: _Workload, phase: RunPhase, charge: Charge, planned: Placement | None, pods: Sequence[Pod], ends: Endings
 ) -> Crew:
     """Which pods the run keeps. Ended workers of an elastic run keep their places: its workers are told by number."""
     if workload.entry.min_workers is None or phase not in ACTIVE:
         return whole_crew(charge, pods, ends.workers)
-    return elastic_crew(charge, pods, planned, workload.entry.started_with, is_job=workload.is_job)
+    return elastic_crew(charge, pods, planned, workload.entry.started_with, by_index=workload.shape.by_index)
 
 
 def _unseen(workload: _Workload, pods: Sequence[Pod]) -> Placement | None:
     """Where pods are that are left by its status but not among those seen: the places its pods were made with."""
-    return None if workload.pods_left <= sum(pod.live for pod in pods) else workload.entry.started_with
+    return None if workload.shape.pods_left <= sum(pod.live for pod in pods) else workload.entry.started_with
 
 
 def _orphaned(key: RunKey, entry: RunEntry | None, pods: Sequence[Pod]) -> Run:

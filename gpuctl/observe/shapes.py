@@ -1,0 +1,230 @@
+"""What a run's object says of itself: a Job, a Deployment, or an object of another controller, asked in one way.
+
+Each answer is read off the object alone: what is remembered of its run is in `gpuctl/observe/workloads.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuctl.k8s.objects import condition, flag, instant, mapping, number
+from gpuctl.k8s.requests import Requests, requests_of
+from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended, row_of, sum_of
+from gpuctl.k8s.workload_table import Rows
+from gpuctl.model.state import Body, RunPhase
+from gpuctl.model.units import Instant
+from gpuctl.model.workload_kind import WorkloadKind
+from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
+from gpuctl.observe.pods import Pod
+
+_SUCCEEDED = ("Complete", "SuccessCriteriaMet")
+_FAILED = ("Failed", "FailureTarget")
+"""Either way the second is set when the outcome is certain, the first when the last pod is gone."""
+
+
+class Shape(Protocol):
+    """What is asked of the object of a run, whichever controller makes its pods."""
+
+    @property
+    def body(self) -> Body:
+        """The object."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many pods of the run it asks for."""
+        ...
+
+    @property
+    def by_index(self) -> bool:
+        """Whether its pods are numbered, and the highest numbers go first where it asks for fewer."""
+        ...
+
+    @property
+    def asks(self) -> Requests:
+        """What a worker of it requests."""
+        ...
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is to have no pods."""
+        ...
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the controller of one that is suspended knows."""
+        ...
+
+    @property
+    def pods_left(self) -> int:
+        """Pods its own status says there still are. Its pods and it are watched apart: it may know of some sooner."""
+        ...
+
+    @property
+    def ends_by_pods(self) -> bool:
+        """Whether a pod that has succeeded is not made again."""
+        ...
+
+    @property
+    def has_restarted(self) -> bool:
+        """Whether its status says that it has begun anew, so that it had begun."""
+        ...
+
+    @property
+    def outcome(self) -> RunPhase | None:
+        """The final phase its status states; certain even while pods are left."""
+        ...
+
+    @property
+    def ended_at_ms(self) -> Instant | None:
+        """When it ended; None where its outcome is still open."""
+        ...
+
+    def endings(self, named: Sequence[Pod]) -> Endings:
+        """Which of its workers have ended for good, by the pods that name it."""
+        ...
+
+
+def shape_of(body: Body, rows: Rows) -> Shape:
+    """How to ask an object: by the row of its kind, where that is another controller's."""
+    row = row_of(body, rows)
+    if row is not None:
+        return _Other(body, row)
+    return _Job(body) if body.get("kind") == "Job" else _Deployment(body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    body: Body
+    by_index = True
+    ends_by_pods = True
+    has_restarted = False
+
+    @property
+    def workers(self) -> int:
+        return number(self.body, "spec", "parallelism", default=1)
+
+    @property
+    def asks(self) -> Requests:
+        return _of_template(self.body)
+
+    @property
+    def suspended(self) -> bool:
+        return flag(self.body, "spec", "suspend")
+
+    @property
+    def is_at_rest(self) -> bool:
+        return not instant(self.body, "status", "startTime")
+
+    @property
+    def pods_left(self) -> int:
+        return _told(self.body, "active", "terminating")
+
+    @property
+    def outcome(self) -> RunPhase | None:
+        if any(condition(self.body, kind) for kind in _SUCCEEDED):
+            return RunPhase.SUCCEEDED
+        failed = self._failed
+        if not failed:
+            return None
+        return RunPhase.TIMED_OUT if failed.get("reason") == "DeadlineExceeded" else RunPhase.FAILED
+
+    @property
+    def ended_at_ms(self) -> Instant | None:
+        return instant(self.body, "status", "completionTime") or instant(self._failed, "lastTransitionTime")
+
+    @property
+    def _failed(self) -> Body:
+        return next((found for kind in _FAILED if (found := condition(self.body, kind))), {})
+
+    def endings(self, named: Sequence[Pod]) -> Endings:
+        return endings_of(self.body, named)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deployment:
+    """It never ends, and begins again by itself without a word."""
+
+    body: Body
+    by_index = False
+    is_at_rest = True
+    ends_by_pods = False
+    has_restarted = False
+    outcome = None
+    ended_at_ms = None
+
+    @property
+    def workers(self) -> int:
+        return number(self.body, "spec", "replicas", default=1)
+
+    @property
+    def asks(self) -> Requests:
+        return _of_template(self.body)
+
+    @property
+    def suspended(self) -> bool:
+        return self.workers == 0
+
+    @property
+    def pods_left(self) -> int:
+        return _told(self.body, "replicas", "terminatingReplicas")
+
+    def endings(self, named: Sequence[Pod]) -> Endings:  # noqa: ARG002 - each of its pods is made again
+        return NO_ENDINGS
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """An object of another controller, read by the row of its kind."""
+
+    body: Body
+    row: WorkloadKind
+    by_index = False
+    pods_left = 0
+
+    @property
+    def workers(self) -> int:
+        return sum_of(self.row, mapping(self.body, "spec")).workers
+
+    @property
+    def asks(self) -> Requests:
+        return sum_of(self.row, mapping(self.body, "spec")).worker
+
+    @property
+    def suspended(self) -> bool:
+        return is_suspended(self.row, self.body)
+
+    @property
+    def is_at_rest(self) -> bool:
+        return is_at_rest(self.row, self.body)
+
+    @property
+    def ends_by_pods(self) -> bool:
+        return self.row.ends
+
+    @property
+    def has_restarted(self) -> bool:
+        return bool(self.row.restarts and number(self.body, *self.row.restarts))
+
+    @property
+    def outcome(self) -> RunPhase | None:
+        end = end_of(self.row, self.body)
+        return None if end is None else RunPhase.SUCCEEDED if end.succeeded else RunPhase.FAILED
+
+    @property
+    def ended_at_ms(self) -> Instant | None:
+        end = end_of(self.row, self.body)
+        return None if end is None else end.at_ms
+
+    def endings(self, named: Sequence[Pod]) -> Endings:  # noqa: ARG002 - its status alone tells of ends
+        return NO_ENDINGS
+
+
+def _of_template(body: Body) -> Requests:
+    return requests_of(mapping(body, "spec", "template", "spec"))
+
+
+def _told(body: Body, *counts: str) -> int:
+    return sum(number(body, "status", field) for field in counts)
