@@ -25,7 +25,7 @@ from gpuctl.model.decision import (
 )
 from gpuctl.model.declared import Declared, NodePool, Sharing
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
-from gpuctl.model.job import Job
+from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
@@ -131,11 +131,12 @@ def check_room(tree: Declared, state: ClusterState, made: Schedule) -> None:
         if stays:
             occupy(soon, decision.placement if isinstance(decision, Resize) else run.placement, *amounts)
         if isinstance(decision, Resize) and run.placement is not None:
-            grown = decision.placement.workers[len(run.placement.workers) :]
-            assert (
-                decision.placement.workers[: len(run.placement.workers)]
-                == run.placement.workers[: len(decision.placement.workers)]
-            )
+            then, before = decision.placement.workers, run.placement.workers
+            grown = then[len(before) :]
+            if jobs[run.job, run.digest].type is JobType.INFERENCE and not grown:  # it goes on with any replicas
+                assert all(worker in before for worker in then)
+            else:
+                assert then[: len(before)] == before[: len(then)]
             occupy(now, Placement(workers=grown), *amounts)
             for name in {worker.node for worker in grown}:
                 assert min(now[name][0]) >= 0

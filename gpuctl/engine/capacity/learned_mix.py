@@ -57,7 +57,8 @@ class LearnedMix:
                 self._add(counts, (asked.get(name, 0), job.cpu_milli), count * max(1, job.workers))
             for milli in sorted({milli for milli in asked.values() if 0 < milli < WHOLE_GPU}):
                 self._add(self._fractions, milli, count * max(1, job.workers))
-            self.elastic += count * job.is_elastic
+            # Of jobs that ask alike only the services that are scaled may be elastic.
+            self.elastic += sign * sum(each.is_elastic for each in same)
 
     def mix(self) -> RequestMix:
         """The mix; the same object until it changes. Cost: O(different requests) where it does."""
