@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import signal
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.readable import readable
 from gpuctl.app.cycle import CycleContext, cycle
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
@@ -277,7 +277,7 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
         os.close(theirs)
         os.write(terminal, b"echo $((6 * 7))\n")
         shown = b""
-        while b"42" not in shown and select.select([terminal], [], [], 60)[0]:
+        while b"42" not in shown and readable([terminal], 60):
             shown += os.read(terminal, 4096)
         assert b"42" in shown, shown
         os.write(terminal, b"exit\n")

@@ -7,7 +7,6 @@ Source: kubernetes.stream.ws_client.PortForward, v4.channel.k8s.io.
 
 from __future__ import annotations
 
-import select
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -16,6 +15,7 @@ from threading import BoundedSemaphore, Thread
 from typing import TYPE_CHECKING
 
 from gpuctl.adapters.kubernetes.paths import item
+from gpuctl.adapters.kubernetes.readable import readable
 from gpuctl.adapters.kubernetes.terminal import PodSessions
 from gpuctl.app.forwarding import PortPair
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
@@ -53,8 +53,7 @@ class PortForwarder:
             for each, remote in listening.items():
                 told(f"Forwarding from {HERE}:{each.getsockname()[1]} -> {remote}")
             while True:
-                ready, _, _ = select.select(list(listening), (), ())
-                for each in ready:
+                for each in readable(list(listening)):
                     client, _ = each.accept()
                     self._begin(client, pod, listening[each], told)
 
@@ -124,7 +123,7 @@ def _relay(client: socket.socket, far: socket.socket) -> None:
     sides = {client: far, far: client}
     reading = [client, far]
     while far in reading:
-        ready, _, _ = select.select(reading, (), (), None if client in reading else _LAST_WORDS_S)
+        ready = readable(reading, None if client in reading else _LAST_WORDS_S)
         if not ready:
             return
         for side in ready:

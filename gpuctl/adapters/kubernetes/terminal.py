@@ -8,7 +8,6 @@ Source: kubernetes/enhancements, KEP-4006 (v5.channel.k8s.io); servers that know
 from __future__ import annotations
 
 import json
-import select
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.faults import UNAUTHORIZED, fault_of, status_of
 from gpuctl.adapters.kubernetes.incidents import bounded, events_path
 from gpuctl.adapters.kubernetes.paths import item
+from gpuctl.adapters.kubernetes.readable import readable
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
@@ -168,7 +168,7 @@ class _Relay:
             return True, False
         sources: list[Any] = [below, self._console.fileno()] if self._typing else [below]
         patience = _GRACE_S if self._status is not None else _TICK_S if self._request.tty else None
-        ready, _, _ = select.select(sources, (), (), patience)
+        ready = readable(sources, patience)
         return below in ready, self._typing and self._console.fileno() in ready
 
     def _pass_on(self) -> None:
