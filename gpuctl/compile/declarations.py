@@ -26,7 +26,6 @@ from gpuctl.compile.template_v1 import TemplateV1
 from gpuctl.compile.templates import Templated, check_template, expand, read_templated
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.k8s.workload_table import rows_of
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.memo import Memo
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
@@ -221,7 +220,7 @@ def _kinds(tree: SourceTree, cache: ReadCache) -> JobKinds:
         for kind, declaration in read.declared:
             if kind == "Cluster":
                 rows += map(workload_kind, declaration.model.spec.workload_kinds)
-    return JobKinds(rows_of(rows), all_known)
+    return JobKinds(tuple(rows), all_known)
 
 
 def is_example(path: str) -> bool:

@@ -240,7 +240,7 @@ def _job(resolved: ResolvedJob) -> job_model.Job:
         id=JobId(ProjectName(metadata.project), metadata.name),
         digest=_NO_DIGEST,
         type=kind,
-        container=container_of(spec, resolved.rows),
+        container=container_of(spec, resolved.kinds.rows),
         gpu_milli=worker.gpu_milli if spec.gpu_memory is None else _largest_charge(spec.gpu_memory, resolved),
         gpu_mem_bytes=spec.gpu_memory,
         workers=spec.workers,

@@ -27,7 +27,7 @@ def check_manifest(
     job: ResolvedJob, manifest: Mapping[str, Any], security: Security, level: Level
 ) -> Iterator[Diagnostic]:
     """All that is wrong with a manifest of which the fields are known to be right."""
-    row = job.rows[manifest["apiVersion"], manifest["kind"]]
+    row = job.kinds.rows[manifest["apiVersion"], manifest["kind"]]
     run = names.run_name(job.declaration.model.metadata.name, _DIGEST)
     if len(run) > row.longest_name:
         problem = f"has {len(run)} characters, at most {row.longest_name} are allowed"

@@ -17,7 +17,7 @@ from gpuctl.k8s.manifest_fields import ANY, METADATA, TEMPLATE
 from gpuctl.k8s.objects import items, mapping, number, text
 from gpuctl.k8s.quantity import format_cpu
 from gpuctl.k8s.workload_kinds import PodSet, pod_sets, sum_of
-from gpuctl.k8s.workload_table import BUILT_IN, Rows
+from gpuctl.k8s.workload_table import Rows, rows_of
 from gpuctl.model.job import USUAL_GRACE_MS
 from gpuctl.model.workload_kind import MOST_PODS, Allowed, WorkloadKind
 
@@ -46,10 +46,19 @@ _INSTEAD = {
 
 
 class JobKinds(NamedTuple):
-    """The kinds that a manifest may be. `all_known` False: the Cluster's own could not be read, and others may be."""
+    """The kinds that a manifest may be: the built-in ones, and those that the Cluster declares.
 
-    rows: Rows = BUILT_IN
+    `all_known` False: the Cluster's own could not be read, and others may be. Compared for each file: so it has no more
+    than what the Cluster adds.
+    """
+
+    declared: tuple[WorkloadKind, ...] = ()
     all_known: bool = True
+
+    @property
+    def rows(self) -> Rows:
+        """The table of all."""
+        return rows_of(self.declared)
 
 
 class Counted(NamedTuple):
@@ -169,7 +178,7 @@ def _pods_in_free_fields(value: Any, allowed: Allowed, at: At, *, is_free: bool 
                 yield WrongValue("GPU3101", at=here, fix=fix, field=str(key))
             elif key in allowed or is_free:
                 known = allowed.get(key, ANY)
-                if known is not TEMPLATE:
+                if known != TEMPLATE:
                     yield from _pods_in_free_fields(below, known, here, is_free=is_free or known == ANY)
 
 

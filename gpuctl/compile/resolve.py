@@ -12,6 +12,7 @@ from typing import Any
 from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
 from gpuctl.compile.defaults import Filled, filled, mistake_of_default
 from gpuctl.compile.document import Document, Path
+from gpuctl.compile.manifest_v1 import JobKinds
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.shape import most_similar, nearest
 from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobSpec, JobV1, ProjectV1
@@ -19,7 +20,6 @@ from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import all_of
-from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.declared import QuotaDomain
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree
@@ -45,7 +45,7 @@ class ResolvedJob:
     project: Declaration[ProjectV1]
     pools: tuple[NodePool, ...]
     in_order: bool
-    rows: Rows = field(default_factory=lambda: BUILT_IN)
+    kinds: JobKinds = field(default_factory=JobKinds)
 
     @property
     def spec(self) -> JobSpec:
@@ -67,7 +67,7 @@ class Resolved:
 
     `circular`: departments belong to each other, or are too deep, so that quotas can't be added up. `strangers` are
     documents in the folder of another project than theirs, each with the folder's. `owners` is as in Compiled.
-    `rows`: the kinds that a manifest may be.
+    `kinds`: those that a manifest may be.
     """
 
     cluster: Declaration[ClusterV1] | None = None
@@ -76,7 +76,7 @@ class Resolved:
     projects: dict[str, Declaration[ProjectV1]] = field(default_factory=dict)
     jobs: list[ResolvedJob] = field(default_factory=list)
     domains: tuple[QuotaDomain, ...] = ()
-    rows: Rows = field(default_factory=lambda: BUILT_IN)
+    kinds: JobKinds = field(default_factory=JobKinds)
     circular: bool = False
     strangers: Mapping[Document, str] = field(default_factory=dict)
     owners: Mapping[str, ProjectName | None] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Resolved:
 
 def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
     """Follow all references but those of jobs. Cost: linear in the number of the other declarations."""
-    out = Resolved(owners=declarations.owners, rows=declarations.kinds.rows)
+    out = Resolved(owners=declarations.owners, kinds=declarations.kinds)
     rights = Rights(declarations, tree)
     claimants = sorted(declarations.claims, key=rights.of_claim)
     out.strangers = {one.document: folder for one in claimants if (folder := rights.strange_folder(one)) is not None}
@@ -353,7 +353,7 @@ def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | No
         project=project,
         pools=pools,
         in_order=usable is not None,
-        rows=out.rows,
+        kinds=out.kinds,
     )
     return (found if pools else None), []
 

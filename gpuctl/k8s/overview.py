@@ -74,7 +74,7 @@ def _document(overview: Overview) -> Mapping[str, Any]:
         "nodes": [_node_row(node) for node in overview.nodes],
         "positions": dict(sorted(overview.positions.items())),
         "starts": dict(sorted(overview.starts.items())),
-        "workloadKinds": list(map(kind_value, overview.workload_kinds)),
+        **({"workloadKinds": list(map(kind_value, overview.workload_kinds))} if overview.workload_kinds else {}),
         "removed": {
             ticket: [each.revision[:_SHORT_REVISION], each.at_ms] for ticket, each in sorted(overview.removed.items())
         },
