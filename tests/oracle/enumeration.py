@@ -170,7 +170,8 @@ def _choices(view: View, job: Job, held: Held, *, is_entitled: bool) -> Iterator
             yield from range(1, len(held.workers) - held.job.min_workers + 1)
         if may_stop(held, view):
             yield len(held.workers)
-    if is_entitled and may_stop(held, view) and view.tree.cluster.scheduling.consolidation:
+    may_move = is_entitled and may_stop(held, view) and held.run.paused_for != job.id
+    if may_move and view.tree.cluster.scheduling.consolidation:
         yield MOVED
 
 
@@ -179,6 +180,6 @@ def feasible(found: Iterable[Way]) -> Iterator[Way]:
     return (way for way in found if way.seats is not None)
 
 
-def cheapest(found: Sequence[Way]) -> Way | None:
-    """The way with the least price that has places."""
-    return next(feasible(sorted(found, key=lambda way: way.price)), None)
+def largest(found: Sequence[Way]) -> Way | None:
+    """Of the ways with places for as many workers as there can be the one with the least price."""
+    return next(feasible(sorted(found, key=lambda way: (-way.workers, way.price))), None)

@@ -234,7 +234,7 @@ def _unguaranteed(spec: WorldSpec, tree: Declared, cluster: TinyCluster) -> Iter
 def _is_guarantee(way: Way) -> bool:
     """Within guarantees at each level, and made room for by work above quota alone."""
     claim = way.claim
-    is_within = all(claim.left(owner) + claim.milli <= claim.guarantee(owner) for owner in claim.chain)
+    is_within = all(claim.covered(owner) <= claim.guarantee(owner) for owner in claim.chain)
     return is_within and not way.moved and way.rights <= BY_GUARANTEE
 
 

@@ -22,13 +22,13 @@ from gpuctl.model.decision import (
     WorkerPlacement,
 )
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import JobId, NodeName, PoolName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 
 from .cluster import Loss as Lost
 from .cluster import TinyCluster, start, workers_of
-from .enumeration import Price, Seats, Way, cheapest, growth, seats, ways
+from .enumeration import Price, Seats, Way, growth, largest, seats, ways
 from .families import Disagreement, Kind, Need, need_of, simplest
 from .rules import (
     Claim,
@@ -42,7 +42,7 @@ from .rules import (
     within_limits,
     within_share,
 )
-from .view import Held, View
+from .view import Held, View, rank
 from .worlds import WorldSpec, declared
 
 HEAD_RESERVATION = "GPU5080"
@@ -158,48 +158,47 @@ def _way(view: View, job: Job) -> Way | None:
 
 def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | None:
     """DESIGN 4.3: a job above its project's share starts only when no job within share could use the GPUs."""
-    starts = {d.job: d for d in made.decisions if isinstance(d, Admit)}
-    placed = {d.job for d in made.decisions if place_of(d) is not None}
     jobs = {job.id: job for job in view.tree.jobs}
-    new = [(jobs[d.job], len(d.placement.workers), d.placement) for d in starts.values()]
-    seated = [(j, p) for j, _, p in new]
+    new = [(jobs[d.job], d.placement) for d in made.decisions if isinstance(d, Admit)]
     reserved = [(jobs[d.job], d.reserved) for d in made.decisions if isinstance(d, Pending) and place_of(d) is not None]
-    for above, workers, _ in new:
-        if view.runs[above.id].placement is not None:
-            continue  # It starts in the place that was made for it.
-        domain = view.domain_for(above)
-        mates = [(j, n) for j, n, _ in new if j.id.project == above.id.project and view.domain_for(j) == domain]
-        with_mates = sum(j.gpu_milli * n for j, n in mates)
-        if within_share(Claim(view, above, with_mates)):
-            continue
-        others = [(j, p) for j, p in seated if j.id != above.id] + [(j, p) for j, p in reserved if p is not None]
+    placed = new + [(job, place) for job, place in reserved if place is not None]
+    made_for = {job.id for job, _ in new if view.runs[job.id].placement is not None}  # They start where room was made.
+    for above, workers in _above(view, [(job, place) for job, place in new if job.id not in made_for]):
+        beside = _beside(view, [(job, place) for job, place in placed if job.id != above.id])
         for job in view.waiting:
-            mates = [
-                (j, len(p.workers))
-                for j, p in others
-                if j.id.project == job.id.project and view.domain_for(j) == view.domain_for(job)
-            ]
-            claim = Claim(view, job, sum(j.gpu_milli * n for j, n in [*mates, (job, job.min_workers)]))
-            if job.id in placed or not view.most_workers(job) or not within_share(claim) or not within_ceilings(claim):
+            claim = Claim(beside, job, job.gpu_milli * job.min_workers)
+            if any(job.id == each.id for each, _ in placed) or not view.most_workers(job):
                 continue
-            if _fits_beside(view, job, others):
+            if within_share(claim) and within_ceilings(claim) and seats(beside, job, job.min_workers, (), ()):
                 tells = f"{above.id} ({workers}w) starts above its share, {job.id} waits within its own"
                 return Disagreement(Kind.SHARE_FIRST, "", spec, str(job.id), tells)
     return None
 
 
-def _fits_beside(view: View, job: Job, others: list[tuple[Job, Placement]]) -> bool:
-    """Whether a job has a place in what is free beside others that are about to start."""
-    runs = tuple(
-        Run(job=j.id, digest=j.digest, phase=RunPhase.RUNNING, placement=p, gpu_milli=j.gpu_milli) for j, p in others
-    )
-    extra = [
-        Held(j, r, view.domain_for(j), view.pool_of[p.workers[0].node], _workers(p))
-        for (j, p), r in zip(others, runs, strict=True)
-    ]
+def _above(view: View, new: list[tuple[Job, Placement]]) -> Iterator[tuple[Job, int]]:
+    """The jobs that start above their projects' shares, beside those before them in order that start within."""
+    within: list[tuple[Job, Placement]] = []
+    for job, place in sorted(new, key=lambda each: rank(each[0], view.runs[each[0].id])):
+        if within_share(Claim(_beside(view, within), job, job.gpu_milli * len(place.workers))):
+            within.append((job, place))
+        else:
+            yield job, len(place.workers)
+
+
+def _beside(view: View, others: list[tuple[Job, Placement]]) -> View:
+    """The view with other jobs in the places that they are given."""
     beside = View.__new__(View)
-    beside.__dict__ = view.__dict__ | {"held": view.held + extra}
-    return seats(beside, job, job.min_workers, (), ()) is not None
+    beside.__dict__ = view.__dict__ | {"held": list(view.held), "holds": view.holds.copy(), "fixed": view.fixed.copy()}
+    for job, place in others:
+        run = Run(job=job.id, digest=job.digest, phase=RunPhase.RUNNING, placement=place, gpu_milli=job.gpu_milli)
+        workers = _workers(place)
+        pool = view.pool_of[workers[0][0]]
+        held = Held(job, run, view.domain_of[pool], pool, workers)
+        beside.held.append(held)
+        for owner in view.chains[job.id.project]:
+            beside.holds[held.domain, owner] += held.milli
+            beside.fixed[held.domain, owner] += 0 if job.preemptible else held.milli
+    return beside
 
 
 def _workers(placement: Placement) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -334,39 +333,50 @@ def _dear(
     if paid <= Price(straddles=False, milli=0, runs=0, moves=0):
         return
     may_move = bool(taken.moved) or paid.straddles
-    cheaper = (way for way in sorted(ways(view, job), key=lambda way: way.price) if way.price[:3] < paid[:3])
-    alike = (way for way in cheaper if way.workers == taken.workers and (may_move or not way.moved))
-    alike = (way for way in alike if way.seats is not None)
+    mine = _rank(job, paid, view.pool_of[placement.workers[0].node])
+    alike = (way for way in ways(view, job) if way.workers == taken.workers and (may_move or not way.moved))
+    alike = (way for way in sorted(alike, key=lambda way: way.price) if job.pools_in_order or way.price[:3] < paid[:3])
+    alike = (way for way in alike if _way_rank(way) < mine)
     found: dict[str, Way] = {}
     for way in alike:
-        need = _why_dear(way, taken, paid, placement)
+        need = _why_dear(way, taken, paid)
         if need not in found and _is_closed(tree, before, way):
             found[need] = way
     if found:
-        need = min(found, key=lambda need: (need in CHOICES, list(found).index(need)))
+        need = min(found, key=lambda need: (need == OWN_INSTEAD, list(found).index(need)))
         tells = f"{found[need].tells()}, not {taken.tells()}; paid {paid.milli}"
         yield Disagreement(Kind.DEAR, need, spec, str(job.id), tells)
 
 
-LATER_POOL = "a pool that is listed later"
 FOLLOWS = "what follows"
 ANOTHER = "another set"
+POOL = "an earlier pool"
 STRADDLED = "a move spares a guarantee"
 OWN_INSTEAD = "own work instead of a loan"
-CHOICES = (LATER_POOL, OWN_INSTEAD)
-"""Cheaper ways that DESIGN may not want: in another pool, or with own work of the beneficiary's
-project where others hold more than they are guaranteed."""
+"""A cheaper way that DESIGN may not want: with own work of the beneficiary's project where others hold more than they
+are guaranteed."""
 
 
-def _why_dear(way: Way, taken: Way, paid: Price, placement: Placement) -> str:
+def _rank(job: Job, price: Price, pool: PoolName) -> tuple[bool, int, int, int]:
+    """Which way is taken, the least: a guarantee is straddled last; then pools go by the list, if the job has one; then
+    the cheapest (DESIGN 4.4, 4.6, 4.5).
+    """
+    return price.straddles, job.pools.index(pool) if job.pools_in_order else 0, price.milli, price.runs
+
+
+def _way_rank(way: Way) -> tuple[bool, int, int, int]:
+    """The same of a way with places; of one without it is more than any other."""
+    if way.seats is None:
+        return True, len(way.claim.job.pools), 0, 0
+    return _rank(way.claim.job, way.price, way.claim.view.pool_of[way.seats.workers[0][0]])
+
+
+def _why_dear(way: Way, taken: Way, paid: Price) -> str:
     """What the cheaper way needs that the engine did not see."""
     if way.is_idle:
         return Need.IDLE
-    pools, view = way.claim.job.pools, way.claim.view
-    assert way.seats is not None
-    pool, theirs = (view.pool_of[node] for node in (way.seats.workers[0][0], placement.workers[0].node))
-    if pools.index(pool) > pools.index(theirs):
-        return LATER_POOL
+    if way.price[:3] >= paid[:3]:
+        return POOL
     if way.moved and not taken.moved:
         return STRADDLED
     if taken.price[:3] <= way.price[:3] and taken.price != paid:
@@ -404,7 +414,7 @@ def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
         waiting = sorted(view.waiting, key=lambda job: (-job.priority, job.id))
         of_jobs = (ways(view, job) for job in waiting if view.most_workers(job))
         of_runs = (growth(view, held) for held in view.held)
-        best = [each for each in map(cheapest, chain(of_jobs, of_runs)) if each is not None]
+        best = [each for each in map(largest, chain(of_jobs, of_runs)) if each is not None]
         if not all(each.is_idle for each in best):
             return False
         start = next((each for each in best if each.reach is None), None)

@@ -11,42 +11,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A family: the rule that is broken, and the seeds of worlds or histories that show it.
-
-    `is_open`: DESIGN does not say which of the two is right; the oracle goes by the GPUs that are lost.
-    """
+    """A family: the rule that is broken, and the seeds of worlds or histories that show it."""
 
     why: str
     worlds: tuple[int, ...] = ()
     histories: tuple[int, ...] = ()
-    is_open: bool = False
 
 
-_PRICE = {
+KNOWN: dict[str, Known] = {
     "dear: what follows": Known(
         why="4.5: the price counts what a victim's restart would displace.",
         worlds=(7000542, 11004824),
     ),
     "dear: another set": Known(
-        why="4.5: as few GPUs as possible: another set of the same kind loses fewer.",
+        why="4.5, 4.6: as few GPUs as possible: another set, also in another pool where none are listed, loses fewer.",
         worlds=(11000229, 11004758),
-    ),
-    "dear: a pool that is listed later": Known(
-        why="4.6: pools in the order that is listed, even if fewer GPUs would be lost in a later one.",
-        worlds=(1243,),
-        is_open=True,
-    ),
-}
-
-_CONDUCT = {
-    "within share first": Known(
-        why="4.3: a job above its project's share starts only when no job within share could use the GPUs.",
-        worlds=(5001741, 7002423),
-    ),
-    "illegal: no right": Known(
-        why="4.4, departments: whether a department is within its guarantee with what its other projects borrow.",
-        worlds=(7004779, 5005547),
-        histories=(7000667,),
     ),
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
@@ -63,5 +42,3 @@ _CONDUCT = {
         histories=(7000099, 7000168),
     ),
 }
-
-KNOWN: dict[str, Known] = _PRICE | _CONDUCT

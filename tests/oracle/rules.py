@@ -5,6 +5,8 @@ owner loses by it. Nothing here looks at places: `enumeration.py` does.
 
 Readings, where DESIGN leaves a choice:
 - A department's guarantee may be straddled like a project's: by the largest of its victims, if there is no other way.
+- A department's guarantee covers what its projects hold within their own guarantees: "a project's own guarantee is
+  never lost to what its department lent", also where another department's borrowing makes its room.
 - Work that can't be paused is bounded at each level by the quota, and by the guarantee, which is less where quotas
   exceed what there is; but a job that is an owner's only such work is bounded by the quota alone.
 - Workers that a run lost with a node count in no quota and no limit, as all that is leaving.
@@ -15,6 +17,7 @@ Readings, where DESIGN leaves a choice:
 - minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
 - Runs are moved only where the runs that a job has rights over do not make room, or would straddle a guarantee: a move
   stops a run that is within its rights, and it loses its work since its start.
+- Of all runs those are not moved for a job that last stopped for the same job.
 - For a job within its project's guarantee a run may be moved as soon as it could be paused.
 - A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
 - "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for it waits, a run loses
@@ -88,6 +91,17 @@ class Claim:
     def left(self, owner: str) -> int:
         """What an owner holds once the victims have left: what is only reserved for the job is not held."""
         return self.view.holds[self.domain, owner] - sum(loss.milli for loss in self.losses_of(owner))
+
+    def covered(self, owner: str) -> int:
+        """What the owner's guarantee would have to cover with the job: all that a project holds, and of a department
+        what its projects hold within their own guarantees. The rest of what they hold is only lent to them.
+        """
+        view, own = self.view, self.chain[0]
+        if owner == own:
+            return self.left(owner) + self.milli
+        below = (chain[0] for chain in view.chains.values() if owner in chain)
+        holds = {each: self.left(each) + (self.milli if each == own else 0) for each in below}
+        return sum(min(milli, self.guarantee(each)) for each, milli in holds.items())
 
     def guarantee(self, owner: str) -> int:
         """The owner's guarantee, in whole GPUs if its jobs ask for those."""
@@ -187,7 +201,8 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
 def _is_settled(held: Held, claim: Claim) -> bool:
     """Whether a run that was paused for this one still waits, and the project has had no new job since this started."""
     runs = claim.view.runs.values()
-    if not any(run.paused_for == held.job.id and run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in runs):
+    paused = (run for run in runs if run.paused_for == held.job.id and run.job in claim.view.declared)
+    if not any(run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in paused):
         return False
     came = (
         run.queued_at_ms
@@ -207,7 +222,7 @@ def _right_over(claim: Claim, project: ProjectName) -> Right | None:
     theirs = claim.view.chains[project]
     gainers = [owner for owner in claim.chain if owner not in theirs]
     losers = [owner for owner in theirs if owner not in claim.chain]
-    if all(claim.left(owner) + claim.milli <= claim.guarantee(owner) for owner in gainers):
+    if all(claim.covered(owner) <= claim.guarantee(owner) for owner in gainers):
         if all(claim.left(owner) >= claim.guarantee(owner) for owner in losers):
             return Right.GUARANTEE
         if all(_stays_or_straddles(claim, owner) for owner in losers):
@@ -250,8 +265,10 @@ def is_entitled_only_after(claim: Claim) -> bool:
     before = Claim(claim.view, claim.job, claim.milli)
     for project, right in (rights(claim) or {}).items():
         if right is not Right.OWN:
-            bound = claim.share if right is Right.FAIRNESS else claim.guarantee
             gainers = [owner for owner in claim.chain if owner not in claim.view.chains[project]]
-            if any(before.left(owner) + claim.milli > bound(owner) for owner in gainers):
+            if right is Right.FAIRNESS:
+                if any(before.left(owner) + claim.milli > claim.share(owner) for owner in gainers):
+                    return True
+            elif any(before.covered(owner) > claim.guarantee(owner) for owner in gainers):
                 return True
     return False

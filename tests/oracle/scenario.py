@@ -20,7 +20,7 @@ class _Compact(yaml.SafeDumper):
 def scenario(spec: WorldSpec, name: str, why: str, job: str) -> str:
     """The file's text."""
     base = spec.without(spec.wanted) if spec.wanted else spec
-    when = [{"at": "1s", "apply": [_job(spec.job(spec.wanted))]}] if spec.wanted else []
+    when = [{"at": "1s", "apply": [_job(spec, spec.job(spec.wanted))]}] if spec.wanted else []
     return _file(base, name, why, [when, [{"at": "end", "jobs": {job: {"state": "Running"}}}]])
 
 
@@ -32,7 +32,7 @@ def history_scenario(history: History, name: str, why: str, job: str) -> str:
         event: dict[str, Any] = {"at": f"{index + 1}m"}
         match change.kind:
             case "add" if change.job is not None:
-                event["apply"] = [_job(change.job)]
+                event["apply"] = [_job(history.world, change.job)]
             case "remove":
                 event["delete"] = [change.name]
             case "finish":
@@ -51,7 +51,7 @@ def _file(spec: WorldSpec, name: str, why: str, then: list[list[dict[str, Any]]]
     documents = [_cluster(spec)]
     documents += [_owner(spec, "Department", each) for each in spec.departments]
     documents += [_owner(spec, "Project", each) for each in spec.projects]
-    documents += [_job(each) for each in spec.jobs]
+    documents += [_job(spec, each) for each in spec.jobs]
     running = [
         {"job": run.job, "since": f"-{run.ago_s}s", "placement": [{"node": n, "gpus": list(g)} for n, g in run.places]}
         for run in spec.runs
@@ -115,7 +115,7 @@ def _owner(spec: WorldSpec, kind: str, owner: OwnerSpec) -> dict[str, Any]:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": owner.name}, "spec": body}
 
 
-def _job(job: JobSpec) -> dict[str, Any]:
+def _job(spec: WorldSpec, job: JobSpec) -> dict[str, Any]:
     body: dict[str, Any] = {"image": "train", "gpus": _gpus(job.milli)}
     if job.kind != "training":
         body |= {"type": job.kind, "command": ["sleep", "infinity"]}
@@ -127,6 +127,6 @@ def _job(job: JobSpec) -> dict[str, Any]:
         body["priority"] = job.priority
     if job.preemptible != (job.kind == "training"):
         body["preemptible"] = job.preemptible
-    if job.pools != ("p",):
+    if job.in_order or len(job.pools) < len(spec.pools):
         body["nodePools"] = list(job.pools)
     return {"apiVersion": API, "kind": "Job", "metadata": {"name": job.name, "project": job.project}, "spec": body}

@@ -157,7 +157,7 @@ class View:
             if held.domain == domain:
                 wants[held.job.id.project] += held.milli + self.lacks(held) * held.run.gpu_milli
                 fixed[held.job.id.project] += 0 if held.job.preemptible else held.milli
-        for job in sorted(self.waiting, key=lambda job: _rank(job, self.runs[job.id])):
+        for job in sorted(self.waiting, key=lambda job: rank(job, self.runs[job.id])):
             milli = job.gpu_milli * self.most_workers(job)
             if self.domain_for(job) != domain or not milli:
                 continue
@@ -219,7 +219,7 @@ class View:
         return max(0, min(held.job.workers, sum(len(left) // each for left in nodes.values())) - len(held.workers))
 
 
-def _rank(job: Job, run: Run) -> tuple[bool, int, Instant, JobId]:
+def rank(job: Job, run: Run) -> tuple[bool, int, Instant, JobId]:
     """DESIGN 4.3: inference and interactive before training, then priority, then first queued, then name."""
     return job.type is JobType.TRAINING, -job.priority, run.queued_at_ms, job.id
 

@@ -31,6 +31,8 @@ from gpuctl.model.job import Container, Job, JobType
 SPAN = SourceSpan(file="oracle.yaml")
 DIGEST = RunDigest("00000001")
 GIB = 1024**3
+LISTED = 0.25
+"""The part of the jobs with several pools that list them in order."""
 Places = tuple[tuple[str, tuple[int, ...]], ...]
 """The node and the devices of each worker."""
 
@@ -63,7 +65,7 @@ class OwnerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A job; `least` is minWorkers, and less than `workers` for an elastic job."""
+    """A job; `least` is minWorkers, and less than `workers` for an elastic job. `in_order`: it lists its pools."""
 
     project: str
     name: str
@@ -74,6 +76,7 @@ class JobSpec:
     priority: int = 0
     preemptible: bool = True
     pools: tuple[str, ...] = ("p",)
+    in_order: bool = False
 
     @property
     def id(self) -> str:
@@ -189,7 +192,8 @@ def _job(spec: JobSpec) -> Job:
     return Job(
         id=JobId.parse(spec.id), digest=DIGEST, type=JobType(spec.kind), container=Container(image="train"),
         gpu_milli=spec.milli, workers=spec.workers, min_workers=spec.least, priority=spec.priority,
-        preemptible=spec.preemptible, pools=tuple(PoolName(p) for p in spec.pools), span=SPAN,
+        preemptible=spec.preemptible, pools=tuple(PoolName(p) for p in spec.pools),
+        pools_in_order=spec.in_order, span=SPAN,
     )  # fmt: skip
 
 
@@ -220,7 +224,11 @@ def draw(seed: int) -> WorldSpec:
     domains = [[pool] for pool in pools] if by_pool else [pools]
     overcommit = random.random() < 0.12
     departments, projects = _draw_owners(random, domains, overcommit=overcommit)
-    jobs = _draw_jobs(random, pools, projects, by_pool=by_pool)
+    lists = Random(f"lists {seed}")
+    jobs = [
+        replace(job, in_order=len(job.pools) > 1 and lists.random() < LISTED)
+        for job in _draw_jobs(random, pools, projects, by_pool=by_pool)
+    ]
     min_runtime_s = random.choice((0,) * 9 + (60,))
     spec = WorldSpec(
         pools=tuple(pools),
