@@ -12,7 +12,8 @@ class Counters:
 
     `read`: jobs whose own state was read. `checks`: pending jobs checked for schedulability. `attempts`: jobs
     attempted. `placings`: searches for a placement that no failed request ruled out. `searches`: nodes searched for
-    victims. `cut_off`: searches for victims that ended at their bound and found none, so that there may be some.
+    victims. `supposed`: sets of victims of which was asked what follows. `cut_off`: searches for victims that ended at
+    their bound and found none, so that there may be some.
     """
 
     read: int = 0
@@ -20,6 +21,7 @@ class Counters:
     attempts: int = 0
     placings: int = 0
     searches: int = 0
+    supposed: int = 0
     cut_off: int = 0
 
     def counts(self) -> Mapping[str, int]:

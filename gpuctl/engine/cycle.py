@@ -22,10 +22,10 @@ from gpuctl.engine.admit.reservations import keep_moves
 from gpuctl.engine.admit.retries import start_retries
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.start_conflicts import keep_apart
-from gpuctl.engine.admit.under_scaled import count_growth, under_scaled
 from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.jobs.project_queue import JobClass
+from gpuctl.engine.jobs.under_scaled import count_growth, under_scaled
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining

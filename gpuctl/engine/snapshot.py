@@ -82,18 +82,8 @@ class Snapshot:
 
     def renew(self, now_ms: Instant, counters: Counters) -> set[JobId]:
         """Begin a cycle: undo what the last one did. Returns the jobs whose runs must be entered again."""
-        for job, assignment in self._taken.values():
-            self._assign(job, assignment, -1)
-        self.future_idle.take(self._paused)
-        for allocation in self._paused:
-            self.leaving -= 1
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                self._on_node[node].append(allocation)
-            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
         touched = {allocation.run.job for allocation in self._paused}
-        self._taken.clear()
-        self._paused.clear()
+        self._undo(0, 0)
         self.lifted = frozenset()
         self._found.clear()
         self.idle.tidy()
@@ -314,7 +304,30 @@ class Snapshot:
         for allocation in allocations:
             self._account(allocation, -sign)
 
+    @contextmanager
+    def supposing(self) -> Iterator[None]:
+        """What if: all that is paused and occupied inside is undone at the end. What is leaving has left, inside."""
+        found, idle, taken, paused = self._found, self.idle, len(self._taken), len(self._paused)
+        self._found, self.idle = {}, self.future_idle
+        yield
+        self._undo(taken, paused)
+        self._found, self.idle = found, idle
+
     # Steps
+
+    def _undo(self, taken: int, paused: int) -> None:
+        """Undo what was done in this cycle, but for the first places that were taken, and runs that were paused."""
+        for key in list(self._taken)[taken:]:
+            self._assign(*self._taken.pop(key), -1)
+        gone = self._paused[paused:]
+        self.future_idle.take(gone)
+        for allocation in gone:
+            self.leaving -= 1
+            self._account(allocation, 1)
+            for node in allocation.nodes():
+                self._on_node[node].append(allocation)
+            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
+        del self._paused[paused:]
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
         key = None if job is None else job.id, id(assignment)
@@ -326,7 +339,7 @@ class Snapshot:
 
     def _assign(self, job: Job | None, assignment: Assignment, sign: int) -> None:
         """Take a place, or give it back; with a job it counts as held by its project."""
-        for free in (self.idle, self.future_idle):
+        for free in {self.idle, self.future_idle}:  # inside `supposing` they are one
             (free.take if sign > 0 else free.give_back)((assignment,))
         if job is not None:
             option, milli = assignment.option, sign * assignment.option.request.total_milli

@@ -19,14 +19,6 @@ class Known:
 
 
 KNOWN: dict[str, Known] = {
-    "dear: what follows": Known(
-        why="4.5: the price counts what a victim's restart would displace.",
-        worlds=(7000542, 11004824),
-    ),
-    "dear: another set": Known(
-        why="4.5, 4.6: as few GPUs as possible: another set, also in another pool where none are listed, loses fewer.",
-        worlds=(11000229, 11004758),
-    ),
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
         worlds=(5001493,),
@@ -34,7 +26,7 @@ KNOWN: dict[str, Known] = {
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
-        worlds=(7006433,),
+        worlds=(7008145, 7016427),
         histories=(7004662,),
     ),
     "no rest: late": Known(

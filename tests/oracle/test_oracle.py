@@ -48,6 +48,16 @@ def test_a_limit_and_a_surplus_workers_way_back_are_in_the_price(seed: int) -> N
     assert run_worlds([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [7000509, 7000542, 7007368, 7014908, 11000229, 11004758, 11004824])
+def test_the_price_of_a_set_counts_all_that_follows_from_it(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
+@pytest.mark.parametrize("seed", [1243, 7001602, 7003871, 7012469])
+def test_victims_are_compared_over_all_pools(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
 @pytest.mark.parametrize("seed", [7000652, 7000950, 7005910, 7006099, 7006307])
 def test_a_run_that_goes_on_elsewhere_is_not_stopped_again(seed: int) -> None:
     assert run_worlds([seed]).families == {}

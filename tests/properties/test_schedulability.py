@@ -13,7 +13,7 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.engine.admit.admission import Admission
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
-from gpuctl.engine.admit.under_scaled import under_scaled
+from gpuctl.engine.jobs.under_scaled import under_scaled
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import RunPhase
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TypeAlias
@@ -41,8 +42,8 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch, clear
 from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
+from gpuctl.engine.victims.room import find_room, room_rank
 from gpuctl.engine.victims.rules import VictimRule, rules_of
-from gpuctl.engine.victims.search import find_room
 from gpuctl.model.decision import Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
@@ -216,12 +217,14 @@ class Admission:
             return True
         may_backfill = known and bool(self.reservations)
         guaranteed = [o for o in options if may_backfill and stays_guaranteed(self._snapshot, pending, o)]
-        if self._backfill(pending, guaranteed, lambda option: self._make_room(pending, option)):
+        if self._backfill(pending, guaranteed, lambda option: self._make_room(pending, [option])):
             return True
         if pending.job.is_elastic and self._start_smaller(pending, most):
             return True
-        movable = (option for option in (*options, *self._fewest(pending)) if self._is_due(pending, option))
-        return known and any(self._bring_together(pending, option) for option in movable)
+        return known and any(
+            self._bring_together(pending, [each for each in alike if self._is_due(pending, each)])
+            for alike in (options, tuple(self._fewest(pending)))
+        )
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether the job breaks no ceiling now, and may have idle GPUs in this pass."""
@@ -263,23 +266,20 @@ class Admission:
         idle = (each for each in options if not self._is_due(pending, each) and has_place(self._snapshot.idle, each))
         if any(self._snapshot.allows(pending.job, option) for option in idle):
             return False
-        return any(self._make_room(pending, option) for option in options)
+        return self._make_room(pending, options)
 
-    def _make_room(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Reserve what is coming free anyway, or pause the cheapest runs and reserve their place."""
-        rules = self._rules(pending, option)
-        coming = place_in(self._snapshot.future_idle, option)
-        if coming is not None and self._snapshot.allows(pending.job, option):
-            if not (rules and rules[0].is_entitled):
-                return False
-            return self._take(pending, Room(Assignment(option, coming), rules[0]))
-        found = (room for rule in rules if (room := find_room(option, rule)) is not None)
-        due = (room for room in found if self._is_due(pending, option, room.victims))
-        cheapest = min(due, key=attrgetter("cost"), default=None)
+    def _make_room(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
+        """Reserve what is coming free anyway in a pool, or pause the cheapest runs and reserve their place."""
+        for option in options:
+            coming = place_in(self._snapshot.future_idle, option)
+            if coming is not None and self._snapshot.allows(pending.job, option):
+                rules = [rule for rule in self._rules(pending, option)[:1] if rule.is_entitled]
+                return self._take(pending, Room(Assignment(option, coming), rules[0]) if rules else None)
+        room = find_room(self._snapshot, pending.job, options, partial(self._is_due, pending))
         # To move runs is better than to pause one that straddles its project's guarantee.
-        if cheapest is not None and cheapest.cost.price and self._bring_together(pending, option, most_price=0):
+        if room is not None and room.cost.price and self._bring_together(pending, options, most_price=0):
             return True
-        return self._take(pending, cheapest)
+        return self._take(pending, room)
 
     def _start_smaller(self, pending: PendingJob, most: int) -> bool:
         """Start an elastic job with fewer workers than `most`: as many as it is entitled to, else as many as are idle.
@@ -308,13 +308,16 @@ class Admission:
             if fewest is not None and fewest is not option and self._snapshot.is_open(pending.job, fewest):
                 yield fewest
 
-    def _bring_together(self, pending: PendingJob, option: PoolOption, most_price: int = 1) -> bool:
+    def _bring_together(self, pending: PendingJob, options: Iterable[PoolOption], most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
-        if not option.request.gpu_milli or not self._policy.consolidation:
-            return False
-        found = self._migrations.consolidate(option, self._rules(pending, option))
-        is_right = found and found.cost.price <= most_price and self._is_due(pending, option, found.victims)
-        return self._take(pending, found if is_right else None)
+        found: list[Room] = []
+        for option in options if self._policy.consolidation else ():
+            room = (
+                self._migrations.consolidate(option, self._rules(pending, option)) if option.request.gpu_milli else None
+            )
+            if room and room.cost.price <= most_price and self._is_due(pending, option, room.victims):
+                found.append(room)
+        return self._take(pending, min(found, key=room_rank, default=None))
 
     def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
         """The combinations of rights by which the job may have runs paused."""

@@ -21,13 +21,14 @@ from gpuctl.engine.jobs.demand import StaticFit
 from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.shares.entitlement import rights_of, stays_within_share
+from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
+from gpuctl.engine.victims.room import in_precedence
 from gpuctl.engine.victims.rules import VictimRule, with_leaving
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.job import Job, JobType
+from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 
 
@@ -84,7 +85,7 @@ def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: Pen
     fitting = [
         option
         for mate in mates
-        for option in mate.options
+        for option in (each.fewest for each in mate.options)
         if makes_way(snapshot, job, mate.job, domain, option.request.total_milli)
         and snapshot.allows(mate.job, option)
         and place_in(snapshot.idle, option) is not None
@@ -101,7 +102,7 @@ def reserve_to_go_on(paused: Iterable[Allocation], snapshot: Snapshot) -> dict[J
     The first that finds none is the last: a later one could be paused again for it. Elastic runs wait like others.
     """
     reserved: dict[JobId, Assignment] = {}
-    for allocation in sorted(paused, key=lambda each: _precedence(each, snapshot)):
+    for allocation in in_precedence(paused, snapshot):
         job = allocation.job
         options = () if job is None or job.is_elastic else options_of(job, snapshot.capacity)
         allowed = [o for o in options if o.request.gpu_milli and job is not None and snapshot.allows(job, o)]
@@ -111,14 +112,6 @@ def reserve_to_go_on(paused: Iterable[Allocation], snapshot: Snapshot) -> dict[J
         snapshot.occupy(job, assignment)
         reserved[job.id] = assignment
     return reserved
-
-
-def _precedence(allocation: Allocation, snapshot: Snapshot) -> tuple[bool, bool, int, JobId]:
-    job, domain, project = allocation.job, allocation.domain, allocation.project
-    if job is None or domain is None:
-        return True, True, 0, allocation.run.job
-    is_within = stays_within_share(snapshot.accounts, domain, project, allocation.total_milli)
-    return not is_within, job.type is JobType.TRAINING, -job.priority, job.id
 
 
 def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:

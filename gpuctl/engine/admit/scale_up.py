@@ -12,24 +12,22 @@ are taken at once. A run that can't scale up in place has all its workers at its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from enum import StrEnum
-from operator import attrgetter
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome, Regained
 from gpuctl.engine.admit.reservations import is_free, is_place_for
-from gpuctl.engine.admit.under_scaled import UnderScaled
-from gpuctl.engine.capacity.gang import Assignment, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import QueueKey
 from gpuctl.engine.jobs.project_queue import ProjectQueue
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation, record_of
+from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Room
-from gpuctl.engine.victims.rules import NEVER, VictimRule, rules_of
-from gpuctl.engine.victims.search import find_room
+from gpuctl.engine.victims.room import find_room_in_place
+from gpuctl.engine.victims.rules import rules_of
 from gpuctl.model.decision import Placement, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
@@ -111,6 +109,9 @@ class ScaleUp:
             best, low, high = (room, middle, high) if room is not None else (best, low, middle - 1)
         if best is None:
             return False
+        if isinstance(best, Placement):
+            self._gain(run, best)
+            return True
         outcome.pause(best.victims, best.rule, job)
         self._snapshot.pause(best.victims)
         self._gain(run, best.assignment.placement, is_paid=bool(best.victims))
@@ -123,27 +124,22 @@ class ScaleUp:
         return max(0, run.most(self._snapshot.capacity) - has)
 
     def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> Room | None:
-        """Places that are coming free for so many workers, or that the cheapest victims leave."""
+        """Places that are coming free for so many workers, or room that can be made for them."""
         snapshot, option = self._snapshot, run.option.of(count)
         if not snapshot.is_open(run.job, option):
             return None
-        found: list[Room] = []
-        is_due = not within_share or snapshot.stays_within_share(run.job, option)
-        for rule in rules_of(snapshot, run.job, option.domain, option.request.total_milli):
-            if rule.is_entitled and rule.is_plain and is_due:
+
+        def is_due(_: PoolOption, victims: Iterable[Allocation]) -> bool:
+            return not within_share or snapshot.stays_within_share(run.job, option, victims)
+
+        for rule in (
+            rules_of(snapshot, run.job, option.domain, option.request.total_milli) if is_due(option, ()) else ()
+        ):
+            if rule.is_entitled and rule.is_plain:
                 coming = place_in(run.usable(snapshot.future_idle), option)
                 if coming is not None:
                     return Room(Assignment(option, coming), rule)
-            some = rule.among(_in_reach(run, rule))
-            leaving = (each for allocation in some.candidates() for each in (allocation, *allocation.leaves_with))
-            with snapshot.searching(run.usable(snapshot.future_idle, leaving)):
-                room = find_room(option, some)
-            if room is None:
-                continue
-            if not within_share or snapshot.stays_within_share(run.job, option, room.victims):
-                # Its victims may go on where the run's pods can't go.
-                found.append(replace(room, cost=rule.cost(room.victims) or NEVER))
-        return min(found, key=attrgetter("cost"), default=None)
+        return find_room_in_place(snapshot, run, count, is_due)
 
     def _gain(self, run: UnderScaled, place: Placement, *, is_paid: bool = False) -> None:
         """Enter places that it gains. `is_paid`: others were paused for them."""
@@ -223,15 +219,6 @@ def _given_up(outcome: Outcome, snapshot: Snapshot) -> Iterator[Resize]:
             placement=Placement(workers=workers),
             beneficiary=gone[0].beneficiary,
         )
-
-
-def _in_reach(run: UnderScaled, rule: VictimRule) -> list[Allocation]:
-    """The candidates on the nodes that a run's pods may use, and those of its own project."""
-    return [
-        each
-        for each in rule.candidates()
-        if each.project == run.allocation.project or not run.nodes.isdisjoint(each.nodes())
-    ]
 
 
 def _taken_nodes(outcome: Outcome) -> set[NodeName]:

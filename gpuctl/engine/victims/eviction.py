@@ -97,6 +97,9 @@ Found: TypeAlias = tuple[Cost, tuple[Eviction, ...]]
 Accepts: TypeAlias = Callable[[tuple[Eviction, ...]], bool]
 """Whether a set that makes room may be taken as it is; one that may not can be extended."""
 
+Follows: TypeAlias = Callable[[tuple[Allocation, ...]], tuple[GpuMilli, int]]
+"""What follows once some runs are paused: GPUs that others lose for them, and runs that stop by that."""
+
 
 def paused(allocations: tuple[Allocation, ...]) -> Eviction:
     """The eviction of allocations that are paused together."""
@@ -184,7 +187,9 @@ class EvictionSearch:
     `accepts`: whether a set that makes room may be taken; others are extended. `best`: a set to beat.
     """
 
-    __slots__ = ("_accepts", "_costs", "_evictions", "_nodes", "_rest", "_rule", "_steps", "_wanted", "best")
+    __slots__ = (
+        "_accepts", "_costs", "_evictions", "_follows", "_nodes", "_rest", "_rule", "_steps", "_wanted", "best",
+    )  # fmt: skip
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is searched, for what, by what rule, and how far
         self,
@@ -195,8 +200,10 @@ class EvictionSearch:
         steps: Steps,
         accepts: Accepts | None = None,
         best: Found | None = None,
+        follows: Follows | None = None,
     ) -> None:
         self._rule = rule
+        self._follows = follows
         self._nodes = nodes
         self._wanted = wanted
         self._evictions = evictions
@@ -273,7 +280,7 @@ class EvictionSearch:
         """GPUs lost, runs stopped, what a moved run loses, runs moved."""
         if eviction.is_move:
             return 0, 0, eviction.moved_loss(self._rule.snapshot.now_ms), 1
-        return self._rule.lost_milli(eviction.allocations), int(eviction.stops), 0, 0
+        return eviction.total_milli, int(eviction.stops), 0, 0
 
     def _is_beaten(self, state: _State, short_milli: GpuMilli, rest: _Rest) -> bool:
         """Whether no set is better than the best that holds these and some of the rest, to free so many GPUs more."""
@@ -281,14 +288,23 @@ class EvictionSearch:
             return False
         by_pauses = max(0, short_milli - rest.moves_milli)
         more = -(-max(0, by_pauses - rest.extra_milli) // rest.largest_milli)
-        least = (state.price, state.lost_milli + by_pauses, state.stopped + more, state.moved_loss, state.moved)
-        return least >= self.best[0][:5]
+        lost_milli = state.lost_milli + by_pauses
+        least = (state.price, lost_milli, state.stopped + more, state.moved_loss, state.moved, lost_milli)
+        return least >= self.best[0][:6]
 
     def _consider(self, chosen: tuple[Eviction, ...], state: _State) -> bool:
-        """Take a set that makes room as the best, if it is; False if it may not be taken without others."""
+        """Take a set that makes room as the best, if it is; False if it may not be taken without others, or one that
+        holds it could be better, because less follows.
+        """
         if not chosen or (self._accepts is not None and not self._accepts(chosen)):
             return False
-        cost = Cost(*state[:5], tuple(sorted(map(self._rule.snapshot.preference, victims_of(chosen)))))
-        if self.best is None or cost[:5] < self.best[0][:5]:
+        at_once = *state[:5], state.lost_milli
+        if self.best is not None and self.best[0][:6] <= at_once:
+            return True
+        victims = victims_of(chosen)
+        lost_milli, stopped = (0, 0) if self._follows is None else self._follows(victims)
+        preferences = tuple(sorted(map(self._rule.snapshot.preference, victims)))
+        cost = Cost(*at_once, preferences).more(lost_milli, stopped)
+        if self.best is None or cost[:6] < self.best[0][:6]:
             self.best = cost, chosen
-        return True
+        return not lost_milli

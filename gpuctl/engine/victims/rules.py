@@ -9,14 +9,12 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from gpuctl.engine import reasons
-from gpuctl.engine.capacity.fit import slots
-from gpuctl.engine.capacity.gang import has_place, options_of
-from gpuctl.engine.jobs.runs import NOWHERE, Allocation, gpu_milli_of
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import rights_of
@@ -32,10 +30,9 @@ from gpuctl.engine.victims.reclaim import (
     surplus_milli,
     totals_with,
 )
-from gpuctl.engine.victims.strategies import Strategies, combinations_of, strategies_of
+from gpuctl.engine.victims.strategies import Strategies, combinations_of
 from gpuctl.model.decision import Reason
-from gpuctl.model.declared import Way
-from gpuctl.model.ids import DomainName, NodeName, ProjectName
+from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 
@@ -48,8 +45,9 @@ ENDLESS: GpuMilli = 1 << 62
 class Cost(NamedTuple):
     """What a set of evictions costs; smaller is better.
 
-    The rule's price; GPUs lost now and when the victims start again; runs that stop, which a run that only loses extra
-    workers does not; what moved runs lose, in GPU-milliseconds, and how many they are; the victims' preferences.
+    The rule's price; GPUs lost now and by what follows; runs that stop, which a run that only loses extra workers does
+    not; what moved runs lose, in GPU-milliseconds, and how many they are; GPUs lost at once, for what follows may not
+    come; the victims' preferences.
     """
 
     price: int
@@ -57,10 +55,15 @@ class Cost(NamedTuple):
     stopped: int
     moved_loss: int
     moved: int
+    at_once_milli: GpuMilli
     preferences: tuple[Preference, ...]
 
+    def more(self, lost_milli: GpuMilli, stopped: int) -> Cost:
+        """The cost with what follows."""
+        return self._replace(lost_milli=self.lost_milli + lost_milli, stopped=self.stopped + stopped)
 
-NEVER = Cost(ENDLESS, 0, 0, 0, 0, ())
+
+NEVER = Cost(ENDLESS, 0, 0, 0, 0, 0, ())
 """More than any set costs."""
 
 
@@ -223,67 +226,20 @@ class VictimRule:
         return None
 
     def cost(self, chosen: Sequence[Allocation]) -> Cost | None:
-        """What it costs to pause a set; None where that is not allowed."""
+        """What it costs to pause a set, without what follows; None where that is not allowed."""
         totals = totals_with({}, chosen, self.snapshot)
         price = self.price(totals)
         if price is None or self.missing(totals) is not None:
             return None
         preferences = tuple(sorted(map(self.snapshot.preference, chosen)))
-        stopped = sum(not allocation.is_extra for allocation in chosen)
-        return Cost(price, self.lost_milli(chosen), stopped, 0, 0, preferences)
+        milli, stopped = gpu_milli_of(chosen), sum(not allocation.is_extra for allocation in chosen)
+        return Cost(price, milli, stopped, 0, 0, milli, preferences)
 
     def allows_moves(self, victims: Iterable[Allocation] = ()) -> bool:
         """Whether others may be moved for the job: its project stays within its fair share once victims have left."""
         project = self.job.id.project
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
         return any(rights_of(self.snapshot.accounts, self.domain, project, self.milli - own_milli))
-
-    def lost_milli(self, chosen: Iterable[Allocation]) -> GpuMilli:
-        """GPUs of a set, and of the runs that would make way for its victims when they start again."""
-        return sum(run.total_milli + self._taken_back_milli(run) for run in chosen)
-
-    def _taken_back_milli(self, victim: Allocation) -> GpuMilli:
-        """GPUs that a victim would take from others once it waits: of the smallest run that is enough for it.
-
-        None, if so much is idle that it has a place beside the beneficiary. Example: of a project's runs one has
-        priority 1, one priority 0. To pause the first ends in two pauses, for it then takes the place of the second.
-        """
-        job, domain = victim.job, victim.domain
-        if job is None or domain is None:
-            return 0
-        # Its project loses it and gets it back; the beneficiary's gains what that asks for besides.
-        gained_milli = self.milli if victim.project == self.job.id.project else 0
-        snapshot, milli = self.snapshot, victim.total_milli
-        nodes = _nodes_to_regain(snapshot, victim)
-        if nodes is not None and not nodes:
-            return 0
-
-        def smallest() -> Iterator[list[Allocation]]:
-            rule = VictimRule(snapshot, job, domain, gained_milli, strategies_of(snapshot, job, domain, gained_milli))
-            enough = (run for run in rule.candidates() if run.total_milli >= milli)
-            near = (h for h in enough if nodes is None or h.project == job.id.project or nodes.intersection(h.nodes()))
-            yield sorted(near, key=_milli)[:1]
-
-        key = "taken back", preempt_key(snapshot, job, domain, gained_milli), milli, gained_milli, nodes
-        found = snapshot.candidates(key, smallest)
-        return gpu_milli_of(found) if found and not self._goes_on(victim, nodes) else 0
-
-    def _goes_on(self, victim: Allocation, nodes: Collection[NodeName] | None) -> bool:
-        """Whether enough is idle in one of its pools for a victim beside the beneficiary, and no limit forbids both.
-
-        `nodes`: where a surplus worker can come back.
-        """
-        accounts, tree = self.snapshot.accounts, self.snapshot.accounts.tree
-        for owner, limit in tree.limits(self.domain, victim.project):
-            if accounts.held(self.domain, owner) + (self.milli if owner in self.chain else 0) > limit:
-                return False
-        free, workers = self.snapshot.future_idle, len(victim.placement.workers)
-        options = options_of(victim.job, self.snapshot.capacity) if victim.job is not None else ()
-        open_options = (option for option in options if free.all_free_milli(option.pool.name) >= self.milli)
-        if nodes is None:
-            return any(has_place(free, option.of(workers)) for option in open_options)
-        rooms = [free.rooms[name] for name in nodes if name in free.rooms]
-        return any(slots(room, option.request) for option in open_options for room in rooms)
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
         """A set with others that make it allowed, wherever they run; None when none do.
@@ -337,17 +293,6 @@ def rules_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) 
     """The rules by which a job may have runs paused, the one first for which no own work must leave."""
     found = combinations_of(snapshot, job, domain, milli)
     return tuple(VictimRule(snapshot, job, domain, milli, strategies) for strategies in found)
-
-
-def _nodes_to_regain(snapshot: Snapshot, victim: Allocation) -> frozenset[NodeName] | None:
-    """Where a surplus worker can come back: its run's nodes, none if GPUs are claimed by name; None for a whole run.
-
-    Own runs may have to make way for it wherever they are, because of a limit.
-    """
-    nodes, pools = snapshot.capacity.nodes, snapshot.capacity.pools
-    spaces = (nodes.get(worker.node) for worker in (victim.run.placement or NOWHERE).workers)
-    counted = frozenset(s.name for s in spaces if s is not None and s.pool and pools[s.pool].way is Way.COUNT)
-    return counted if victim.is_extra else None
 
 
 def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:

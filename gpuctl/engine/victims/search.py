@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in, slots_by_node
+from gpuctl.engine.capacity.gang import PoolOption, has_place, place_in, slots_by_node
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
@@ -21,15 +21,15 @@ from gpuctl.engine.victims.eviction import (
     Accepts,
     Eviction,
     EvictionSearch,
+    Follows,
     Found,
-    Room,
     Steps,
     paused,
     pauses,
     victims_of,
 )
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
-from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule
+from gpuctl.engine.victims.rules import Cost, VictimRule
 from gpuctl.engine.victims.what_if_node import WhatIfNodes, in_one_rack
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName, ProjectName
@@ -98,19 +98,21 @@ class EvictionWalk:
     """
 
     __slots__ = (
-        "_accepts", "_close", "_heap", "_most", "_nodes", "_on_node", "_rule", "_snapshot", "_steps", "_taken",
-        "_totals", "_versions", "_wanted", "is_exhaustive",
+        "_accepts", "_close", "_follows", "_heap", "_most", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
+        "_taken", "_totals", "_versions", "_wanted", "is_exhaustive",
     )  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what is searched, for what, by what rule, and how far
         self,
         option: PoolOption,
         rule: VictimRule,
         evictions: Sequence[Eviction],
         accepts: Accepts | None = None,
         steps: Steps | None = None,
+        follows: Follows | None = None,
     ) -> None:
         """`steps`: how many sets may be tried on all nodes together, if that is not left to each node."""
+        self._follows = follows
         self._snapshot = rule.snapshot
         self._rule = rule
         self._accepts = accepts
@@ -148,7 +150,8 @@ class EvictionWalk:
         steps = self._steps or Steps(MAX_STEPS)
         wanted = self._nodes.fits[name].slots + 1
         accepts = self._accepts_last if self._accepts is not None and self._wanted - self._nodes.slots <= 1 else None
-        search = EvictionSearch(self._rule, self._nodes.alone(name), wanted, self._left(name), steps, accepts)
+        nodes, left = self._nodes.alone(name), self._left(name)
+        search = EvictionSearch(self._rule, nodes, wanted, left, steps, accepts, follows=self._follows)
         found = search.run(self._totals)
         self.is_exhaustive = self.is_exhaustive and not steps.are_over
         if found is not None:
@@ -170,7 +173,7 @@ class EvictionWalk:
     def _order(self, cost: Cost, name: NodeName) -> Order:
         preferences = cost.preferences
         lost = tuple([preference.lost(self._snapshot.now_ms) for preference in preferences]) if self._close else ()
-        return cost[:5], lost, name not in self._close, preferences
+        return cost[:6], lost, name not in self._close, preferences
 
     def _at_least(self, name: NodeName) -> Entry | None:
         """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
@@ -188,12 +191,12 @@ class EvictionWalk:
                 part = min(short, eviction.total_milli)
                 loss += eviction.moved_loss(self._snapshot.now_ms) * part // max(1, eviction.total_milli)
                 short -= part
-            cost = Cost(0, by_pauses, 0, loss, 0, ())
+            cost = Cost(0, by_pauses, 0, loss, 0, by_pauses, ())
         else:
             sizes = [eviction.total_milli for eviction in stays]
             milli = max(short, min(sizes))
             fewest = -(-milli // max(1, *sizes)) if all(eviction.stops for eviction in stays) else 0
-            cost = Cost(0, milli, fewest, 0, 0, (self._snapshot.preference(stays[0].allocations[0]),))
+            cost = Cost(0, milli, fewest, 0, 0, milli, (self._snapshot.preference(stays[0].allocations[0]),))
         return Entry(self._order(cost, name), name, self._versions[name])
 
     def _most_milli(self, evictions: Iterable[Eviction]) -> GpuMilli:
@@ -213,7 +216,8 @@ class EvictionWalk:
             return False
         for eviction in entry.chosen:
             known = self._taken.get(eviction.job)
-            self._taken[eviction.job] = paused(known.allocations + eviction.allocations) if known else eviction
+            together = dict.fromkeys((*known.allocations, *eviction.allocations)) if known else ()
+            self._taken[eviction.job] = paused(tuple(together)) if together else eviction
         self._totals = totals
         for name in self._nodes.remove([allocation for each in entry.chosen for allocation in each.allocations]):
             self._versions[name] += 1
@@ -242,20 +246,11 @@ class EvictionWalk:
         return tuple([left for eviction in taken if (left := eviction.without(spared)) is not None])
 
 
-def find_room(option: PoolOption, rule: VictimRule) -> Room | None:
-    """The cheapest pauses that a rule allows so that an option fits, and the place that they leave."""
-    victims = _find_victims(option, rule)
-    placement = place_without(rule.snapshot, option, victims) if victims else None
-    if not victims or placement is None:
-        return None
-    return Room(Assignment(option, placement), rule, victims, cost=rule.cost(victims) or NEVER)
-
-
-def _find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...] | None:
+def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> tuple[Cost, tuple[Allocation, ...]] | None:
     """The runs, and extra workers, to pause so that an option fits when they have left, and the rule allows it.
 
-    None when there are none. A worker that asks for no less than one that failed fails; a gang's workers are seated one
-    by one, which proves nothing for a larger gang.
+    None when there are none; else what they cost, with what follows. A worker that asks for no less than one that
+    failed fails; a gang's workers are seated one by one, which proves nothing for a larger gang.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest; where that need not be exact, and
     candidates are few, a search of all sets besides.
     """
@@ -263,28 +258,38 @@ def _find_victims(option: PoolOption, rule: VictimRule) -> tuple[Allocation, ...
     if unschedulable is not None and unschedulable.cover(option.request.sizes):
         return None
     evictions = pauses(rule)
-    walk = EvictionWalk(option, rule, evictions)
+    walk = EvictionWalk(option, rule, evictions, follows=follows)
     taken = walk.run()
     victims = None if taken is None else victims_of(taken)
-    if is_plain and option.request.workers == 1:
+    if victims is not None and not is_plain:
+        victims = rule.complete(victims)
+    cost = rule.cost(victims) if victims else None
+    more = follows(victims) if victims and cost else (0, 0)
+    if is_plain and option.request.workers == 1 and not any(more):
         if victims is None and not walk.is_exhaustive:
             rule.snapshot.counters.cut_off += 1
         elif victims is None and unschedulable is not None:
             unschedulable.add(option.request.sizes)
-        return victims
-    if victims is not None and not is_plain:
-        victims = rule.complete(victims)
-    cost = rule.cost(victims) if victims else None
-    first = (cost, (paused(victims),)) if victims and cost else None
+        return (cost, victims) if victims and cost else None
+    first = (cost.more(*more), (paused(victims),)) if victims and cost else None
     # One that was found stays the best of equals where only room was missing: the walk knows which nodes are close.
     kept = first if is_plain else None
-    others = cheapest_of_few(option, rule, evictions, lambda chosen: rule.cost(victims_of(chosen)) is not None, kept)
+
+    def accepts(chosen: tuple[Eviction, ...]) -> bool:
+        return rule.cost(victims_of(chosen)) is not None
+
+    others = cheapest_of_few(option, rule, evictions, accepts, kept, follows)
     best = min((found for found in (first, others) if found is not None), key=itemgetter(0), default=None)
-    return None if best is None else victims_of(best[1])
+    return None if best is None else (best[0], victims_of(best[1]))
 
 
-def cheapest_of_few(
-    option: PoolOption, rule: VictimRule, evictions: Sequence[Eviction], accepts: Accepts, first: Found | None = None
+def cheapest_of_few(  # noqa: PLR0913, PLR0917 - what is searched, for what, by what rule, and what is known
+    option: PoolOption,
+    rule: VictimRule,
+    evictions: Sequence[Eviction],
+    accepts: Accepts,
+    first: Found | None = None,
+    follows: Follows | None = None,
 ) -> Found | None:
     """The cheapest of all sets of a few evictions with which all workers of an option fit.
 
@@ -308,7 +313,7 @@ def cheapest_of_few(
     nodes = WhatIfNodes(here, option.request, elsewhere)
     nodes.limit(_all_of(evictions))
     steps = Steps(MAX_STEPS)
-    found = EvictionSearch(rule, nodes, option.request.workers, evictions, steps, accepts, first).run({})
+    found = EvictionSearch(rule, nodes, option.request.workers, evictions, steps, accepts, first, follows).run({})
     snapshot.counters.cut_off += found is None and steps.are_over
     return found
 

@@ -1,0 +1,190 @@
+"""Room for a job: the cheapest victims over all pools that it may use, by what follows from each set.
+
+The price of a set counts what its runs would take once they wait: each goes on where GPUs are idle, or has runs paused
+by its own rights, at their price, and so on. So each set that could be the cheapest is supposed to have left, and the
+question is asked again for its runs, in the order in which they would be attempted.
+
+Example: of a project's runs one on 1 GPU has priority 1, one on 2 GPUs has priority 0. To pause the first for a job
+ends in two pauses and costs 3 GPUs, for it then takes the place of the second. To pause the second costs 2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_in
+from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.under_scaled import UnderScaled
+from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
+from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.eviction import Room
+from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
+from gpuctl.engine.victims.rules import Cost, VictimRule, rules_of
+from gpuctl.engine.victims.search import find_victims, place_without
+from gpuctl.model.ids import DomainName, JobId, ProjectName
+from gpuctl.model.job import Job, JobType
+
+MAX_SUPPOSED = 200
+"""Sets of a cycle that are supposed to have left. Beyond it what follows from a set is not known, and not counted."""
+
+IsDue: TypeAlias = Callable[[PoolOption, Iterable[Allocation]], bool]
+"""Whether a job may have room in an option's pool now, once some of the victims have left."""
+
+
+def find_room(snapshot: Snapshot, job: Job, options: Sequence[PoolOption], is_due: IsDue) -> Room | None:
+    """The best room that can be made by pausing runs; None where there is none."""
+    found: list[Room] = []
+    for option in options:
+        if any(not room.cost.price and room.assignment.option.order < option.order for room in found):
+            break
+        for rule in rules_of(snapshot, job, option.domain, option.request.total_milli):
+            found += _rooms(option, rule, is_due)
+    return min(found, key=room_rank, default=None)
+
+
+def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due: IsDue) -> Room | None:
+    """The same for so many more workers of a run, where its pods can go."""
+    option = run.option.of(count)
+    found: list[Room] = []
+    for rule in rules_of(snapshot, run.job, option.domain, option.request.total_milli):
+        some = rule.among(_in_reach(run, rule))
+        leaving = (each for allocation in some.candidates() for each in (allocation, *allocation.leaves_with))
+        with snapshot.searching(run.usable(snapshot.future_idle, leaving)):
+            found += _rooms(option, some, is_due)
+    return min(found, key=room_rank, default=None)
+
+
+def _rooms(option: PoolOption, rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
+    room = find_victims(option, rule, lambda victims: _what_follows(option, rule, victims))
+    if room is not None and is_due(option, room[1]):
+        placement = place_without(rule.snapshot, option, room[1])
+        if placement is not None:
+            yield Room(Assignment(option, placement), rule, room[1], cost=room[0])
+
+
+def room_rank(room: Room) -> tuple[int, int, Cost]:
+    """Which room is made, the least: guarantees are straddled last, listed pools go in order, then by the cost."""
+    return room.cost.price, room.assignment.option.order, room.cost
+
+
+def _in_reach(run: UnderScaled, rule: VictimRule) -> list[Allocation]:
+    """The candidates on the nodes that a run's pods may use, and those of its own project."""
+    return [
+        each
+        for each in rule.candidates()
+        if each.project == run.allocation.project or not run.nodes.isdisjoint(each.nodes())
+    ]
+
+
+# What follows
+
+
+def _what_follows(option: PoolOption, rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
+    """GPUs that victims would have others lose once they wait, and how many runs stop by that."""
+    snapshot = rule.snapshot
+    if not any(_may_take(rule, victim, victims) for victim in victims):
+        return 0, 0
+    placement = place_without(snapshot, option, victims)
+    if placement is None or snapshot.counters.supposed >= MAX_SUPPOSED:
+        return 0, 0
+    snapshot.counters.supposed += 1
+    lost = stopped = 0
+    with snapshot.supposing():
+        snapshot.pause(victims)
+        snapshot.occupy(rule.job, Assignment(option, placement))
+        for victim in in_precedence(_once_each(victims), snapshot):
+            room = _regain(victim, snapshot) if victim.is_extra else _restart(victim, snapshot)
+            if room is not None:
+                lost, stopped = lost + room.cost.lost_milli, stopped + room.cost.stopped
+    return lost, stopped
+
+
+def _may_take(rule: VictimRule, victim: Allocation, victims: Iterable[Allocation]) -> bool:
+    """Whether a victim may have runs paused once it waits: it outranks one of its project, or has a claim then."""
+    job, domain, project, snapshot = victim.job, victim.domain, victim.project, rule.snapshot
+    if job is None or domain is None:
+        return False
+    if snapshot.lowest(domain, project) < job.priority:
+        return True
+    lost_milli = gpu_milli_of(each for each in victims if each.project == project)
+    gained_milli = rule.milli if project == rule.job.id.project else 0
+    return stays_within_share(
+        snapshot.accounts, domain, project, victim.total_milli + gained_milli - lost_milli
+    ) and any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
+
+
+def _once_each(victims: Iterable[Allocation]) -> Iterable[Allocation]:
+    """The runs that stop, and the surplus workers of those that go on."""
+    stopped = {victim.run.job for victim in victims if not victim.is_extra}
+    return (victim for victim in victims if not (victim.is_extra and victim.run.job in stopped))
+
+
+def in_precedence(allocations: Iterable[Allocation], snapshot: Snapshot) -> list[Allocation]:
+    """Some runs in the order in which they are attempted once they wait: first those within their projects' shares.
+
+    A run counts beside those of its project that outrank it, which would take its place.
+    """
+
+    def rank(allocation: Allocation) -> tuple[bool, int, JobId]:
+        job = allocation.job
+        return job is None or job.type is JobType.TRAINING, -job.priority if job else 0, allocation.run.job
+
+    held: Counter[tuple[DomainName | None, ProjectName]] = Counter()
+    within, beyond = list[Allocation](), list[Allocation]()
+    for each in sorted(allocations, key=rank):
+        held[each.domain, each.project] += each.total_milli
+        milli = held[each.domain, each.project]
+        is_within = each.domain is not None and stays_within_share(snapshot.accounts, each.domain, each.project, milli)
+        (within if is_within else beyond).append(each)
+    return within + beyond
+
+
+def _restart(victim: Allocation, snapshot: Snapshot) -> Room | None:
+    """Start a run again on idle GPUs, or in the room that is made for it, which is returned."""
+    job, accounts = victim.job, snapshot.accounts
+    if job is None:
+        return None
+    whole = [option for option in options_of(job, snapshot.capacity) if option.request.gpu_milli]
+    for workers in range(job.workers, (job.min_workers if job.is_elastic else job.workers) - 1, -1):
+        options = [sized for option in whole if (sized := option.sized(workers)) is not None]
+        options = [o for o in options if beyond_quota(accounts, job, o.domain, o.request.total_milli) is None]
+        able = [o for o in options if forbidden(accounts, job, o.domain, o.request.total_milli) is None]
+        idle = place(snapshot.idle, able)
+        if idle is not None:
+            snapshot.occupy(job, idle)
+            return None
+        room = find_room(snapshot, job, options, _always)
+        if room is not None:
+            return _take(room, job, snapshot)
+    return None
+
+
+def _regain(worker: Allocation, snapshot: Snapshot) -> Room | None:
+    """Start a surplus worker again where the pods of its run can go, or in the room that is made for it."""
+    job, made_with, accounts = worker.job, worker.run.made_with, snapshot.accounts
+    if job is None or made_with is None:
+        return None
+    nodes = (snapshot.capacity.nodes.get(each.node) for each in worker.placement.workers)
+    pools = {node.pool for node in nodes if node is not None}
+    for option in options_of(job, snapshot.capacity):
+        if option.pool.name in pools:
+            run = UnderScaled(worker, job, made_with, option.of(1))
+            idle = place_in(run.usable(snapshot.idle), run.option)
+            if idle is not None and forbidden(accounts, job, option.domain, option.request.gpu_milli) is None:
+                snapshot.occupy(job, Assignment(run.option, idle))
+                return None
+            room = find_room_in_place(snapshot, run, 1, _always)
+            return None if room is None else _take(room, job, snapshot)
+    return None
+
+
+def _take(room: Room, job: Job, snapshot: Snapshot) -> Room:
+    snapshot.pause(room.victims)
+    snapshot.occupy(job, room.assignment)
+    return room
+
+
+def _always(_: PoolOption, __: Iterable[Allocation]) -> bool:
+    return True
