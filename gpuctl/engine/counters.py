@@ -12,8 +12,8 @@ class Counters:
 
     `read`: jobs whose own state was read. `checks`: pending jobs checked for schedulability. `attempts`: jobs
     attempted. `placings`: searches for a placement that no failed request ruled out. `searches`: nodes searched for
-    victims. `supposed`: sets of victims of which was asked what follows. `cut_off`: searches for victims that ended at
-    their bound and found none, so that there may be some.
+    victims. `supposed`: effort of asking what follows from sets of victims. `cut_off`: searches for victims that ended
+    at their bound and found none, so that there may be some.
     """
 
     read: int = 0

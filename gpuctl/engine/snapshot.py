@@ -54,8 +54,8 @@ class Snapshot:
 
     __slots__ = (
         "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity",
-        "counters", "elastic", "future_idle", "idle", "leaving", "lifted", "min_runtime", "now_ms", "protected",
-        "settled",
+        "counters", "depth", "elastic", "future_idle", "idle", "leaving", "lifted", "min_runtime", "now_ms",
+        "protected", "settled",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
@@ -72,6 +72,7 @@ class Snapshot:
         self.elastic = False
         self.leaving = 0
         self._found: dict[object, Any] = {}
+        self.depth = 0
         self._on_node: dict[NodeName, list[Allocation]] = {}
         self._leaving: dict[Allocation, None] = {}
         self._pausable: dict[DomainName, dict[ProjectName, list[Allocation]]] = {}
@@ -306,10 +307,15 @@ class Snapshot:
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
-        """What if: all that is paused and occupied inside is undone at the end. What is leaving has left, inside."""
+        """What if: all that is paused and occupied inside is undone at the end. What is leaving has left, inside.
+
+        `depth` is how many suppositions it stands in.
+        """
         found, idle, taken, paused = self._found, self.idle, len(self._taken), len(self._paused)
         self._found, self.idle = {}, self.future_idle
+        self.depth += 1
         yield
+        self.depth -= 1
         self._undo(taken, paused)
         self._found, self.idle = found, idle
 

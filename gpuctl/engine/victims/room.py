@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_in
-from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
@@ -25,9 +25,13 @@ from gpuctl.engine.victims.rules import Cost, VictimRule, rules_of
 from gpuctl.engine.victims.search import find_victims, place_without
 from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.job import Job, JobType
+from gpuctl.model.units import GpuMilli
 
-MAX_SUPPOSED = 200
-"""Sets of a cycle that are supposed to have left. Beyond it what follows from a set is not known, and not counted."""
+MAX_EFFORT = 20_000
+"""Of a cycle: each set that is supposed to have left counts 100, and one for each run that could be paused for the job.
+Beyond it what follows from a set is not known, and not counted."""
+MAX_CHAIN = 10
+"""How many sets follow from each other at the most, so that no tenant's jobs can make the question too deep."""
 
 IsDue: TypeAlias = Callable[[PoolOption, Iterable[Allocation]], bool]
 """Whether a job may have room in an option's pool now, once some of the victims have left."""
@@ -84,12 +88,14 @@ def _in_reach(run: UnderScaled, rule: VictimRule) -> list[Allocation]:
 def _what_follows(option: PoolOption, rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
     """GPUs that victims would have others lose once they wait, and how many runs stop by that."""
     snapshot = rule.snapshot
-    if not any(_may_take(rule, victim, victims) for victim in victims):
+    lost_milli = _milli_by_project(victims)
+    if not any(_may_take(rule, victim, lost_milli[victim.project]) for victim in victims):
         return 0, 0
     placement = place_without(snapshot, option, victims)
-    if placement is None or snapshot.counters.supposed >= MAX_SUPPOSED:
+    effort = 100 + len(rule.candidates())
+    if placement is None or snapshot.counters.supposed + effort > MAX_EFFORT or snapshot.depth >= MAX_CHAIN:
         return 0, 0
-    snapshot.counters.supposed += 1
+    snapshot.counters.supposed += effort
     lost = stopped = 0
     with snapshot.supposing():
         snapshot.pause(victims)
@@ -101,18 +107,27 @@ def _what_follows(option: PoolOption, rule: VictimRule, victims: tuple[Allocatio
     return lost, stopped
 
 
-def _may_take(rule: VictimRule, victim: Allocation, victims: Iterable[Allocation]) -> bool:
-    """Whether a victim may have runs paused once it waits: it outranks one of its project, or has a claim then."""
+def _may_take(rule: VictimRule, victim: Allocation, lost_milli: GpuMilli) -> bool:
+    """Whether a victim may have runs paused once it waits: it outranks one of its project, or has a claim then.
+
+    `lost_milli`: what its project loses with it.
+    """
     job, domain, project, snapshot = victim.job, victim.domain, victim.project, rule.snapshot
     if job is None or domain is None:
         return False
     if snapshot.lowest(domain, project) < job.priority:
         return True
-    lost_milli = gpu_milli_of(each for each in victims if each.project == project)
     gained_milli = rule.milli if project == rule.job.id.project else 0
     return stays_within_share(
         snapshot.accounts, domain, project, victim.total_milli + gained_milli - lost_milli
     ) and any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
+
+
+def _milli_by_project(allocations: Iterable[Allocation]) -> Counter[ProjectName]:
+    found: Counter[ProjectName] = Counter()
+    for each in allocations:
+        found[each.project] += each.total_milli
+    return found
 
 
 def _once_each(victims: Iterable[Allocation]) -> Iterable[Allocation]:
