@@ -116,6 +116,10 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
             "any": "It has ended: it succeeded, failed, timed out or was deleted.",
         },
         {
+            "Job": "Its controller makes a Job for each of these entries.",
+            "Service": "Its controller makes a Service for each of these entries.",
+        },
+        {
             "Always": "The image is pulled each time a pod starts.",
             "IfNotPresent": "The image is pulled where the node has it not.",
             "Never": "The image is on the node already.",

@@ -148,14 +148,18 @@ def test_each_worker_of_a_gang_is_started_again_by_itself_as_often_as_it_may(tow
     def pods() -> dict[str, PodView]:
         return {str(each.worker): each for each in view_of(town, "g").pods if each.live}
 
+    def restarted(worker: str) -> bool:
+        pod = pods().get(worker)
+        return pod is not None and pod.restarts == 1
+
     first = pods()
     town.mark("g", worker="1", fail_after="0s")
-    town.until(lambda: "1" in pods() and pods()["1"].restarts == 1)
+    town.until(lambda: restarted("1"))
     town.comes_to(g="Running")
     assert pods()["0"].name == first["0"].name
     second = pods()
     town.mark("g", worker="0", fail_after="0s")
-    town.until(lambda: "0" in pods() and pods()["0"].restarts == 1)
+    town.until(lambda: restarted("0"))
     town.comes_to(g="Running")
     assert pods()["1"].name == second["1"].name
     town.until(lambda: view_of(town, "g").restarts == 2)

@@ -116,7 +116,9 @@ def test_a_server_whose_data_went_back_in_time_is_listed_again(tmp_path: Path) -
 
 
 def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> None:
-    with cluster(tmp_path, refusal(403), refusal(503), watched(change(5), then=Then.STALL)) as (_, it):
+    # Several of the first, for the watch goes on asking until the fault is looked at.
+    refusals = (*[refusal(403)] * 20, refusal(503))
+    with cluster(tmp_path, *refusals, watched(change(5), then=Then.STALL)) as (_, it):
         with pytest.raises(Forbidden):
             it.watch(kinds.POD, "4", 0)
         assert versions(heard(it, "4", bool)) == [5]
