@@ -138,6 +138,57 @@ def thousands(of: Sequence[Record]) -> str:
     return table(["what", "CPU", "aim", "beside it"], rows)
 
 
+# Philly
+
+MODES = {"fair": "**gpuctl**", "floor": "floor", "fifo": "FIFO", "drf": "DRF", "static": "static quotas"}
+LEFT_OUT = ("projects",)
+"""What of a replay's mode is in no table, and too long to keep: each project's use over time."""
+
+
+def lasting(ms: int) -> str:
+    """A mean time, in the unit that shows it best."""
+    return f"{ms / 1000:.0f} s" if ms < 600_000 else f"{ms / 3_600_000:.2f} h"
+
+
+def parts(ppm: int | None) -> str:
+    """Parts of a million, in percent."""
+    return "-" if ppm is None else f"{ppm / 10_000:.2f} %"
+
+
+def philly(of: Sequence[Record]) -> str:
+    """Each size of the cluster, in each mode; the second record has gpuctl's rows of before, by size."""
+    now, before = of
+    rows = []
+    for replay in now["output"]:
+        modes = {mode["mode"]: mode for mode in replay["modes"]}
+        size = str(replay["gpus"])
+        for name, title in MODES.items():
+            if name in modes:
+                rows.append([size, title, *_replayed(modes[name], replay["cpuMs"][name])])
+        rows += [row for row in before["rows"] if row[0] == size]
+    return table(before["columns"], rows)
+
+
+def _replayed(mode: Mapping[str, Any], cpu_ms: int) -> list[str]:
+    never = f", {mode['unfinished']} jobs never" if mode["unfinished"] else ""
+    pauses = mode["mode"] == "fair"
+    return [
+        lasting(mode["meanWaitMs"]) + never,
+        "-" if mode["waitOfFloorMilli"] is None else f"{mode['waitOfFloorMilli'] / 1000:.2f}",
+        lasting(mode["p95WaitMs"]),
+        parts(mode["unfairPpm"]),
+        f"{mode['violations']:,}",
+        lasting(mode["longestShortMs"]),
+        f"{mode['pauses']:,}" if pauses else "-",
+        parts(mode["youngVictimsPpm"]) if pauses else "-",
+        f"{mode['mostStarts']}" if pauses else "-",
+        parts(mode["displacedPpm"]) if pauses else "-",
+        parts(mode["wastedPpm"]) if pauses else "-",
+        parts(mode["usedPpm"]),
+        f"{cpu_ms / 1000:.0f} s",
+    ]
+
+
 # The engine
 
 COUNTED = {"read": "read", "attempts": "attempts", "placings": "placings", "victims": "victims", "moved": "moved"}
@@ -187,6 +238,8 @@ TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "openb-policies": openb_policies,
     "compile": thousands,
     "engine-runs": engine,
+    "philly-14-days": philly,
+    "philly-28-days": philly,
     "dashboard": dashboard,
 }
 """How a record is shown that has the output of a command; by the first name of the block."""
@@ -213,9 +266,19 @@ def record(name: str, command: Sequence[str]) -> None:
         "date": output(["date", "-u", "+%F"]).strip(),
         "machine": here,
         "version": f"{__version__} ({commit})",
-        "output": json.loads(output(command)),
+        "output": shortened(json.loads(output(command))),
     }
     (RECORDS / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def shortened(found: Any) -> Any:
+    """What a command printed, without what is LEFT_OUT of each mode of a replay."""
+    if isinstance(found, list):
+        return [shortened(each) for each in found]
+    if isinstance(found, dict) and "modes" in found:
+        modes = [{name: value for name, value in mode.items() if name not in LEFT_OUT} for mode in found["modes"]]
+        return {**found, "modes": modes}
+    return found
 
 
 def output(command: Sequence[str]) -> str:
