@@ -169,7 +169,7 @@ def _why_not(row: WorkloadKind) -> str:
     if group.endswith((".k8s.io", ".kubernetes.io")) or group == "k8s.io":
         return "it is Kubernetes' own group, whose objects are rights, nodes and settings of the cluster"
     if group == "gpuctl.dev" or group in {group_of(kind) for kind, info in KINDS.items() if info.of_engine}:
-        return "the objects of that group decide who gets GPUs"
+        return "the objects of that group decide which jobs get GPUs"
     if row.kind in {known[1] for known in KINDS}:
         return "gpuctl knows another kind by that name"
     return ""

@@ -262,13 +262,20 @@ def record(name: str, command: Sequence[str]) -> None:
     """Run a command and keep what it prints."""
     commit, here = output(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]).strip(), machine()
     kept = {
-        "command": shlex.join([Path(command[0]).name, *command[1:]]),
+        "command": shlex.join([Path(command[0]).name, *map(_shown, command[1:])]),
         "date": output(["date", "-u", "+%F"]).strip(),
         "machine": here,
         "version": f"{__version__} ({commit})",
         "output": shortened(json.loads(output(command))),
     }
     (RECORDS / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _shown(word: str) -> str:
+    """A word of a command; in place of a path that is of this machine alone, what it leads to."""
+    if not Path(word).is_absolute():
+        return word
+    return "FOLDER" if Path(word).is_dir() else "FILE"
 
 
 def shortened(found: Any) -> Any:
