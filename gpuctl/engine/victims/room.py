@@ -91,9 +91,11 @@ def _what_follows(option: PoolOption, rule: VictimRule, victims: tuple[Allocatio
     lost_milli = _milli_by_project(victims)
     if not any(_may_take(rule, victim, lost_milli[victim.project]) for victim in victims):
         return 0, 0
-    placement = place_without(snapshot, option, victims)
     effort = 100 + len(rule.candidates())
-    if placement is None or snapshot.counters.supposed + effort > MAX_EFFORT or snapshot.depth >= MAX_CHAIN:
+    if snapshot.counters.supposed + effort > MAX_EFFORT or snapshot.depth >= MAX_CHAIN:
+        return 0, 0
+    placement = place_without(snapshot, option, victims)
+    if placement is None:
         return 0, 0
     snapshot.counters.supposed += effort
     lost = stopped = 0
