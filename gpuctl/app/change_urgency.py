@@ -18,11 +18,11 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import items, mapping
+from gpuctl.k8s.suspension import is_stopped
 from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
-from gpuctl.plan import is_stopped
 
 _ONLY_OBSERVED = frozenset({kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
 """Kinds that gpuctl never writes: only their observed state matters."""

@@ -8,7 +8,7 @@ from typing import Any
 from gpuctl.compile import kinds_v1
 from gpuctl.k8s import kinds
 from gpuctl.k8s.manifest_fields import ANY, TEMPLATE
-from gpuctl.model.workload_kind import Allowed, Count, Made, Path, PodSets, Told, WorkloadKind
+from gpuctl.model.workload_kind import Allowed, Count, Made, Path, PodSets, Suspension, Told, WorkloadKind
 
 _MADE = {"Job": kinds.JOB, "Service": kinds.SERVICE}
 
@@ -21,10 +21,12 @@ def workload_kind(spec: kinds_v1.WorkloadKind) -> WorkloadKind:
         plural=spec.plural,
         allowed=_allowed(spec),
         pods=tuple(_pods(each, spec.scale_to_zero) for each in spec.pods),
-        suspend=("spec", *_path(suspend)),
-        is_count=spec.suspend is None,
-        suspended=_told(spec.suspended),
-        active=tuple(("status", *_path(each)) for each in spec.active),
+        suspension=Suspension(
+            ("spec", *_path(suspend)),
+            is_count=spec.suspend is None,
+            told=_told(spec.suspended),
+            active=tuple(("status", *_path(each)) for each in spec.active),
+        ),
         succeeded=_told(spec.succeeded),
         failed=_told(spec.failed),
         domains=(spec.api_version.rpartition("/")[0],),

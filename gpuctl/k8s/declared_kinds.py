@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.k8s.published import short_text
-from gpuctl.model.workload_kind import Count, Path, PodSets, Told, WorkloadKind
+from gpuctl.model.workload_kind import Count, Path, PodSets, Suspension, Told, WorkloadKind
 
 MOST_READ = 20
 """As many as a Cluster may declare: of more, the first are read."""
@@ -23,9 +23,9 @@ def kind_value(row: WorkloadKind) -> list[Any]:
          sets.called, list(sets.name)]
         for sets in row.pods
     ]  # fmt: skip
-    states = [_state_value(state) for state in (row.suspended, row.succeeded, row.failed)]
-    active = [list(path) for path in row.active]
-    return [*row.kind, row.plural, pods, list(row.suspend), row.is_count, states, active]
+    states = [_state_value(state) for state in (row.suspension.told, row.succeeded, row.failed)]
+    active = [list(path) for path in row.suspension.active]
+    return [*row.kind, row.plural, pods, list(row.suspension.field), row.suspension.is_count, states, active]
 
 
 def decode_kind(value: Any) -> WorkloadKind:
@@ -37,10 +37,7 @@ def decode_kind(value: Any) -> WorkloadKind:
         plural=short_text(plural),
         allowed={},
         pods=tuple(map(_pods, pods[:_MOST_PARTS])),
-        suspend=_path(suspend),
-        is_count=is_count is True,
-        suspended=suspended,
-        active=tuple(map(_path, active[:_MOST_PARTS])),
+        suspension=Suspension(_path(suspend), is_count is True, suspended, tuple(map(_path, active[:_MOST_PARTS]))),
         succeeded=succeeded,
         failed=failed,
     )

@@ -26,9 +26,9 @@ from gpuctl.k8s.annotations import (
 )
 from gpuctl.k8s.bounds import MOST_AMOUNT, MOST_WORKERS, is_amount, is_short, whole_number
 from gpuctl.k8s.objects import annotations_of, instant, mapping
+from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workload_table import Rows
-from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.decision import NOT_YET, RunRecord
 from gpuctl.model.state import Body, RunEntry
 

@@ -1,21 +1,21 @@
-"""Objects of other controllers, read by the rows of their kinds: pods, counts, stopped, ended.
+"""Objects of other controllers, read by the rows of their kinds: pods, counts, ended.
 
-From it follow how many workers a job with such a manifest has, how its object is stopped (`gpuctl/plan/admission.py`)
-and when its run has ended (`gpuctl/observe/workloads.py`).
+From it follow how many workers a job with such a manifest has, and when its run has ended
+(`gpuctl/observe/workloads.py`). How its object is stopped is in `gpuctl/k8s/suspension.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gpuctl.k8s.objects import condition, flag, instant, items, mapping, number, text, with_value
+from gpuctl.k8s.objects import condition, instant, items, mapping, number, text
 from gpuctl.k8s.requests import Requests, requests_of
 from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
-from gpuctl.model.workload_kind import Count, Kind, Path, PodSets, Told, WorkloadKind
+from gpuctl.model.workload_kind import Count, Kind, PodSets, Told, WorkloadKind
 
 
 class PodSet(NamedTuple):
@@ -109,34 +109,7 @@ def made_of(row: WorkloadKind, spec: Body) -> Mapping[Kind, int]:
     return dict(found)
 
 
-def is_suspended(row: WorkloadKind, body: Body) -> bool:
-    """Whether it is to have no pods."""
-    return number(body, *row.suspend, default=1) <= 0 if row.is_count else flag(body, *row.suspend)
-
-
-def stopped(row: WorkloadKind, body: Body) -> dict[str, Any]:
-    """The object as one that is to have no pods."""
-    return with_value(body, row.suspend, 0 if row.is_count else True)
-
-
-def stopped_like(row: WorkloadKind, body: Body, wanted: Body) -> dict[str, Any]:
-    """The object, stopped or not as another one of its kind is."""
-    return with_value(body, row.suspend, mapping(wanted, *row.suspend[:-1]).get(row.suspend[-1]))
-
-
-def is_at_rest(row: WorkloadKind, body: Body) -> bool:
-    """Whether it is suspended, and its controller has not resumed it, or has suspended it again."""
-    if not is_suspended(row, body) or any(_is_active(body, path) for path in row.active):
-        return False
-    return row.suspended is None or _is_told(body, row.suspended, or_nothing=True)
-
-
-def _is_active(body: Body, path: Path) -> bool:
-    *above, last = path
-    return number(body, *path) > 0 or any(number(each, last) for each in items(body, *above))
-
-
-def _is_told(body: Body, state: Told, *, or_nothing: bool = False) -> bool:
+def is_told(body: Body, state: Told, *, or_nothing: bool = False) -> bool:
     """Whether the object tells that state; `or_nothing`: or none at all in that place."""
     if state.condition:
         told = [entry for entry in items(body, "status", "conditions") if entry.get("type") == state.condition]
@@ -155,7 +128,7 @@ class End(NamedTuple):
 def end_of(row: WorkloadKind, body: Body) -> End | None:
     """How it ended by its own status; None for one that goes on."""
     for state, succeeded in ((row.succeeded, True), (row.failed, False)):
-        if state is not None and _is_told(body, state):
+        if state is not None and is_told(body, state):
             told = condition(body, state.condition)
             since = instant(body, *state.since) if state.since else None
             return End(succeeded, instant(told, "lastTransitionTime") if told else since)

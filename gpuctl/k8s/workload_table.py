@@ -17,10 +17,26 @@ from typing import TypeAlias
 
 from gpuctl.k8s import kinds
 from gpuctl.k8s.manifest_fields import ANY, METADATA, TEMPLATE, any_of
-from gpuctl.model.workload_kind import MOST_PODS, Allowed, Count, Kind, Made, Path, PodSets, Told, WorkloadKind
+from gpuctl.model.workload_kind import (
+    MOST_PODS,
+    Allowed,
+    Count,
+    Kind,
+    Made,
+    Path,
+    PodSets,
+    Suspension,
+    Told,
+    WorkloadKind,
+)
 
 Rows: TypeAlias = Mapping[Kind, WorkloadKind]
 """The kinds of other controllers that a job may be in a cluster."""
+
+BY_REPLICAS = Suspension(("spec", "replicas"), is_count=True, active=(("status", "replicas"),))
+"""How a Deployment is stopped, and what is scaled as it is."""
+OF_JOB = Suspension(("spec", "suspend"), begun=("status", "startTime"))
+"""How a Job is stopped. Source: pkg/controller/job, Kubernetes 1.36: it clears `startTime` when it has heard."""
 
 _REPLICAS = Count(("replicas",))
 _PARALLELISM: Path = ("template", "spec", "parallelism")
@@ -64,9 +80,9 @@ JOBSET = WorkloadKind(
             restarts=("OnFailure", "Never"),
         ),
     ),
-    suspend=("spec", "suspend"),
-    suspended=Told("Suspended"),
-    active=(("status", "replicatedJobsStatus", "active"),),
+    suspension=Suspension(
+        ("spec", "suspend"), told=Told("Suspended"), active=(("status", "replicatedJobsStatus", "active"),)
+    ),
     succeeded=Told("Completed"),
     failed=Told("Failed"),
     restarts=("status", "restarts"),
@@ -98,9 +114,11 @@ PYTORCH_JOB = WorkloadKind(
         )
         for role, most in (("Master", 1), ("Worker", MOST_PODS))
     ),
-    suspend=("spec", "runPolicy", "suspend"),
-    suspended=Told("Suspended"),
-    active=tuple((*_TYPED, role, "active") for role in ("Master", "Worker")),
+    suspension=Suspension(
+        ("spec", "runPolicy", "suspend"),
+        told=Told("Suspended"),
+        active=tuple((*_TYPED, role, "active") for role in ("Master", "Worker")),
+    ),
     succeeded=Told("Succeeded"),
     failed=Told("Failed"),
     choices={
@@ -138,9 +156,11 @@ MPI_JOB = WorkloadKind(
             numbers=((("replicas",),),),
         ),
     ),
-    suspend=("spec", "runPolicy", "suspend"),
-    suspended=Told("Suspended"),
-    active=tuple((*_TYPED, role, "active") for role in ("Launcher", "Worker")),
+    suspension=Suspension(
+        ("spec", "runPolicy", "suspend"),
+        told=Told("Suspended"),
+        active=tuple((*_TYPED, role, "active") for role in ("Launcher", "Worker")),
+    ),
     succeeded=Told("Succeeded"),
     failed=Told("Failed"),
     choices={
@@ -185,8 +205,7 @@ RAY_CLUSTER = WorkloadKind(
     kind=kinds.RAY_CLUSTER,
     allowed=_RAY,
     pods=_ray_pods(),
-    suspend=("spec", "suspend"),
-    suspended=Told(field=("status", "state"), values=("suspended",)),
+    suspension=Suspension(("spec", "suspend"), told=Told(field=("status", "state"), values=("suspended",))),
     succeeded=None,
     failed=None,
     domains=("ray.io",),
@@ -211,8 +230,7 @@ RAY_JOB = WorkloadKind(
             restarts=("Never", "OnFailure"),
         ),
     ),
-    suspend=("spec", "suspend"),
-    suspended=Told(field=_DEPLOYMENT_STATUS, values=("Suspended",)),
+    suspension=Suspension(("spec", "suspend"), told=Told(field=_DEPLOYMENT_STATUS, values=("Suspended",))),
     succeeded=Told(field=_DEPLOYMENT_STATUS, values=("Complete",), since=("status", "endTime")),
     failed=Told(field=_DEPLOYMENT_STATUS, values=("Failed", "ValidationFailed"), since=("status", "endTime")),
     restarts=("status", "failed"),
@@ -248,10 +266,7 @@ LEADER_WORKER_SET = WorkloadKind(
             restarts=("Always",),
         ),
     ),
-    suspend=("spec", "replicas"),
-    is_count=True,
-    suspended=None,
-    active=(("status", "replicas"),),
+    suspension=BY_REPLICAS,
     succeeded=None,
     failed=None,
     choices={

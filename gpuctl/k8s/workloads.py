@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import flag, items, labels_of, mapping, number, text
-from gpuctl.k8s.workload_kinds import is_suspended, row_of
+from gpuctl.k8s.objects import items, labels_of, mapping, number, text
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
@@ -42,14 +41,10 @@ def kind_of(job: Job) -> Kind:
     return kinds.DEPLOYMENT if job.type is JobType.INFERENCE else kinds.JOB
 
 
-def is_let_go(body: Body, rows: Rows) -> bool:
-    """Whether a workload may have pods, or is to have them."""
-    row = row_of(body, rows)
-    if row is not None:
-        return not is_suspended(row, body)
-    if body.get("kind") == kinds.DEPLOYMENT[1]:
-        return number(body, "spec", "replicas", default=1) > 0
-    return not flag(body, "spec", "suspend")
+def workers_of(body: Body) -> int:
+    """How many pods a Job or Deployment that is let go is to have."""
+    field = "replicas" if text(body, "kind") == kinds.DEPLOYMENT[1] else "parallelism"
+    return number(body, "spec", field, default=1)
 
 
 def named_nodes(body: Body) -> tuple[NodeName, ...]:

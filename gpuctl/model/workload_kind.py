@@ -77,6 +77,21 @@ class Told(NamedTuple):
     since: Path = ()
 
 
+class Suspension(NamedTuple):
+    """What an object without pods looks like, and how it tells that its controller has heard.
+
+    `field`: true stops it; where it `is_count`, 0 does, and its number of pods lets it go. `told`: the state that its
+    controller tells once it has stopped it. `active`: numbers of pods by its status; a list on the way means each of
+    its entries. `begun`: a time in its status that is there from the start until it is stopped again.
+    """
+
+    field: Path
+    is_count: bool = False
+    told: Told | None = None
+    active: tuple[Path, ...] = ()
+    begun: Path = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
     """What gpuctl knows of a kind.
@@ -85,9 +100,7 @@ class WorkloadKind:
     are a folder of containers. `domains`: of labels and annotations that its controller obeys, besides Kubernetes' own.
     `usual`: what gpuctl writes where the manifest says nothing. `in_order`: settings by which pods start one after the
     other.
-    `suspend`: the field that stops it, by true; or, where it `is_count`, by 0.
-    `suspended`: how its controller says that it was heard. `active`: numbers of pods by its status; a list on the way
-    means each of its entries. `succeeded`, `failed`: how it ended; None for a kind that never ends.
+    `suspension`: how it is stopped. `succeeded`, `failed`: how it ended; None for a kind that never ends.
     `restarts`: how often it has begun anew by itself. `longest_name`: characters that the object's name may have.
     `container`: the name of the container that its controller looks for in each template. `plural`: its name in the API
     server's paths, of a kind that a Cluster declares; "" for a built-in one, which `kinds.KINDS` knows.
@@ -97,10 +110,7 @@ class WorkloadKind:
     plural: str = ""
     allowed: Allowed
     pods: tuple[PodSets, ...]
-    suspend: Path
-    is_count: bool = False
-    suspended: Told | None
-    active: tuple[Path, ...] = ()
+    suspension: Suspension
     succeeded: Told | None
     failed: Told | None
     restarts: Path = ()
@@ -120,6 +130,6 @@ class WorkloadKind:
     @property
     def read(self) -> tuple[Path, ...]:
         """Where in its status something is read, besides the conditions."""
-        told = [state for state in (self.suspended, self.succeeded, self.failed) if state is not None]
+        told = [state for state in (self.suspension.told, self.succeeded, self.failed) if state is not None]
         paths = [path for state in told for path in (state.field, state.since)]
-        return tuple(dict.fromkeys(path for path in (*self.active, self.restarts, *paths) if path))
+        return tuple(dict.fromkeys(path for path in (*self.suspension.active, self.restarts, *paths) if path))

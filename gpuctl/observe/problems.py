@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from gpuctl.k8s.objects import condition, flag, instant, items, mapping, number, text
+from gpuctl.k8s.objects import condition, instant, items, mapping, number, text
+from gpuctl.k8s.suspension import is_suspended
+from gpuctl.k8s.workload_table import OF_JOB
 from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
 from gpuctl.model.state import Body
 
@@ -56,7 +58,7 @@ def of_refused_pods(workload: Body) -> PodProblem | None:
     words = refusal_of(workload)
     if words:
         return PodProblem(reason=FAILED_CREATE, message=words)
-    is_let_go = workload.get("kind") == "Job" and not flag(workload, "spec", "suspend")
+    is_let_go = workload.get("kind") == "Job" and not is_suspended(OF_JOB, workload)
     if not is_let_go or not instant(workload, "status", "startTime"):
         return None
     status = mapping(workload, "status")

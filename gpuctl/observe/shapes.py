@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuctl.k8s.objects import condition, flag, instant, mapping, number
+from gpuctl.k8s.objects import condition, instant, mapping, number
 from gpuctl.k8s.requests import Requests, requests_of
-from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended, row_of, sum_of
+from gpuctl.k8s.suspension import is_at_rest, is_suspended, suspension_of
+from gpuctl.k8s.workload_kinds import end_of, row_of, sum_of
 from gpuctl.k8s.workload_table import Rows
+from gpuctl.k8s.workloads import workers_of
 from gpuctl.model.state import Body, RunPhase
 from gpuctl.model.units import Instant
-from gpuctl.model.workload_kind import WorkloadKind
+from gpuctl.model.workload_kind import Suspension, WorkloadKind
 from gpuctl.observe.endings import NO_ENDINGS, Endings, endings_of
 from gpuctl.observe.pods import Pod
 
@@ -54,7 +56,7 @@ class Shape(Protocol):
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether the controller of one that is suspended knows."""
+        """Whether it is suspended, and its controller knows."""
         ...
 
     @property
@@ -89,34 +91,41 @@ class Shape(Protocol):
 
 def shape_of(body: Body, rows: Rows) -> Shape:
     """How to ask an object: by the row of its kind, where that is another controller's."""
-    row = row_of(body, rows)
+    row, suspension = row_of(body, rows), suspension_of(body, rows)
     if row is not None:
-        return _Other(body, row)
-    return _Job(body) if body.get("kind") == "Job" else _Deployment(body)
+        return _Other(body, suspension, row)
+    return (_Job if body.get("kind") == "Job" else _Deployment)(body, suspension)
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _Stoppable:
+    """An object, and how it is stopped."""
+
     body: Body
+    suspension: Suspension
+
+    @property
+    def suspended(self) -> bool:
+        return is_suspended(self.suspension, self.body)
+
+    @property
+    def is_at_rest(self) -> bool:
+        return is_at_rest(self.suspension, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job(_Stoppable):
     by_index = True
     ends_by_pods = True
     has_restarted = False
 
     @property
     def workers(self) -> int:
-        return number(self.body, "spec", "parallelism", default=1)
+        return workers_of(self.body)
 
     @property
     def asks(self) -> Requests:
         return _of_template(self.body)
-
-    @property
-    def suspended(self) -> bool:
-        return flag(self.body, "spec", "suspend")
-
-    @property
-    def is_at_rest(self) -> bool:
-        return not instant(self.body, "status", "startTime")
 
     @property
     def pods_left(self) -> int:
@@ -144,12 +153,10 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _Deployment:
+class _Deployment(_Stoppable):
     """It never ends, and begins again by itself without a word."""
 
-    body: Body
     by_index = False
-    is_at_rest = True
     ends_by_pods = False
     has_restarted = False
     outcome = None
@@ -157,15 +164,11 @@ class _Deployment:
 
     @property
     def workers(self) -> int:
-        return number(self.body, "spec", "replicas", default=1)
+        return workers_of(self.body)
 
     @property
     def asks(self) -> Requests:
         return _of_template(self.body)
-
-    @property
-    def suspended(self) -> bool:
-        return self.workers == 0
 
     @property
     def pods_left(self) -> int:
@@ -176,10 +179,9 @@ class _Deployment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Other:
+class _Other(_Stoppable):
     """An object of another controller, read by the row of its kind."""
 
-    body: Body
     row: WorkloadKind
     by_index = False
     pods_left = 0
@@ -191,14 +193,6 @@ class _Other:
     @property
     def asks(self) -> Requests:
         return sum_of(self.row, mapping(self.body, "spec")).worker
-
-    @property
-    def suspended(self) -> bool:
-        return is_suspended(self.row, self.body)
-
-    @property
-    def is_at_rest(self) -> bool:
-        return is_at_rest(self.row, self.body)
 
     @property
     def ends_by_pods(self) -> bool:

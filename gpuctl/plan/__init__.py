@@ -23,7 +23,6 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger, RunPhase
-from gpuctl.plan.admission import is_stopped
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.freeze import Doing, frozen, removed, says_otherwise
@@ -66,7 +65,6 @@ __all__ = [
     "excluded_projects",
     "frozen",
     "is_confirmed",
-    "is_stopped",
     "make_plan",
     "mass_stop",
     "quota_cut",

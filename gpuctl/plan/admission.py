@@ -28,30 +28,14 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import OF_A_PLACE, template_digest
-from gpuctl.k8s.objects import annotations_of, is_deleting, mapping, number, text
-from gpuctl.k8s.workload_kinds import is_at_rest, row_of, stopped, stopped_like
+from gpuctl.k8s.objects import annotations_of, is_deleting, mapping
+from gpuctl.k8s.suspension import is_let_go, is_stopped, suspended_like, suspension_of, with_suspension
+from gpuctl.k8s.workload_kinds import row_of
 from gpuctl.k8s.workload_table import Rows
-from gpuctl.k8s.workloads import is_let_go
 from gpuctl.model.state import Body
 from gpuctl.plan.ownership import extract, owned_fields
 
 _OF_A_START = frozenset({names.PLACEMENT_ANNOTATION, names.STARTS_ANNOTATION})
-
-
-def workers_of(body: Body) -> int:
-    """How many pods a workload that is let go is to have."""
-    field = "replicas" if body.get("kind") == kinds.DEPLOYMENT[1] else "parallelism"
-    return number(body, "spec", field, default=1)
-
-
-def is_stopped(body: Body, rows: Rows) -> bool:
-    """Whether a workload is suspended and its pods are gone as far as its own object says."""
-    row = row_of(body, rows)
-    if row is not None:
-        return is_at_rest(row, body)
-    return (
-        not is_let_go(body, rows) and not text(body, "status", "startTime") and not number(body, "status", "replicas")
-    )
 
 
 def permitted(wanted: Body, live: Body | None, rows: Rows, *, ready: bool, is_stray: bool = False) -> Body | None:
@@ -87,14 +71,14 @@ def is_made_otherwise(wanted: Body, live: Body, rows: Rows) -> bool:
 
 def _with_spec(wanted: Body, live: Body, rows: Rows) -> Body:
     """The wanted object with the spec that it was made with, and the mark of that, but suspended or not as wanted."""
-    row, fields = row_of(wanted, rows), mapping(owned_fields(live), "f:spec")
-    if row is None or not fields:
+    fields = mapping(owned_fields(live), "f:spec")
+    if not fields:
         return wanted
     applied = mapping({"spec": extract(mapping(live, "spec"), fields)}, "spec")
     meta, mark = mapping(wanted, "metadata"), annotations_of(live).get(names.TEMPLATE_ANNOTATION)
     notes = {**mapping(meta, "annotations"), **({names.TEMPLATE_ANNOTATION: mark} if mark is not None else {})}
     whole = {**wanted, "metadata": {**meta, "annotations": notes}, "spec": applied}
-    return stopped_like(row, whole, wanted)
+    return suspended_like(suspension_of(wanted, rows), whole, wanted)
 
 
 def born(wanted: Body, rows: Rows) -> Body:
@@ -106,16 +90,8 @@ def born(wanted: Body, rows: Rows) -> Body:
     return {
         **wanted,
         "metadata": {**meta, "annotations": annotations},
-        "spec": _suspended(wanted, rows),
+        "spec": mapping(with_suspension(suspension_of(wanted, rows), wanted, stopped=True), "spec"),
     }
-
-
-def _suspended(wanted: Body, rows: Rows) -> Mapping[str, Any]:
-    row = row_of(wanted, rows)
-    if row is not None:
-        return mapping(stopped(row, wanted), "spec")
-    suspension = {"replicas": 0} if wanted.get("kind") == kinds.DEPLOYMENT[1] else {"suspend": True}
-    return {**mapping(wanted, "spec"), **suspension}
 
 
 def as_made(wanted: Body, live: Body) -> Body:

@@ -13,8 +13,9 @@ from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import decode_charge, decode_placement, decode_reason, decode_record
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import annotations_of
+from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import Rows
-from gpuctl.k8s.workloads import is_let_go, named_nodes
+from gpuctl.k8s.workloads import named_nodes
 from gpuctl.model.decision import Placement, RunRecord
 from gpuctl.model.state import ACTIVE, Body, Run, RunEntry, RunPhase
 from gpuctl.model.transition import sent_to

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpuctl.k8s import kinds
+from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import Rows
-from gpuctl.k8s.workloads import is_let_go, run_of
+from gpuctl.k8s.workloads import run_of
 from gpuctl.model.ids import RunKey
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body

@@ -15,12 +15,12 @@ from typing import TypeAlias
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of
+from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import Rows
-from gpuctl.k8s.workloads import is_let_go, is_workload
+from gpuctl.k8s.workloads import is_workload, workers_of
 from gpuctl.model.change import Action, Change
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
-from gpuctl.plan.admission import workers_of
 
 
 class Stage(IntEnum):

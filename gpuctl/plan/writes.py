@@ -9,8 +9,9 @@ from operator import attrgetter
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
+from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
-from gpuctl.k8s.workloads import is_let_go, is_of_manifest, is_workload
+from gpuctl.k8s.workloads import is_of_manifest, is_workload
 from gpuctl.model.change import Action, Change
 from gpuctl.model.decision import JobState
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey

@@ -8,6 +8,8 @@ from __future__ import annotations
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_charge
 from gpuctl.k8s.quantity import format_cpu
+from gpuctl.k8s.suspension import with_suspension
+from gpuctl.k8s.workload_table import BY_REPLICAS
 from gpuctl.model.job import MetricSource
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.transition import sent_to
@@ -24,7 +26,7 @@ period, that a replica that was taken before does not count."""
 def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
     """The run's Deployment, decision included."""
     spec = {
-        "replicas": standing.workers_of(owner.job) if standing.running else 0,
+        "replicas": standing.workers_of(owner.job),
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": {**owner.selector, names.RUN_LABEL: owner.job.digest}},
         "template": _with_further(pod_template(owner, terms, standing.place, {}), standing),
@@ -34,7 +36,8 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
         **owner.type_overrides,
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
     }
-    return owner.run_manifest(kinds.DEPLOYMENT, {"spec": spec}, facts)
+    body = with_suspension(BY_REPLICAS, {"spec": spec}, stopped=not standing.running)
+    return owner.run_manifest(kinds.DEPLOYMENT, body, facts)
 
 
 def _with_further(template: Spec, standing: Standing) -> Spec:

@@ -15,7 +15,8 @@ from typing import Any, cast
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import encode_charge, spec_digest
 from gpuctl.k8s.objects import mapping, whole
-from gpuctl.k8s.workload_kinds import pod_sets, stopped
+from gpuctl.k8s.suspension import with_suspension
+from gpuctl.k8s.workload_kinds import pod_sets
 from gpuctl.k8s.workload_table import rows_of
 from gpuctl.model.job import OtherWorkload
 from gpuctl.model.manifest import Manifest
@@ -48,10 +49,7 @@ def other_workload(owner: JobOwner, manifest: OtherWorkload, terms: DeviceTerms,
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
         names.TEMPLATE_ANNOTATION: spec_digest(spec),
     }
-    if not row.is_count:
-        _at(declared, row.suspend[:-1])[row.suspend[-1]] = False
-    if not standing.running:
-        declared = stopped(row, declared)
+    declared = with_suspension(row.suspension, declared, stopped=not standing.running)
     made = owner.run_manifest(row.kind, {"spec": declared["spec"]}, facts)
     labels = {**declared.get("metadata", {}).get("labels", {}), **made.body["metadata"]["labels"]}
     return replace(made, body={**made.body, "metadata": {**made.body["metadata"], "labels": labels}})

@@ -10,6 +10,8 @@ from typing import Any
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_charge, template_digest
+from gpuctl.k8s.suspension import with_suspension
+from gpuctl.k8s.workload_table import OF_JOB
 from gpuctl.model.manifest import Manifest
 from gpuctl.render.devices import DeviceTerms
 from gpuctl.render.gang import gang_success
@@ -29,7 +31,6 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
     workers = standing.workers_of(owner.job)
     template = pod_template(owner, terms, standing.place, {"restartPolicy": "Never"})
     spec: dict[str, Any] = {
-        "suspend": not standing.running,
         "parallelism": workers,
         "completions": workers,
         **_retries(owner),
@@ -48,7 +49,7 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
         names.CHARGE_ANNOTATION: encode_charge(charge_of(owner.job, terms)),
         names.TEMPLATE_ANNOTATION: template_digest(template),
     }
-    return owner.run_manifest(kinds.JOB, {"spec": spec}, facts)
+    return owner.run_manifest(kinds.JOB, with_suspension(OF_JOB, {"spec": spec}, stopped=not standing.running), facts)
 
 
 def _retries(owner: JobOwner) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from gpuctl.app.ports import Conflict
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import ref_of, uid, with_value
-from gpuctl.k8s.workload_kinds import end_of, is_at_rest, is_suspended
+from gpuctl.k8s.suspension import is_let_go, is_stopped
+from gpuctl.k8s.workload_kinds import end_of
 from gpuctl.plan import drift
 
 
@@ -42,22 +43,22 @@ def takes(lab: Lab, kind: Kind) -> None:
     for wanted in (waiting, running, waiting):
         stored = lab.apply(wanted)
         assert drift(wanted, stored) == ()
-        assert is_suspended(row, stored) is (wanted is waiting)
+        assert is_let_go(stored, ROWS) is (wanted is not waiting)
         assert end_of(row, stored) is None
-    lab.eventually(lambda: is_at_rest(row, lab.there(kind, ref_of(waiting).name)))
+    lab.eventually(lambda: is_stopped(lab.there(kind, ref_of(waiting).name), ROWS))
 
 
 def keeps(lab: Lab, kind: Kind, name: str) -> None:
     """A hand that lets it go is drift in one field, and an apply stops it again."""
-    row, waiting = ROWS[kind], rendered(kind)
+    stops, waiting = ROWS[kind].suspension, rendered(kind)
 
     def edited() -> bool:
         try:
-            lab.edit(with_value(lab.there(kind, name), row.suspend, 1 if row.is_count else False), "somebody")
+            lab.edit(with_value(lab.there(kind, name), stops.field, 1 if stops.is_count else False), "somebody")
         except Conflict:  # its controller wrote it in between
             return False
         return True
 
     lab.eventually(edited)
-    assert drift(waiting, lab.there(kind, name)) == (".".join(row.suspend),)
-    assert is_suspended(row, lab.apply(waiting))
+    assert drift(waiting, lab.there(kind, name)) == (".".join(stops.field),)
+    assert not is_let_go(lab.apply(waiting), ROWS)

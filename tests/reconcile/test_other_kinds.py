@@ -15,7 +15,7 @@ from gpuctl.app.ports import Cluster, R, T
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid, with_value
-from gpuctl.k8s.workloads import is_let_go
+from gpuctl.k8s.suspension import is_let_go
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import Body, Run
 
@@ -203,7 +203,7 @@ def test_a_hand_that_resumes_a_waiting_one_is_undone(stage: Stage, kind: Kind) -
     stage.play(60)
     _, body = stage.live(kind[1], "train")
     row = ROWS[kind]
-    stage.cluster.update(with_value(body, row.suspend, 1 if row.is_count else False))
+    stage.cluster.update(with_value(body, row.suspension.field, 1 if row.suspension.is_count else False))
     stage.play(120)
     _, body = stage.live(kind[1], "train")
     assert not is_let_go(body, ROWS)

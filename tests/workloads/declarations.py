@@ -203,7 +203,7 @@ def let_go(kind: Kind) -> Any:
     """The same once it may have pods."""
     body, row = yaml.safe_load(yaml.safe_dump(rendered(kind))), ROWS[kind]
     above = body
-    for step in row.suspend[:-1]:
+    for step in row.suspension.field[:-1]:
         above = above[step]
-    above[row.suspend[-1]] = manifest(kind)["spec"]["replicas"] if row.is_count else False
+    above[row.suspension.field[-1]] = manifest(kind)["spec"]["replicas"] if row.suspension.is_count else False
     return body

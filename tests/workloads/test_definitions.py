@@ -15,7 +15,7 @@ import yaml
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import KINDS, Kind
 from gpuctl.k8s.manifest_fields import ANY
-from gpuctl.k8s.workload_kinds import is_suspended
+from gpuctl.k8s.suspension import is_suspended
 from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.workload_kind import Allowed, PodSets, WorkloadKind
 from gpuctl.model.workload_kind import Path as FieldPath
@@ -32,7 +32,7 @@ def test_it_is_rendered_as_it_is_declared_with_what_gpuctl_adds(
     kind: Kind, golden: Callable[[Path, str], None]
 ) -> None:
     body = rendered(kind)
-    assert is_suspended(ROWS[kind], body)
+    assert is_suspended(ROWS[kind].suspension, body)
     golden(GOLDEN / f"{kind[1].lower()}.yaml", yaml.safe_dump(json.loads(json.dumps(body)), sort_keys=True))
 
 
@@ -41,7 +41,7 @@ def test_what_the_row_names_is_in_the_definition(kind: Kind) -> None:
     row, whole = ROWS[kind], schema(kind)
     spec = whole["properties"]["spec"]
     assert not list(_missing(row.allowed, spec, "spec"))
-    for path in (row.suspend, *row.read, *([("status", "conditions")] if _tells_conditions(row) else [])):
+    for path in (row.suspension.field, *row.read, *([("status", "conditions")] if _tells_conditions(row) else [])):
         assert _at(whole, path) is not None, path
     for path in (*row.choices, *row.mounts, *row.in_order, *row.usual):
         assert _at(spec, path) is not None, path
@@ -50,7 +50,7 @@ def test_what_the_row_names_is_in_the_definition(kind: Kind) -> None:
 
 
 def _tells_conditions(row: WorkloadKind) -> bool:
-    return any(state is not None and state.condition for state in (row.suspended, row.succeeded, row.failed))
+    return any(state is not None and state.condition for state in (row.suspension.told, row.succeeded, row.failed))
 
 
 def _check(sets: PodSets, spec: Any) -> None:

@@ -42,7 +42,9 @@ def let_go(kind: Kind) -> tuple[dict[str, Any], dict[str, PodSet]]:
     assert compiled.declared is not None
     (body,) = [each.body for each in waiting_manifests(compiled.declared).items if each.ref.kind == kind[1]]
     row = BUILT_IN[kind]
-    whole = yaml.safe_load(yaml.safe_dump(with_value(body, row.suspend, 1 if row.is_count else False)))
+    whole = yaml.safe_load(
+        yaml.safe_dump(with_value(body, row.suspension.field, 1 if row.suspension.is_count else False))
+    )
     whole["metadata"]["uid"] = "uid-of-the-run"
     return whole, {each.name: each for each in pod_sets(row, mapping(whole, "spec"))}
 

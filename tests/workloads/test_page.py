@@ -54,6 +54,6 @@ def test_it_has_a_row_for_each_kind_with_the_field_that_stops_it() -> None:
     assert {f"`{kind[1]}`" for kind in BUILT_IN} == {name for name in rows if name.startswith("`")}
     for kind, row in BUILT_IN.items():
         cells = rows[f"`{kind[1]}`"]
-        field = ".".join(row.suspend[1:])
-        assert cells[4].strip() == (f"`{field}: 0`" if row.is_count else f"`{field}`")
+        field = ".".join(row.suspension.field[1:])
+        assert cells[4].strip() == (f"`{field}: 0`" if row.suspension.is_count else f"`{field}`")
         assert (cells[5].strip() == "never") is not row.ends

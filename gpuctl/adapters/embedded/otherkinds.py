@@ -18,7 +18,8 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, text
-from gpuctl.k8s.workload_kinds import PodSet, end_of, is_suspended, pod_sets
+from gpuctl.k8s.suspension import is_suspended
+from gpuctl.k8s.workload_kinds import PodSet, end_of, pod_sets
 from gpuctl.model.state import Body
 from gpuctl.model.workload_kind import Told, WorkloadKind
 
@@ -55,7 +56,7 @@ class OtherKinds:
         pods = owned_pods(self._desk, body)
         if row.ends and end_of(row, body) is not None:
             self._remove(pod for pod in pods if active(pod))
-        elif is_suspended(row, body):
+        elif is_suspended(row.suspension, body):
             self._remove(pod for pod in pods if not is_deleting(pod))
         else:
             self._run(row, body, pods)
@@ -98,13 +99,13 @@ class OtherKinds:
         """What its status says now."""
         pods = owned_pods(self._desk, body)
         new, live = dict(body), [pod for pod in pods if active(pod)]
-        for path in row.active:
+        for path in row.suspension.active:
             sets = [at for at, each in enumerate(pod_sets(row, mapping(body, "spec"))) if each.name in path[-2].lower()]
             new = put(new, path, sum(any(_is_of(pod, at) for at in sets) for pod in live) if sets else len(live))
-        if end_of(row, body) is None and row.suspended is not None:
-            stops = is_suspended(row, body)
+        if end_of(row, body) is None and row.suspension.told is not None:
+            stops = is_suspended(row.suspension, body)
             if not (stops and pods):
-                new = self._telling(new, row.suspended, "True" if stops else "False", instead="Running")
+                new = self._telling(new, row.suspension.told, "True" if stops else "False", instead="Running")
             ended = _end(row, body, pods) if row.ends and not stops else None
             if ended is not None:
                 new = self._telling(new, ended, "True")

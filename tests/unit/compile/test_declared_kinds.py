@@ -123,5 +123,5 @@ def test_what_is_published_of_a_row_reads_objects_as_the_row_does() -> None:
 
 def _reading(row: WorkloadKind) -> Any:
     pods = [(each.entries, each.is_list, each.template, each.counts, each.called, each.name) for each in row.pods]
-    states = (row.suspended, row.succeeded, row.failed, row.active)
-    return row.kind, row.plural, pods, row.suspend, row.is_count, states
+    states = (row.succeeded, row.failed)
+    return row.kind, row.plural, pods, row.suspension, states
