@@ -90,7 +90,7 @@ ALERTS = (
         expr="sum by (project, reason) (gpuctl_failing_runs) > 0",
         lasts="10m",
         severity="warning",
-        what="Pods of {{ $labels.project }} do not run: {{ $labels.reason }}.",
+        what="Pods of {{ $labels.project }} do not run, or are not ready: {{ $labels.reason }}.",
         do="gpuctl list -p {{ $labels.project }}; gpuctl explain JOB says what to do.",
     ),
     Alert(

@@ -120,7 +120,8 @@ class Run:
 
     `asked_workers`: how many workers the load of a service asks for, where it has another number.
     `problem` is the worst of its pods'. It is for people: two runs that differ by it alone are equal, for it may come
-    and go with each try of a kubelet.
+    and go with each try of a kubelet. `unready_since_ms`, while RUNNING, likewise: since when a pod of it that runs is
+    not ready.
     """
 
     job: JobId
@@ -152,6 +153,7 @@ class Run:
     let_go_at_ms: Instant | None = field(default=None, compare=False)
     begun: bool = field(default=False, compare=False)
     problem: PodProblem | None = field(default=None, compare=False)
+    unready_since_ms: Instant | None = field(default=None, compare=False)
 
     @property
     def record(self) -> RunRecord:

@@ -1,8 +1,8 @@
-"""Why runs do not start where no pod's status says it: read off the events of their objects.
+"""Why runs do not start, or are not ready, where no pod's status says it: read off the events of their objects.
 
-Only of runs that were let go some seconds ago and do not run, so a cluster without such runs is asked for nothing. A
-tenant may write events of its own objects: nothing is decided by them but how its own run's failure is called. Reasons
-are those of a list, messages are cut.
+Only of runs that were let go some seconds ago and do not run, and of those that run and of which a pod is not ready for
+a minute; so a cluster without such runs is asked for nothing. A tenant may write events of its own objects: nothing is
+decided by them but how its own run's failure is called. Reasons are those of a list, messages are cut.
 
 Source: the reasons in pkg/kubelet/events, pkg/controller/job and pkg/controller/volume/events, Kubernetes 1.36.
 """
@@ -19,17 +19,23 @@ from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe.problems import UNSCHEDULABLE, one_line
+from gpuctl.observe.problems import UNSCHEDULABLE, one_line, unready_since_ms
 
 ASK_AFTER_MS: DurationMs = 10_000
 """A run that starts within this time needs no explanation."""
+READY_AFTER_MS: DurationMs = 60_000
+"""A run whose pods are ready within this time needs none either. What may take longer has a `startup` probe, and is
+not asked about before that has succeeded."""
 MOST_RUNS = 200
 """The most runs whose events are read: those that were let go first."""
 _MOST_PODS, _MOST_CLAIMS = 2, 3
 _SKEW_MS: DurationMs = 60_000
 """How far the clocks of a node and of gpuctl may be apart: older events are of an earlier start."""
 UNHEALTHY = "Unhealthy"
-"""A container runs, and its probe says no: of a sidecar that the pod's own start waits for."""
+"""A container runs, and its probe says no: of a sidecar that the pod's own start waits for, or of any that is not
+ready."""
+_OF_READINESS = "Readiness probe "
+"""How the kubelet's words begin. Source: pkg/kubelet/prober, Kubernetes 1.36."""
 _CONTAINER = re.compile(r"spec\.(containers|initContainers)\{([a-z0-9-]{1,63})\}")
 _OF_CLAIMS = ("ProvisioningFailed", "FailedBinding")
 REASONS = (
@@ -42,32 +48,55 @@ _TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unexplained:
-    """A run that does not start, and the objects whose events may say why. `since_ms`: when it was let go."""
+    """A run that does not start, or is `unready`, and the objects whose events may say why.
+
+    `since_ms`: when it was let go, or a pod of it was no longer ready.
+    """
 
     run: RunKey
     since_ms: Instant
     objects: tuple[ObjectRef, ...]
+    unready: bool = False
 
 
 def unexplained_runs(state: ClusterState, now_ms: Instant) -> tuple[Unexplained, ...]:
-    """The runs that should have started and of which no pod's status says why they did not; the oldest first.
+    """The runs that should have started and of which no pod's status says why they did not, the oldest first; then
+    those of which a pod is not ready, likewise.
 
     Cost: a look at each run; linear in pods only if there is such a run.
     """
     late = [run for run in state.runs if run.phase is RunPhase.STARTING and _is_unexplained(run, now_ms)]
-    if not late:
+    unready = [run for run in state.runs if run.unready_since_ms is not None and _is_unready(run, now_ms)]
+    if not late and not unready:
         return ()
-    first = {(run.job, run.digest): _since_ms(run) for run in sorted(late, key=_since_ms)[:MOST_RUNS]}
+    asked = [*sorted(late, key=_since_ms), *sorted(unready, key=_since_ms)][:MOST_RUNS]
+    first = {(run.job, run.digest): run for run in asked}
     pods: dict[RunKey, list[ObjectRef]] = {key: [] for key in first}
     for ref, key in state.pods.items():
-        if key in pods and text(state.live[ref], "status", "phase") == "Pending":
+        if key in pods and _is_told_of(first[key], state.live[ref]):
             pods[key].append(ref)
     found = {own.run: ref for ref, own in state.own.items() if own.run in first}
     return tuple(
-        Unexplained(run=key, since_ms=first[key], objects=tuple(_objects(found[key], state, sorted(pods[key]))))
-        for key in first
+        Unexplained(
+            run=key,
+            since_ms=_since_ms(run),
+            objects=_objects(run, found[key], state, sorted(pods[key])),
+            unready=run.unready_since_ms is not None,
+        )
+        for key, run in first.items()
         if key in found
     )
+
+
+def _is_unready(run: Run, now_ms: Instant) -> bool:
+    return run.problem is None and now_ms - _since_ms(run) >= READY_AFTER_MS
+
+
+def _is_told_of(run: Run, pod: Body) -> bool:
+    """Whether events of a pod may say what its run lacks."""
+    if run.unready_since_ms is not None:
+        return unready_since_ms(pod) is not None
+    return text(pod, "status", "phase") == "Pending"
 
 
 def _is_unexplained(run: Run, now_ms: Instant) -> bool:
@@ -80,10 +109,15 @@ def _is_unexplained(run: Run, now_ms: Instant) -> bool:
 
 
 def _since_ms(run: Run) -> Instant:
-    return run.let_go_at_ms or run.started_at_ms or 0
+    return run.unready_since_ms or run.let_go_at_ms or run.started_at_ms or 0
 
 
-def _objects(workload: ObjectRef, state: ClusterState, pods: list[ObjectRef]) -> Iterator[ObjectRef]:
+def _objects(run: Run, workload: ObjectRef, state: ClusterState, pods: list[ObjectRef]) -> tuple[ObjectRef, ...]:
+    """Some of its pods that are not ready; of a run that does not start all that its start depends on."""
+    return tuple(pods[:_MOST_PODS] if run.unready_since_ms is not None else _of_a_start(workload, state, pods))
+
+
+def _of_a_start(workload: ObjectRef, state: ClusterState, pods: list[ObjectRef]) -> Iterator[ObjectRef]:
     """The run's own object, some of its pods that do not run, and the claims that these wait for."""
     yield workload
     yield from pods[:_MOST_PODS]
@@ -98,7 +132,8 @@ def _objects(workload: ObjectRef, state: ClusterState, pods: list[ObjectRef]) ->
 
 
 def problem_of_events(late: Unexplained, events: Iterable[Body]) -> PodProblem | None:
-    """What the newest event of its objects since it was let go says; None where none of them says anything."""
+    """What the newest event of its objects says since it was let go, or of a readiness probe since it is not ready;
+    None where none of them says anything."""
     told = [found for event in events if (found := _told(late, event)) is not None]
     return max(told, key=lambda each: each[0], default=(None, None))[1]
 
@@ -112,6 +147,8 @@ def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProbl
         return None
     if text(event, "reportingComponent") == names.REPORTER:
         return None  # an Event of gpuctl's own has the same reason, and no words of the server
+    if late.unready and not (reason == UNHEALTHY and text(event, "message").startswith(_OF_READINESS)):
+        return None
     if not any((kind, name) == (ref.kind, ref.name) for ref in late.objects):
         return None
     said = text(event, "message")
@@ -121,7 +158,7 @@ def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProbl
         message=one_line(f"claim {name} is Pending: {said}" if of_claim else said),
         pod=name if kind == kinds.POD[1] else "",
         container="" if container is None else container[2],
-        before=container is not None and container[1] == "initContainers",
+        before=container is not None and container[1] == "initContainers" and not late.unready,
     )
     return (at_ms, -REASONS.index(reason)), problem
 

@@ -31,7 +31,7 @@ from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
-from gpuctl.observe.problems import problem_of
+from gpuctl.observe.problems import problem_of, unready_since_ms
 from gpuctl.observe.unreadable import Unreadable, read
 
 DISRUPTED = "DisruptionTarget"
@@ -75,6 +75,7 @@ class Pod:
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     `helper`: it has no GPU and stands beside workers that have. `leaving`: it is being deleted. `disrupted`: the
     cluster brought its end about. `claims`: the templates of its claims for devices. `problem`: why it does not run.
+    `unready_since_ms`: since when it is not ready, though it runs.
     """
 
     ref: ObjectRef
@@ -97,6 +98,7 @@ class Pod:
     helper: bool = False
     disrupted: bool = False
     problem: PodProblem | None = None
+    unready_since_ms: Instant | None = None
 
     @property
     def asks(self) -> Devices:
@@ -150,6 +152,7 @@ def read_pod(
         leaving=is_deleting(body),
         disrupted=bool(condition(body, DISRUPTED)),
         problem=problem_of(body),
+        unready_since_ms=unready_since_ms(body),
     )
     if asked is None or found.asks.covers(asked):
         return found

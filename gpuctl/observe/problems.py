@@ -17,6 +17,7 @@ from gpuctl.k8s.suspension import is_suspended
 from gpuctl.k8s.workload_table import OF_JOB
 from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
 from gpuctl.model.state import Body
+from gpuctl.model.units import Instant
 
 LONGEST_MESSAGE = 500
 _CUT = " [...] "
@@ -33,7 +34,7 @@ _WORST_FIRST = (
     UNSCHEDULABLE, "SchedulingGated", "Error",
 )  # fmt: skip
 _RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
-_SCHEDULED = "PodScheduled"
+_SCHEDULED, _READY = "PodScheduled", "Ready"
 REPLICA_FAILURE = "ReplicaFailure"
 """The condition of a Deployment for which the server refuses a pod."""
 
@@ -73,21 +74,51 @@ def refusal_of(deployment: Body) -> str:
     return one_line(text(condition(deployment, REPLICA_FAILURE), "message"))
 
 
+def unready_since_ms(body: Body) -> Instant | None:
+    """Since when a pod that runs is not ready, though a container of it has started; None where it is.
+
+    A container whose `startup` probe has not succeeded yet has not started. Cost: O(containers), bounded.
+    """
+    if text(body, "status", "phase") != "Running" or not any(map(_is_unready, _containers(body))):
+        return None
+    return next((instant(entry, "lastTransitionTime") for entry in _unready(body)), None)
+
+
+def _containers(body: Body) -> Iterator[Mapping[str, Any]]:
+    for key in ("initContainerStatuses", "containerStatuses"):
+        yield from islice(items(body, "status", key), _MOST_CONTAINERS)
+
+
+def _is_unready(status: Mapping[str, Any]) -> bool:
+    has_started = status.get("started") is not False
+    return has_started and status.get("ready") is False and "running" in mapping(status, "state")
+
+
+def _unready(body: Body) -> Iterator[Mapping[str, Any]]:
+    conditions = items(body, "status", "conditions")
+    return (entry for entry in conditions if entry.get("type") == _READY and entry.get("status") == "False")
+
+
 def kept_status(body: Body) -> dict[str, Any]:
-    """The parts of a pod's status that `problem_of` reads, and how often its containers were started again.
+    """The parts of a pod's status that `problem_of` and `unready_since_ms` read, and how often its containers were
+    started again.
 
     Nothing of a healthy pod. Doing it twice changes nothing.
     """
+    unready = unready_since_ms(body) is not None
     again = any(
         number(each, "restartCount") for each in islice(items(body, "status", "containerStatuses"), _MOST_CONTAINERS)
     )
-    if not again and not any(True for _ in chain(_of_pod("", body), _of_containers("", body))):
+    if not again and not unready and not any(True for _ in chain(_of_pod("", body), _of_containers("", body))):
         return {}
     kept: dict[str, Any] = {}
     for entry in items(body, "status", "conditions"):
         if entry.get("type") == _SCHEDULED and entry.get("status") == "False":
             told = {key: one_line(text(entry, key)) for key in ("reason", "message")}
             kept["conditions"] = [{"type": _SCHEDULED, "status": "False", **told}]
+    for entry in _unready(body) if unready else ():
+        since = text(entry, "lastTransitionTime")
+        kept.setdefault("conditions", []).append({"type": _READY, "status": "False", "lastTransitionTime": since})
     for key in ("reason", "message"):
         if text(body, "status", key):
             kept[key] = one_line(text(body, "status", key))
@@ -150,6 +181,8 @@ def _kept_container(status: Mapping[str, Any]) -> dict[str, Any]:
     waiting = mapping(status, "state", "waiting")
     if "running" in mapping(status, "state"):
         kept["state"] = {"running": {}}
+    if _is_unready(status):
+        kept["ready"] = False
     if waiting:
         kept["state"] = {"waiting": {key: one_line(text(waiting, key)) for key in ("reason", "message")}}
     for where in ("state", "lastState"):

@@ -224,6 +224,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
         begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
         problem=_problem(shape.body, phase, pods),
+        unready_since_ms=_unready_since_ms(phase, pods),
     )
 
 
@@ -248,6 +249,13 @@ def _problem(body: Body, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | N
         return of_refused_pods(body) if phase is RunPhase.STARTING else None
     alive = [pod for pod in pods if pod.live and not pod.leaving]
     return worst(pod.problem for pod in alive or (pod for pod in pods if not pod.live))
+
+
+def _unready_since_ms(phase: RunPhase, pods: Sequence[Pod]) -> Instant | None:
+    """Since when the pod that is not ready for the longest is not, of a run that is at work."""
+    if phase is not RunPhase.RUNNING:
+        return None
+    return min((pod.unready_since_ms for pod in pods if pod.unready_since_ms and not pod.leaving), default=None)
 
 
 def _reserved(entry: RunEntry, phase: RunPhase, ends_as: RunPhase | None) -> Placement | None:

@@ -20,7 +20,7 @@ from gpuctl.k8s.objects import uid
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.observe.incidents import ASK_AFTER_MS
+from gpuctl.observe.incidents import ASK_AFTER_MS, READY_AFTER_MS
 from gpuctl.views.explain import explain_job
 from gpuctl.views.pod_problems import problem_text
 
@@ -126,6 +126,36 @@ def test_a_sidecar_that_does_not_come_to_run(town: Town, clock: Ahead) -> None:
     (run,) = town.until(lambda: [each for each in town.cycle().state.runs if each.problem is not None])
     assert problem_text(run.problem) == f"Init:Unhealthy (container proxy of {pod.name}): {words}"
     gives_its_gpus_back(town)
+
+
+def test_a_service_that_runs_and_is_not_ready(town: Town, clock: Ahead) -> None:
+    """As the kubelet tells it: the container has started, the pod is not ready, and an event has the probe's words."""
+    town.jobs["stuck"] = ", type: inference, gpus: 1, probes: {readiness: {http: {port: 8000, path: /health}}}"
+    town.comes_to(stuck="Running")
+    ((pod, body),) = town.live("Pod", "stuck")
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+    running = {"running": {"startedAt": format_timestamp(SystemClock().now_ms())}}
+    said = {"name": "main", "image": "x", "imageID": "", "restartCount": 0, "started": True, "state": running}
+
+    def become(*, ready: bool) -> None:
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": running["running"]["startedAt"]}
+        told = {"conditions": [condition], "containerStatuses": [{**said, "ready": ready}]}
+        town.plane.call("PATCH", path, {"status": told}, media=MERGE)
+
+    become(ready=False)
+    words = "Readiness probe failed: HTTP probe failed with statuscode: 503"
+    about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid(body)}
+    town.plane.call("POST", f"/api/v1/namespaces/{pod.namespace}/events", {
+        "metadata": {"name": "probed"}, "involvedObject": {**about, "fieldPath": "spec.containers{main}"},
+        "type": "Warning", "reason": "Unhealthy", "message": words,
+        "lastTimestamp": format_timestamp(SystemClock().now_ms()),
+    })  # fmt: skip
+    assert told(town, clock) == ("", "")
+    clock.by_ms += READY_AFTER_MS
+    assert town.until(lambda: found if (found := told(town, clock))[0] else None) == ("Unhealthy", words)
+    assert town.phases()["stuck"] == "Running"
+    become(ready=True)
+    assert town.until(lambda: told(town, clock) == ("", ""))
 
 
 def test_a_claim_that_gets_no_volume(town: Town, clock: Ahead) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from objects_by_hand import DIGEST, JOB_ID, NAMESPACE, NOON_MS, RUN_NAME, job, node, only_run, pod, seen
+from objects_by_hand import DIGEST, JOB_ID, NAMESPACE, NOON, NOON_MS, RUN_NAME, job, node, only_run, pod, seen
 
+from gpuctl.app.kept import Keep
 from gpuctl.k8s.names import REPORTER
 from gpuctl.k8s.objects import mapping
+from gpuctl.model.ids import JobId
 from gpuctl.model.pod_problem import PodProblem
-from gpuctl.model.state import Body, ClusterState
+from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.observe import problem_of_events, unexplained_runs, with_problems
-from gpuctl.observe.incidents import ASK_AFTER_MS, REASONS
-from gpuctl.observe.problems import LONGEST_MESSAGE
+from gpuctl.observe.incidents import ASK_AFTER_MS, READY_AFTER_MS, REASONS
+from gpuctl.observe.problems import LONGEST_MESSAGE, unready_since_ms
 from gpuctl.views.pod_problems import REMEDIES
 
 LATER_MS = NOON_MS + ASK_AFTER_MS
@@ -102,6 +105,58 @@ def test_a_container_whose_probe_says_no_is_told_by_its_name(field: str | None, 
     found = told({**said, "involvedObject": {**said["involvedObject"], "fieldPath": field}})
     assert found is not None
     assert (found.container, found.status, found.message, found.pod) == (container, status, words, "a-1-x")
+
+
+def not_ready(*, init: bool = False, **said: Any) -> Body:
+    """A pod that runs, with a container that has started and is not ready."""
+    body = pod()
+    running = {"name": "main", "ready": False, "started": True, "state": {"running": {}}, **said}
+    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": NOON}]
+    statuses = {"initContainerStatuses" if init else "containerStatuses": [running]}
+    return {**body, "status": {**body["status"], "conditions": conditions, **statuses}}
+
+
+PROBED = "Readiness probe failed: HTTP probe failed with statuscode: 503"
+
+
+@pytest.mark.parametrize("init", [False, True])
+def test_a_run_whose_pod_is_not_ready_for_a_minute_is_asked_about(*, init: bool) -> None:
+    state = late_world(not_ready(init=init))
+    assert unexplained_runs(state, NOON_MS + READY_AFTER_MS - 1) == ()
+    (late,) = unexplained_runs(state, NOON_MS + READY_AFTER_MS)
+    assert [(ref.kind, ref.name) for ref in late.objects] == [("Pod", "a-1-x")]
+    startup = event("Unhealthy", "Startup probe failed: refused", at="12:00:09")
+    assert problem_of_events(late, [startup, event("FailedMount", "m"), event("Unhealthy", PROBED)]) == PodProblem(
+        reason="Unhealthy", message=PROBED, pod="a-1-x"
+    )
+
+
+@pytest.mark.parametrize("said", [{"started": False}, {"ready": True}, {"ready": None}, {"state": {"waiting": {}}}])
+def test_a_pod_that_is_ready_or_still_starts_is_not(said: dict[str, Any]) -> None:
+    assert only_run(node(), job(**LET_GO), not_ready(**said)).unready_since_ms is None
+
+
+def test_what_is_kept_of_a_pod_says_since_when_it_is_not_ready() -> None:
+    keep = Keep()
+    kept = keep(not_ready())
+    assert unready_since_ms(kept) == NOON_MS
+    assert keep(dict(kept)) == kept
+    assert "conditions" not in keep(not_ready(started=False))["status"]
+
+
+def test_runs_that_do_not_start_are_asked_about_before_those_that_are_not_ready() -> None:
+    other = JobId(JOB_ID.project, "a-2")
+    state = late_world(not_ready())
+    (run,), (own,) = state.runs, state.own.items()
+    starting = replace(run, job=other, phase=RunPhase.STARTING, unready_since_ms=None, begun=False)
+    second = own[0]._replace(name="a-2-0badcafe")
+    both = replace(
+        state,
+        runs=(run, starting),
+        own={**state.own, second: own[1]._replace(run=(other, DIGEST))},
+        live={**state.live, second: state.live[own[0]]},
+    )
+    assert [late.run[0] for late in unexplained_runs(both, NOON_MS + 10 * READY_AFTER_MS)] == [other, JOB_ID]
 
 
 def test_gpuctls_own_event_is_not_taken_for_the_servers_words() -> None:
