@@ -104,8 +104,8 @@ WAITS = (
     CodeEntry(
         code="GPU5017",
         title="CPU or memory is short",
-        message="waits for CPU or memory in {pools}: nodes with enough free GPUs have too little",
-        why="A worker needs its CPU and memory on the node of its GPUs.",
+        message="waits for CPU or memory in {pools}: no node has all free that a worker asks for",
+        why="A worker needs CPU, memory and GPUs, if it asks for any, on one node. GPUs are not what is short.",
         fix="Lower resources.cpu or resources.memory if the job needs less. Otherwise it starts when jobs end.",
     ),
     CodeEntry(
