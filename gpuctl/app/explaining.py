@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from gpuctl.app.cycle import CycleContext, foresee
 from gpuctl.app.incidents import NO_INCIDENTS
-from gpuctl.app.inspect import AskedNow, Live
+from gpuctl.app.inspect import AskedNow
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.ports import Clock, Cluster, NotFound, Sessions
+from gpuctl.app.ports import Clock, Cluster, Sessions
 from gpuctl.explain import explain
-from gpuctl.k8s import kinds
-from gpuctl.k8s.kueue_workloads import Condition, conditions_of
-from gpuctl.k8s.objects import text, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation
-from gpuctl.model.ids import JobId, ObjectRef
-from gpuctl.views.jobs import JobView
-
-
-def words_of_kueue(cluster: Cluster, current: Live, view: JobView) -> list[Condition]:
-    """The conditions of the Workloads that Kueue keeps for a job's run. Raises ClusterUnavailable or Forbidden."""
-    pods = (ObjectRef(*kinds.POD, view.ref.namespace, pod.name) for pod in view.pods)
-    owners = {uid(current.state.live.get(ref, {})) for ref in (view.ref, *pods)} - {""}
-    try:
-        listed = cluster.list(kinds.KUEUE_WORKLOAD).items
-    except NotFound:
-        return []
-    return conditions_of((body for body in listed if text(body, "metadata", "namespace") == view.ref.namespace), owners)
+from gpuctl.model.ids import JobId
 
 
 def explain_live(

@@ -161,6 +161,19 @@ def told_live(
     return measured(current if sessions is None else with_events(current, sessions, now_ms), now_ms)
 
 
+def with_other_engine(cluster: Cluster, current: Live) -> Live:
+    """The same with what Kueue says of the jobs that it decides about. Where that may not be read, a note on standard
+    error."""
+    from gpuctl.app.kueue_words import with_words  # noqa: PLC0415 - only now
+    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
+
+    try:
+        return with_words(cluster, current)
+    except Forbidden as fault:
+        say(f"note: {fault.code}: {fault}", err=True)
+        return current
+
+
 def project_of(job: str, project: str | None) -> str | None:
     """The project of PROJECT/JOB, else the one that is given."""
     return job.partition("/")[0] if "/" in job else project

@@ -105,7 +105,7 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
 
 def _words(cluster: Cluster, current: Live, view: JobView, engine: Engine) -> Iterator[str]:
     """What another engine says of a job, or the command that shows it."""
-    from gpuctl.app.explaining import words_of_kueue  # noqa: PLC0415 - only now
+    from gpuctl.app.kueue_words import words_of_kueue  # noqa: PLC0415 - only now
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415
     from gpuctl.targets import Engine  # noqa: PLC0415
 
@@ -119,8 +119,7 @@ def _words(cluster: Cluster, current: Live, view: JobView, engine: Engine) -> It
         return iter((f"{fault.code}: {fault}.", show))
     if not found:
         return iter((f"{engine.called} has no Workload of it.", show))
-    states = (f"{'' if each.holds else 'not '}{each.type} ({each.reason})" for each in found)
-    return (f"{each.workload}: {state}: {each.message}" for each, state in zip(found, states, strict=True))
+    return (f"{each.workload}: {each.sentence}" for each in found)
 
 
 def _asked(subject: str, project: str | None, folder: str, where: Where) -> Explanation:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, one_sweep, project_of, told_live
+from gpuctl.cli.clusters import (
+    Where,
+    cluster_options,
+    namespace_option,
+    one_job,
+    one_sweep,
+    project_of,
+    told_live,
+    with_other_engine,
+)
 from gpuctl.cli.command import command
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.output import print_json, print_yaml
@@ -47,7 +56,7 @@ def get(job: str, project: str | None, output: str, where: Where, *, log_progres
     events: tuple[EventView, ...] = ()
     project = project_meant(job, project)
     with where.looking(project_of(job, project)) as (cluster, sessions):
-        current = told_live(cluster, sessions)
+        current = with_other_engine(cluster, told_live(cluster, sessions))
         jobs = one_sweep(job, project, current)
         if jobs:
             _show_sweep(jobs, output)

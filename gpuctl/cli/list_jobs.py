@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, read_live
+from gpuctl.cli.clusters import Where, cluster_options, namespace_option, told_live, with_other_engine
 from gpuctl.cli.command import command
 from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
@@ -53,7 +53,8 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
             raise Failure("GPU9002", "--watch is for -o table and wide", hint="gpuctl list --help")
         _watch(where, project, chosen, wide=output == "wide")
         return
-    current = read_live(where, project=project)
+    with where.looking(project) as (cluster, sessions):
+        current = with_other_engine(cluster, told_live(cluster, sessions))
     views = current.of_project(chosen)
     if output in {"json", "yaml"}:
         (print_json if output == "json" else print_yaml)({"jobs": [job_form(view) for view in views]})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gpuctl.cli.clusters import Where, read_live
+from gpuctl.cli.clusters import Where, told_live, with_other_engine
 
 if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
@@ -25,7 +26,9 @@ def readings(where: Where, project: str | None = None) -> Iterator[tuple[Live, i
 
     clock = wiring.passing_clock()
     began_ms = clock.now_ms()
-    yield read_live(where, project=project), _wait_ms(clock.now_ms() - began_ms)
+    with where.looking(project) as (cluster, sessions):
+        first = with_other_engine(cluster, told_live(cluster, sessions))
+    yield first, _wait_ms(clock.now_ms() - began_ms)
     if where.embedded is not None:  # a copy is opened for each reading: a controller may write the file meanwhile
         while True:
             with where.looking(project) as (cluster, _):
@@ -38,9 +41,13 @@ def readings(where: Where, project: str | None = None) -> Iterator[tuple[Live, i
 def _read(cluster: Cluster) -> tuple[Live, int]:
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.inspect import live, measured  # noqa: PLC0415
+    from gpuctl.app.kueue_words import with_words  # noqa: PLC0415
+    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
 
     began_ms = wiring.now_ms()
     found = live(cluster)
+    with suppress(Forbidden):  # the first reading has told that
+        found = with_words(cluster, found)
     now_ms = wiring.now_ms()
     return measured(found, now_ms), _wait_ms(now_ms - began_ms)
 

@@ -5,7 +5,7 @@ Source: Kueue 0.19, apis/kueue/v1beta2/workload_types.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpuctl.k8s.objects import items, text
@@ -26,12 +26,31 @@ class Condition(NamedTuple):
     reason: str
     message: str
 
+    @property
+    def sentence(self) -> str:
+        """What it says: `not QuotaReserved (Pending): insufficient unused quota`."""
+        return f"{'' if self.holds else 'not '}{self.type} ({self.reason}): {self.message}"
+
 
 def conditions_of(workloads: Iterable[Body], owners: Collection[str]) -> list[Condition]:
     """The conditions of the Workloads that objects of these uids own; of many Workloads the first."""
     own = (body for body in workloads if any(text(owner, "uid") in owners for owner in _owners(body)))
     found = [told for body in own for told in _conditions(body)]
     return found[:_MOST]
+
+
+def deciding(conditions: Sequence[Condition]) -> Condition | None:
+    """The one condition that says why a run runs or waits; None where there is none.
+
+    Of one Workload the last event that holds, else what it waits for. Of the pods of a service, each with a Workload,
+    the first that waits.
+    """
+    found: dict[str, Condition] = {}
+    for each in conditions:
+        known = found.get(each.workload)
+        if known is None or (each.holds and not known.holds):
+            found[each.workload] = each
+    return min(found.values(), key=lambda each: each.type == "Admitted" and each.holds, default=None)
 
 
 def _owners(body: Body) -> Iterable[Body]:

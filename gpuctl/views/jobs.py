@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gpuctl.diag.wording import reason_text
 from gpuctl.engine import reasons
 from gpuctl.k8s import kinds, names, objects
 from gpuctl.k8s.annotations import decode_charge, decode_values
@@ -63,6 +64,7 @@ class JobView:
     `sweep` and `index`: what makes its name, where it is one of a sweep; `values`: the variables that it alone has.
     `restarts`: how often workers that failed were started again, of all starts of the run together.
     `progress_ppm`: how far it says that it is, in millionths; None where it says nothing.
+    `said`: what another engine says of it, where that decides about it; not yet made printable.
     """
 
     id: JobId
@@ -85,6 +87,12 @@ class JobView:
     index: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
+    said: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why it runs or waits, in a sentence: by the engine that decides about it; "-" where none says."""
+        return reason_text(self.reason) if self.reason is not None else self.said or "-"
 
     @property
     def created_ms(self) -> Instant:

@@ -46,7 +46,7 @@ def told_apart(view: Row) -> tuple[object, ...]:
     if isinstance(view, SweepView):
         return tuple(map(told_apart, view.jobs))
     return (view.ref, view.status, view.nodes, view.gpu_milli, view.image, view.urls, view.run.starts, view.restarts,
-            view.reason)  # fmt: skip
+            view.why)  # fmt: skip
 
 
 def _cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
@@ -72,9 +72,8 @@ def _wide_cells(view: Row, now_ms: Instant) -> tuple[str, ...]:
     workers = view.placement.workers if view.placement else ()
     devices = " ".join(f"{worker.node}:{','.join(str(gpu) for gpu in worker.gpus)}" for worker in workers)
     paused_for = str(view.run.paused_for) if view.run.paused_for else "-"
-    reason = reason_text(view.reason) if view.reason else "-"
     since = age(now_ms - view.since_ms)
-    more = (devices or "-", str(view.run.starts), str(view.restarts), paused_for, reason)
+    more = (devices or "-", str(view.run.starts), str(view.restarts), paused_for, view.why)
     return (*_cells(view, now_ms), "false", ",".join(view.urls), since, *more)
 
 
@@ -108,6 +107,7 @@ def job_form(view: JobView) -> dict[str, Any]:
         "starts": run.starts,
         "restarts": view.restarts,
         "reason": {"code": view.reason.code, "message": reason_text(view.reason)} if view.reason else None,
+        "otherEngine": view.said or None,
         "problem": problem_form(run.problem),
         "progressPpm": view.progress_ppm,
         "pausedFor": str(run.paused_for) if run.paused_for else None,
@@ -137,7 +137,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
         ("TYPE", view.type_name),
         ("STATUS", view.status),
         *([("PROBLEM", problem_text(run.problem))] if run.problem else []),
-        ("REASON", reason_text(view.reason) if view.reason else "-"),
+        ("REASON", view.why),
         ("NAMESPACE", view.ref.namespace),
         ("OBJECT", f"{view.ref.kind} {view.ref.name}"),
         ("IMAGE", view.image),

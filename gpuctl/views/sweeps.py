@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gpuctl.diag.escapes import printable
-from gpuctl.diag.wording import reason_text
 from gpuctl.model.decision import JobState, Reason
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import GpuMilli, Instant, format_gpus
@@ -185,7 +184,7 @@ def _job_table(views: Sequence[JobView], now_ms: Instant) -> str:
             ", ".join(view.nodes) or "-",
             str(view.run.starts),
             values_text(view),
-            reason_text(view.reason) if view.reason else "-",
+            view.why,
         )
         for view in views
     ]

@@ -22,6 +22,7 @@ from kueue.test_story_on_kueue import Reconciled, kueue
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("kueue")]
 __all__ = ["kueue"]
 RUNS, WAITS = "a-1-g", "a-2-gggggg"
+WHY = "not QuotaReserved (Pending): couldn't assign flavors to pod set main: insufficient unused quota"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def said(story: Reconciled, *words: str, code: int = 0) -> str:
 def test_explain_tells_what_kueue_says(story: Reconciled) -> None:
     waits = said(story, "explain", f"team-a/{WAITS}")
     assert "is Pending. Kueue decides when it runs." in waits
-    assert "not QuotaReserved (Pending): couldn't assign flavors to pod set main: insufficient unused quota" in waits
+    assert WHY in waits
     assert "3 more needed" in waits
     assert "Admitted (Admitted)" in said(story, "explain", f"team-a/{RUNS}")
     refused = said(story, "explain", f"team-a/{WAITS}", str(story.declared_in), code=2)
@@ -61,7 +62,14 @@ def test_list_get_and_status_tell_when_it_waits_and_nothing_of_the_engine(story:
     }
     assert state[RUNS] == ("Running", "20")
     assert state[WAITS] == ("Pending", "20"), "it waits since it was made"
-    assert "STATUS:         Pending" in said(story, "get", f"team-a/{WAITS}")
+    got = said(story, "get", f"team-a/{WAITS}")
+    assert "STATUS:         Pending" in got
+    assert f"REASON:         {WHY}" in got
+    assert WHY in said(story, "list", "-p", "team-a", "-o", "wide")
+    told = {job["name"]: (job["reason"], job["otherEngine"]) for job in listed}
+    assert told[WAITS][0] is None
+    assert WHY in told[WAITS][1]
+    assert told[RUNS][1].startswith("Admitted (Admitted): ")
     assert "third" in typed(story.plane.kubeconfig, "status").output
 
 
