@@ -275,17 +275,20 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
     line = [sys.executable, "-m", "gpuctl", "bash", "train", "-p", "team-s", *stage.where]
     with subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs) as shell:
         os.close(theirs)
-        os.write(terminal, b"echo $((6 * 7))\n")
-        shown = b""
-        while b"42" not in shown and readable([terminal], 60):
-            shown += os.read(terminal, 4096)
-        assert b"42" in shown, shown
-        os.write(terminal, b"exit\n")
-        with suppress(OSError):  # the end of a terminal
-            while os.read(terminal, 4096):
-                pass
-        assert shell.wait(60) == 0
-    os.close(terminal)
+        try:
+            os.write(terminal, b"echo $((6 * 7))\n")
+            shown = b""
+            while b"42" not in shown and readable([terminal], 60):
+                shown += os.read(terminal, 4096)
+            assert b"42" in shown, shown
+            os.write(terminal, b"exit\n")
+            with suppress(OSError):  # the end of a terminal
+                while readable([terminal], 60) and os.read(terminal, 4096):
+                    pass
+            assert shell.wait(60) == 0
+        finally:
+            shell.kill()  # else leaving the block waits for its end
+            os.close(terminal)
 
 
 def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
