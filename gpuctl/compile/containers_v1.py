@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from gpuctl.compile.amounts import WrongValue
-from gpuctl.compile.fields_v1 import AbsolutePath, CommandText, EnvName, Image, Name, Spec, unique
-from gpuctl.compile.pod_v1 import Capabilities, EnvEntry, EnvSource, Probes, Resources, UserId
+from gpuctl.compile.fields_v1 import AbsolutePath, Image, Name, Spec, unique
+from gpuctl.compile.pod_v1 import Args, Capabilities, Command, Env, EnvFrom, Probes, Resources, UserId, WorkingDir
 from gpuctl.k8s import names
 from gpuctl.k8s.requests import Requests
 
@@ -58,17 +58,11 @@ class InitContainer(Spec):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         None, description="When the image is pulled. Default: as the job's."
     )
-    command: list[CommandText] = Field([], max_length=10_000, description="Replaces the image's entry point.")
-    args: list[CommandText] = Field(
-        [], max_length=10_000, description="Arguments of the command, or of the image's entry point."
-    )
-    working_dir: AbsolutePath | None = Field(None, description="Working directory. Default: the image's.")
-    env: dict[EnvName, EnvEntry] = Field(
-        {}, max_length=1000, description="Environment variables: text, or {secret, key}. It has none of the job's."
-    )
-    env_from: list[EnvSource] = Field(
-        [], max_length=100, description="All keys of Secrets and ConfigMaps as environment variables."
-    )
+    command: Command = Field([])
+    args: Args = Field([])
+    working_dir: WorkingDir = Field(None)
+    env: Env = Field({}, description="Environment variables: text, or {secret, key}. It has none of the job's.")
+    env_from: EnvFrom = Field([])
     gpus: int = Field(
         0,
         ge=0,

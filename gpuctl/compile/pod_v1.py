@@ -61,6 +61,19 @@ class EnvSource(Spec):
     _one_origin = in_mapping(lambda data: exactly_one(data, "secret", "configMap"))
 
 
+Command = Annotated[list[CommandText], Field(max_length=10_000, description="Replaces the image's entry point.")]
+Args = Annotated[
+    list[CommandText], Field(max_length=10_000, description="Arguments of the command, or of the image's entry point.")
+]
+WorkingDir = Annotated[AbsolutePath | None, Field(description="Working directory. Default: the image's.")]
+Env = Annotated[dict[EnvName, EnvEntry], Field(max_length=1000)]
+EnvFrom = Annotated[
+    list[EnvSource],
+    Field(max_length=100, description="All keys of Secrets and ConfigMaps as environment variables."),
+]
+"""What any container has, a job's own or one beside it. Fields of one base would all stand before the others'."""
+
+
 UserId = Annotated[int, Field(ge=0, le=INT32)]
 
 

@@ -19,11 +19,9 @@ from gpuctl.compile.defaults_v1 import Defaults
 from gpuctl.compile.fields_v1 import (
     INT32,
     MOST_POOLS,
-    AbsolutePath,
     Account,
     CommandText,
     DeclarationV1,
-    EnvName,
     Gpus,
     Grace,
     Image,
@@ -49,8 +47,10 @@ from gpuctl.compile.fields_v1 import (
 from gpuctl.compile.kinds_v1 import MOST_KINDS, WorkloadKinds
 from gpuctl.compile.manifest_v1 import JobKinds, counted
 from gpuctl.compile.pod_v1 import (
-    EnvEntry,
-    EnvSource,
+    Args,
+    Command,
+    Env,
+    EnvFrom,
     Expose,
     GitCheckout,
     HostAlias,
@@ -59,6 +59,7 @@ from gpuctl.compile.pod_v1 import (
     PodSecurity,
     Probes,
     Resources,
+    WorkingDir,
 )
 from gpuctl.compile.policy_v1 import PolicySpec
 from gpuctl.compile.pool_v1 import NodePool
@@ -244,17 +245,11 @@ class JobSpec(Spec):
     image_pull_secrets: Annotated[list[Subdomain], unique()] = Field(
         [], max_length=100, description="Secrets of the project's namespace with which the image's registry is asked."
     )
-    command: list[CommandText] = Field([], max_length=10_000, description="Replaces the image's entry point.")
-    args: list[CommandText] = Field(
-        [], max_length=10_000, description="Arguments of the command, or of the image's entry point."
-    )
-    working_dir: AbsolutePath | None = Field(None, description="Working directory. Default: the image's.")
-    env: dict[EnvName, EnvEntry] = Field(
-        {}, max_length=1000, description="Environment variables: text, or {secret, key}."
-    )
-    env_from: list[EnvSource] = Field(
-        [], max_length=100, description="All keys of Secrets and ConfigMaps as environment variables."
-    )
+    command: Command = Field([])
+    args: Args = Field([])
+    working_dir: WorkingDir = Field(None)
+    env: Env = Field({}, description="Environment variables: text, or {secret, key}.")
+    env_from: EnvFrom = Field([])
     gpus: WorkerGpus = Field(
         0, description="GPUs of each worker: 4, or a fraction such as 0.5. 0: a CPU job, outside of GPU quota."
     )
