@@ -3,123 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
 from typing import Any
 
 import pytest
 import yaml
 from commands import Run
-from controlplane.server import ControlPlane, node
+from controlplane.server import ControlPlane
+from seen import CLUSTER, NAMESPACE, Stage, stage_on
 
-from gpuctl.adapters.clock import SystemClock
-from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import WorkingCopy
-from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
-from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.adapters.kubernetes.readable import readable
-from gpuctl.app.cycle import CycleContext, cycle
-from gpuctl.app.object_cache import ObjectCache
-from gpuctl.compile import compile_tree
-
-CLUSTER = """\
-apiVersion: gpuctl.dev/v1
-kind: Cluster
-metadata: {name: seen}
-spec:
-  nodePools:
-  - {name: seen, selector: {matchLabels: {gpuctl.dev/pool: seen}}, nodes: [seen-1, seen-2], gpusPerNode: 4,
-     resourcesPerNode: {cpu: 80, memory: 512Gi}, sharing: device-plugin}
-  namespacePrefix: seen-
----
-apiVersion: gpuctl.dev/v1
-kind: Department
-metadata: {name: research}
-spec: {quota: 4}
----
-apiVersion: gpuctl.dev/v1
-kind: Project
-metadata: {name: team-s}
-spec: {quota: 4, limit: 6, department: research}
----
-{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: train, project: team-s},
- spec: {image: train, gpus: 1, resources: {cpu: 8, memory: 64Gi}}}
----
-{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: gang, project: team-s}, spec: {image: mpi, gpus: 1, workers: 2}}
----
-{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: notebook, project: team-s},
- spec: {image: jupyter, type: interactive, preemptible: true, gpus: 1}}
----
-{apiVersion: gpuctl.dev/v1, kind: Job, metadata: {name: large, project: team-s}, spec: {image: train, gpus: 4}}
-"""
-NAMESPACE = "seen-team-s"
-OTHERS_POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "stranger"},
-    "spec": {
-        "nodeName": "seen-2",
-        "containers": [{"name": "c", "image": "c", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}],
-    },
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A real cluster with four jobs, three of which run, and the folder that declares them."""
-
-    plane: ControlPlane
-    folder: Path
-
-    @property
-    def where(self) -> tuple[str, str]:
-        return ("--kubeconfig", str(self.plane.kubeconfig))
-
-    def enforce(self) -> None:
-        declared = compile_tree(read_tree(str(self.folder))).declared
-        assert declared is not None
-        with (
-            closing(connect(str(self.plane.kubeconfig))) as connection,
-            closing(KubernetesCluster(connection)) as cluster,
-        ):
-            context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
-            for _ in range(150):
-                report = cycle(declared, context)
-                if report.settled and sum(run.phase == "Running" for run in report.state.runs) == 3:
-                    return
-                sleep(0.1)
-        raise AssertionError("the jobs do not come to run")
-
-    def job(self, name: str) -> dict[str, Any]:
-        listed = self.plane.call("GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")["items"]
-        (found,) = [job for job in listed if job["metadata"]["labels"]["gpuctl.dev/job"] == name]
-        return dict(found)
 
 
 @pytest.fixture(scope="module")
 def stage(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("seen") / "clusters" / "seen"
-    folder.mkdir(parents=True)
-    (folder / "cluster.yaml").write_text(CLUSTER)
-    for name in ("seen-1", "seen-2"):
-        control_plane.call("POST", "/api/v1/nodes", node(name, gpus=4, labels={"gpuctl.dev/pool": "seen"}))
-    control_plane.call("POST", "/api/v1/namespaces/default/pods", OTHERS_POD)
-    made = Stage(plane=control_plane, folder=folder)
-    made.enforce()
-    yield made
-    control_plane.remove_namespaces([NAMESPACE, "gpuctl-system"])
-    control_plane.call("DELETE", "/api/v1/namespaces/default/pods/stranger?gracePeriodSeconds=0")
-    for name in ("seen-1", "seen-2"):
-        control_plane.call("DELETE", f"/api/v1/nodes/{name}")
+    with stage_on(control_plane, tmp_path_factory.mktemp("seen")) as made:
+        yield made
 
 
 def rows(text: str) -> dict[str, list[str]]:
@@ -239,111 +139,6 @@ def test_diff_of_wrong_declarations_is_an_error(run: Run, stage: Stage, tmp_path
     result = run("diff", tmp_path, *stage.where)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error GPU2" in result.stderr
-
-
-def beside(stage: Stage, *line: str, typed: bytes = b"") -> tuple[int, bytes, bytes]:
-    """A command of gpuctl in a process of its own: exit code, output, errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuctl", line[0], "-p", "team-s", *stage.where, *line[1:]],
-        input=typed, capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_what_a_container_prints(stage: Stage) -> None:
-    log = stage.plane.pod_log
-    log.unlink(missing_ok=True)
-    code, out, error = beside(stage, "logs", "train")
-    assert (code, out, error[:14]) == (2, b"", b"error GPU7042:"), "the kubelet has no such log"
-    lines = [f"2026-11-21T10:00:0{n}.000000000Z stdout F step {n}\n" for n in range(3)]
-    log.write_text("".join(lines))
-    assert beside(stage, "logs", "train") == (0, b"step 0\nstep 1\nstep 2\n", b"")
-    assert beside(stage, "logs", "gang", "--worker", "1", "--tail", "1") == (0, b"step 2\n", b"")
-    assert beside(stage, "logs", "train", "--timestamps", "--tail", "1")[1].startswith(b"2026-11-21T10:00:02")
-
-
-def test_a_command_in_a_container(stage: Stage) -> None:
-    """KWOK keeps a command's input open and tells no exit code: those are shown on loopback connections."""
-    assert beside(stage, "exec", "train", "--", "echo", "in there") == (0, b"in there\n", b"")
-    assert beside(stage, "exec", "train", "-i", "--", "head", "-n", "1", typed=b"typed\n") == (0, b"typed\n", b"")
-    code, out, error = beside(stage, "exec", "train", "--", "sh", "-c", "echo no >&2; exit 3")
-    assert (code, out, error[:3]) == (2, b"", b"no\n")
-
-
-def test_a_shell_in_a_container(stage: Stage) -> None:
-    terminal, theirs = pty.openpty()
-    line = [sys.executable, "-m", "gpuctl", "bash", "train", "-p", "team-s", *stage.where]
-    with subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs) as shell:
-        os.close(theirs)
-        try:
-            os.write(terminal, b"echo $((6 * 7))\n")
-            shown = b""
-            while b"42" not in shown and readable([terminal], 60):
-                shown += os.read(terminal, 4096)
-            assert b"42" in shown, shown
-            os.write(terminal, b"exit\n")
-            with suppress(OSError):  # the end of a terminal
-                while readable([terminal], 60) and os.read(terminal, 4096):
-                    pass
-            assert shell.wait(60) == 0
-        finally:
-            shell.kill()  # else leaving the block waits for its end
-            os.close(terminal)
-
-
-def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
-    """KWOK has `cat` behind every port, which answers what it hears. Two connections at once; Ctrl-C ends it."""
-    line = [sys.executable, "-m", "gpuctl", "port-forward", "train", "0:8888", "-p", "team-s", *stage.where]
-    piped = subprocess.PIPE
-    with subprocess.Popen(line, stdout=piped, stderr=piped, preexec_fn=heeding_ctrl_c) as process:  # noqa: PLW1509 - it starts no thread
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline().decode()
-            assert said.startswith("Forwarding from 127.0.0.1:")
-            assert said.endswith(" -> 8888\n")
-            port = int(said.split(":")[1].split()[0])
-            with (
-                socket.create_connection(("127.0.0.1", port), 30) as one,
-                socket.create_connection(("127.0.0.1", port), 30) as other,
-            ):
-                sent = bytes(range(256)) * 1000
-                one.sendall(sent)
-                other.sendall(b"another")
-                assert heard(other, 7) == b"another"
-                assert heard(one, len(sent)) == sent
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-
-
-def heeding_ctrl_c() -> None:
-    """A shell has what it runs in the background ignore Ctrl-C, and a process inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def heard(source: socket.socket, length: int) -> bytes:
-    found = b""
-    while len(found) < length and (data := source.recv(1 << 16)):
-        found += data
-    return found
-
-
-def test_a_port_that_is_none_or_taken_is_told(run: Run, stage: Stage) -> None:
-    assert "error GPU7064: team-s/train exposes no port" in run("port-forward", "team-s/train", *stage.where).stderr
-    assert "error GPU9002" in run("port-forward", "team-s/train", "80:http", *stage.where).stderr
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        pair = f"{taken.getsockname()[1]}:8888"
-        assert "error GPU7065" in run("port-forward", "team-s/train", pair, *stage.where).stderr
-
-
-def test_a_job_without_a_container_says_why(run: Run, stage: Stage) -> None:
-    waits = run("logs", "large", "-p", "team-s", *stage.where)
-    assert waits.stderr.startswith("error GPU7040: team-s/large has no container: it is waiting: GPU5")
-    nobody = run("exec", "gang", "-p", "team-s", "--worker", "7", *stage.where, "--", "true")
-    assert "it has no worker 7, only 0 to 1" in nobody.stderr
-    assert run("logs", "nobody", *stage.where).stderr.startswith("error GPU9003: there is no job nobody")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from typing import Any, get_args
 from urllib.error import HTTPError
 
 import pytest
-from attempts import HARMLESS, REFUSED, TAKEN, THEIRS, Attempt
+from attempt import THEIRS, Attempt
+from attempts import HARMLESS, REFUSED, TAKEN
 from controlplane.server import ControlPlane
 from pydantic import BaseModel
 from unattended import PATIENCE_S, Site, within
