@@ -322,6 +322,7 @@ class Reconciler:
             self._outside.machines.provide(declared.cluster.pools)
             self._outside.machines.define(declared.cluster.workload_kinds)
             self._provided = self._desired
+        self._object_cache.read_also(declared.cluster.workload_kinds)  # a prediction counts what runs as a cycle does
         is_ours = self._outside.engine is None  # what another engine decides is not foreseen
         if is_ours and not self._predictions.knows(declared, self._confirmations):
             self._object_cache.refresh()

@@ -26,7 +26,7 @@ from gpuctl.observe.freezes import read_frozen
 from gpuctl.observe.hami import HamiNode, hami_devices, hami_node, unreadable_hami_node
 from gpuctl.observe.ledgers import Records, read_ledgers
 from gpuctl.observe.nodes import Use, observe_nodes
-from gpuctl.observe.pods import Pod
+from gpuctl.observe.pods import Pod, without_helpers
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.unreadable import Faults, read
 from gpuctl.observe.workloads import observe_runs
@@ -60,6 +60,7 @@ def observe(
     claims = cache.claimed(bodies[kinds.RESOURCE_CLAIM], inventory, our_pods, bodies[kinds.POD])
     given = _given_by_hami(bodies[kinds.POD], registered, cache.faults)
     pods = cache.pods(bodies[kinds.POD], runs_of_pods, {**given, **claims.of_pods} if given else claims.of_pods, own)
+    pods = without_helpers(pods, set(our_pods.values()) - own.places.keys(), told.entries)
     leaving = frozenset(ref.name for ref, body in bodies[kinds.NAMESPACE].items() if _terminates(body))
     asked = asked_workers(bodies[kinds.AUTOSCALER], own.refs, own.bodies)
     memories = cache.memories(own, told, trust, ours.ledgers)

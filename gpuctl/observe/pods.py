@@ -5,7 +5,7 @@ A pod holds what it was given until it is terminal or gone; one that is being de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,8 +28,8 @@ from gpuctl.k8s.workload_kinds import row_of, sum_of
 from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.ids import NodeName, ObjectRef, RunKey
 from gpuctl.model.pod_problem import PodProblem
-from gpuctl.model.state import Body
-from gpuctl.model.units import Instant
+from gpuctl.model.state import Body, RunEntry
+from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
 from gpuctl.observe.problems import problem_of, unready_since_ms
 from gpuctl.observe.unreadable import Unreadable, read
@@ -174,6 +174,28 @@ def without_strangers(pods: Sequence[Pod], asked: Mapping[RunKey | None, Devices
     return [
         replace(pod, run=None, helper=False) if pod.helper and pod.live and pod.run in over else pod for pod in pods
     ]
+
+
+def without_helpers(pods: list[Pod], orphaned: Collection[RunKey], entries: Mapping[RunKey, RunEntry]) -> list[Pod]:
+    """The pods, of which those without a device are foreign where their run is orphaned and has GPUs on record.
+
+    The template of its object, which is gone, would tell a helper from a worker. As a worker each would count for GPUs
+    that nothing holds.
+    """
+    with_gpus = {run for run in orphaned if _has_gpus(entries.get(run))}
+    if not with_gpus:
+        return pods
+    return [
+        replace(pod, run=None, controller=None) if pod.run in with_gpus and pod.asks == _NOTHING else pod
+        for pod in pods
+    ]
+
+
+_NOTHING = Devices()
+
+
+def _has_gpus(entry: RunEntry | None) -> bool:
+    return entry is not None and entry.charge is not None and entry.charge.gpu_milli >= WHOLE_GPU
 
 
 def _is_within(total: Requests, bound: Requests) -> bool:

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from theatre import STEP_MS, ZERO_MS, Files, Outcome, objects_made, play, story
 
+from gpuctl.model.workload_kind import WorkloadKind
+
 RESTARTED_AFTER_MS = 20_000
 TOLD = story()
 
@@ -31,22 +33,29 @@ def killed(work: Callable[[], object]) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
-def outcome_whenever_killed(folder: Path, files: Sequence[Files], number: int, *, makes_alike: bool = True) -> Outcome:
+def outcome_whenever_killed(
+    folder: Path,
+    files: Sequence[Files],
+    number: int,
+    *,
+    makes_alike: bool = True,
+    declared: Sequence[WorkloadKind] = (),
+) -> Outcome:
     """What one step of a story comes to on a folder's file: the same where it is killed at any write and goes on.
 
-    `makes_alike`: as many objects are made, too.
+    `makes_alike`: as many objects are made, too. `declared`: as in `play`.
     """
     live, before, began_ms = folder / "live.db", folder / f"{number}.db", ZERO_MS + number * STEP_MS
     if live.exists():
         shutil.copy(live, before)
-    wanted, writes = play(live, files, number, began_ms)
+    wanted, writes = play(live, files, number, began_ms, declared=declared)
     made = objects_made(live)
     for write in range(1, writes + 1):
         database = folder / f"{number}-{write}.db"
         if before.exists():
             shutil.copy(before, database)
-        killed(lambda: play(database, files, number, began_ms, (write, False)))  # noqa: B023 - it ends in this turn
-        found, _ = play(database, files, number, began_ms + RESTARTED_AFTER_MS)
+        killed(lambda: play(database, files, number, began_ms, (write, False), declared))  # noqa: B023 - it ends in this turn
+        found, _ = play(database, files, number, began_ms + RESTARTED_AFTER_MS, declared=declared)
         assert found.but_for_places() == wanted.but_for_places(), f"killed at write {write} of step {number}"
         assert not makes_alike or objects_made(database) == made, f"killed at write {write} of step {number}"
     return wanted

@@ -26,6 +26,7 @@ from gpuctl.model.history import Commit
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, ClusterState, RawObjects
+from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe import observe
 
 if TYPE_CHECKING:
@@ -152,12 +153,21 @@ class Outcome:
         return (self.runs, self.finished, self.inventories, self.lines, len(self.pods))
 
 
-def play(
-    database: Path, told: Sequence[Files], number: int, at_ms: int, doom: tuple[int, bool] | None = None
+def play(  # noqa: PLR0917 - a step, and how its process ends
+    database: Path,
+    told: Sequence[Files],
+    number: int,
+    at_ms: int,
+    doom: tuple[int, bool] | None = None,
+    declared: Sequence[WorkloadKind] = (),
 ) -> tuple[Outcome, int]:
-    """Reconcile the n-th commit until its minute is over. `doom`: be killed at that write, after it or before it."""
+    """Reconcile the n-th commit until its minute is over. `doom`: be killed at that write, after it or before it.
+
+    `declared`: the kinds of other controllers that its Cluster declares, which the server has.
+    """
     clock = VirtualClock(at_ms)
     embedded = EmbeddedCluster(clock, str(database))
+    embedded.define(declared)
     cluster = Doomed(embedded, doom[0], after=doom[1]) if doom else Doomed(embedded)
     lines: list[str] = []
     outside = Outside(source=OneCommit(told, number), cluster=cluster, machines=embedded, clock=clock)
@@ -170,15 +180,16 @@ def play(
         if due is None or due > end_ms:
             break
         clock.advance_to(max(due, clock.now_ms()))
-    outcome = _outcome(embedded, tuple(line for line in lines if " error " in line or " warning " in line))
+    outcome = _outcome(embedded, tuple(line for line in lines if " error " in line or " warning " in line), declared)
     embedded.close()
     return outcome, cluster.writes
 
 
-def _outcome(cluster: EmbeddedCluster, lines: tuple[str, ...]) -> Outcome:
+def _outcome(cluster: EmbeddedCluster, lines: tuple[str, ...], declared: Sequence[WorkloadKind]) -> Outcome:
     kinds = [("v1", "ConfigMap"), ("v1", "Pod"), ("batch/v1", "Job"), ("apps/v1", "Deployment"), ("v1", "Node")]
+    kinds += [row.kind for row in declared]
     objects = {_ref(body): body for kind in kinds for body in cluster.list(kind).items}
-    state: ClusterState = observe(RawObjects(objects=objects))
+    state: ClusterState = observe(RawObjects(objects=objects), declared_kinds=declared)
     places = {run.job.name: run.placement.workers if run.placement else () for run in state.runs}
     return Outcome(
         runs={str(run.job): (run.digest, run.phase, run.starts, str(run.paused_for)) for run in state.runs},

@@ -148,9 +148,13 @@ class EmbeddedCluster:
             provide(self._api, pools)
 
     def define(self, declared: Sequence[WorkloadKind]) -> None:
-        """Serve these kinds too, and play their controllers."""
+        """Serve these kinds too, and play their controllers, which look at all that is there already."""
         with self._turn():
-            self._api.rows = rows_of(declared)
+            rows, before = rows_of(declared), self._api.rows
+            self._api.rows = rows
+            for kind in rows.keys() - before.keys():
+                for body in self._store.list(kind):
+                    self._note(key_of(body), None, body)
 
     # World
 

@@ -9,7 +9,7 @@ from objects_by_hand import NOON, decided_on, job, node, on_record, pod, seen
 
 from gpuctl.k8s import names
 from gpuctl.model.ids import NodeName
-from gpuctl.model.state import Body, Run, RunPhase
+from gpuctl.model.state import Body, Charge, Run, RunPhase
 
 GPU: dict[str, Any] = {"resources": {"limits": {names.GPU_RESOURCE: "2"}}}
 CLAIM = {"name": "gpu", "resourceClaimTemplateName": "a-1-0badcafe"}
@@ -81,3 +81,14 @@ def test_a_live_stray_makes_no_room_for_an_ended_one_in_the_jobs_status() -> Non
     stray = pod("stray", annotations={names.WORKER_INDEX_LABEL: "7"})
     assert run_of(of({"containers": [GPU]}), ended).ends_as is RunPhase.SUCCEEDED
     assert run_of(of({"containers": [GPU]}), stray, ended).ends_as is None
+
+
+def test_a_helper_that_outlives_the_object_of_its_run_holds_none_of_its_gpus() -> None:
+    """It has none, and the template that would tell it from a worker is gone: booked is what it requests."""
+    helper = pod("a-1-driver", resources={"requests": {"cpu": "3"}})
+    state = decided_on(node(), pod(**GPU), helper, on_record(charge=Charge(gpu_milli=2000)))
+    (run,), (there,) = state.runs, state.nodes
+    assert run.phase is RunPhase.STOPPING
+    assert run.placement is not None
+    assert len(run.placement.workers) == 1
+    assert (there.excess_gpus, there.foreign_cpu_milli) == (0, 3000)
