@@ -7,40 +7,25 @@ account, under the guard.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
+from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
 from unattended import account_kubeconfig, provide
 
-from gpuctl.adapters.clock import SystemClock
-from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
-from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.adapters.kubernetes.machines import StandingMachines
 from gpuctl.adapters.kubernetes.paths import collection, item
-from gpuctl.app.outside import Outside
-from gpuctl.app.play import MOVING
-from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
-from gpuctl.app.reconciler import Reconciler
-from gpuctl.app.report import Journal
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text
 from gpuctl.model.declared import NodePool
-from gpuctl.model.history import Commit
-from gpuctl.model.ids import ObjectRef, Revision
-from gpuctl.model.source import SourceFile, SourceTree
-from gpuctl.model.state import Body, RunPhase
-from gpuctl.observe import observe
+from gpuctl.model.ids import Revision
+from gpuctl.model.state import Body
 from gpuctl.wiring import blueprint
 
-WITHIN_S = 60
 CLUSTER = """apiVersion: gpuctl.dev/v1
 kind: Cluster
 metadata: {{name: {name}}}
@@ -61,7 +46,6 @@ def job(name: str, owner: str, gpus: float, image: str = "x") -> str:
     return f"apiVersion: gpuctl.dev/v1\nkind: Job\n{meta}\nspec: {{image: {image}, gpus: {gpus}}}\n"
 
 
-Files = Mapping[str, str]
 BASE = {"projects/a/project.yaml": project("a"), "projects/b/project.yaml": project("b")}
 FILL = {
     "projects/a/j1.yaml": job("j1", "a", 4),
@@ -70,133 +54,13 @@ FILL = {
 }
 CLAIM = {"projects/b/k1.yaml": job("k1", "b", 4)}
 CHANGE = {"projects/a/j1.yaml": job("j1", "a", 4, "y")}
-STORY: Sequence[tuple[str, Files]] = (
+STORY: Story = (
     ("admission", BASE | FILL),
     ("pause", BASE | FILL | CLAIM),
     ("finish and resume", BASE | FILL | CLAIM),
     ("change", BASE | FILL | CLAIM | CHANGE),
     ("prune", {"projects/a/project.yaml": project("a"), "projects/a/j1.yaml": CHANGE["projects/a/j1.yaml"]}),
 )
-
-
-@dataclass(frozen=True)
-class Declarations:
-    """A source with one commit for each step of the story."""
-
-    cluster: str
-    number: int
-    branch: str = "main"
-
-    def head(self) -> Revision:
-        return Revision(f"{self.number:040x}")
-
-    def tree(self, revision: Revision) -> SourceTree:
-        number = int(revision, 16)
-        if number > self.number:
-            raise SourceUnavailable("GPU8006", "not yet")
-        files = {"cluster.yaml": CLUSTER.format(name=self.cluster), **STORY[number][1]}
-        told = {f"c/{path}": SourceFile(content=text.encode(), revision=revision) for path, text in files.items()}
-        return SourceTree(cluster_dir="c", revision=revision, files=told)
-
-    def follows(self, older: Revision, newer: Revision) -> bool:
-        return older <= newer
-
-    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        del revisions
-        return ()
-
-    def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """It has no signatures, and asks for none."""
-
-    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
-        del since, until, within
-        return frozenset()
-
-
-class Doomed:
-    """A cluster whose user is killed when its first write has taken effect."""
-
-    def __init__(self, cluster: KubernetesCluster) -> None:
-        self._cluster = cluster
-
-    def list(self, kind: Kind) -> ObjectList:
-        return self._cluster.list(kind)
-
-    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        return self._cluster.watch(kind, resource_version, timeout_ms)
-
-    def apply(self, body: Body) -> Body:
-        self._cluster.apply(body)
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError
-
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        self._cluster.delete(ref, uid, resource_version)
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError
-
-    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        return [work(one) for one in items]
-
-
-class Awake:
-    """Nobody ends it, and it waits a moment."""
-
-    def requested(self) -> bool:
-        return False
-
-    def wait(self, duration_ms: int) -> bool:
-        time.sleep(min(duration_ms, 30) / 1000)
-        return False
-
-
-def reconcile(kubeconfig: str, cluster_name: str, number: int, *, doomed: bool) -> None:
-    """One process's life: until everything is at rest."""
-    connection = connect(kubeconfig)
-    cluster = KubernetesCluster(connection)
-    outside = Outside(
-        source=Declarations(cluster_name, number),
-        cluster=Doomed(cluster) if doomed else cluster,
-        machines=StandingMachines(),
-        clock=SystemClock(),
-    )
-    lines: list[str] = []
-    reconciler = Reconciler(outside, Journal(lines.append), Awake())
-    assert reconciler.follow(), lines
-    until = time.monotonic() + WITHIN_S
-    while True:
-        assert reconciler.enforce(), lines
-        if reconciler.settled and at_rest(reconciler):
-            break
-        assert time.monotonic() < until, lines
-        Awake().wait(30)
-    assert not [line for line in lines if " error " in line], lines
-    cluster.close()
-    connection.close()
-
-
-def at_rest(reconciler: Reconciler) -> bool:
-    state = observe(reconciler._object_cache.objects(), reconciler._desired.declared.tenancy)  # type: ignore[union-attr]
-    reserved = [run for run in state.runs if run.phase is RunPhase.QUEUED and run.placement is not None]
-    return not reserved and not any(run.phase in MOVING for run in state.runs)
-
-
-def in_a_process(work: Callable[[], None]) -> bool:
-    """Whether it lived to its end; dying otherwise than by SIGKILL fails the test."""
-    child = os.fork()
-    if child == 0:  # pragma: no cover - another process
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return False
-    assert os.waitstatus_to_exitcode(status) == 0
-    return True
 
 
 @dataclass
@@ -217,15 +81,18 @@ class Theatre:
             if step.startswith("finish"):
                 self._finish("k1")
             until = time.monotonic() + 2 * WITHIN_S
-            while not in_a_process(lambda: reconcile(kubeconfig, self.name, number, doomed=doomed)):  # noqa: B023
+            while not in_a_process(lambda: reconcile(kubeconfig, self._source(number), doomed=doomed)):  # noqa: B023
                 self.kills += 1
                 self._look()
                 assert time.monotonic() < until, step
             self._look()
             self.ends.append(self._end())
 
+    def _source(self, number: int) -> Declarations:
+        return Declarations(CLUSTER, STORY, self.name, number)
+
     def _pools(self) -> Sequence[NodePool]:
-        compiled = compile_tree(Declarations(self.name, 0).tree(Revision("0" * 40)))
+        compiled = compile_tree(self._source(0).tree(Revision("0" * 40)))
         assert compiled.declared is not None
         return compiled.declared.cluster.pools
 

@@ -149,6 +149,11 @@ class ControlPlane:
         if self._connections is not None:
             self._connections.clear()
 
+    def leave_connections(self) -> None:
+        """Have a process that was forked make connections of its own."""
+        if self._connections is not None:
+            self._connections.clear()
+
     def refused(self, method: str, path: str, body: object = None, **how: str) -> tuple[int, str] | None:
         """The code and the words with which the server refuses a request; None where it takes it. `how`: as `call`."""
         try:

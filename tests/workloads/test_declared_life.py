@@ -6,27 +6,37 @@ The kind's controller is the test: it makes and removes pods as the account that
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 
 from controlplane.server import ControlPlane, is_served
+from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
 from town import MERGE, Town, running, town_on
-from unattended import install, typed, within
+from unattended import account_kubeconfig, install, provide, typed, within
 
 from gpuctl.app.overview import overview_of
 from gpuctl.app.report import of_lacking
+from gpuctl.compile import compile_tree
 from gpuctl.install import Duties
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of, uid
+from gpuctl.k8s.objects import labels_of, text, uid
 from gpuctl.k8s.overview import encode_overview
+from gpuctl.model.ids import Revision
+from gpuctl.wiring import blueprint
 from workloads.declarations import KINDS_OF_CLUSTER, ROWS, TF_JOB, TRAINING_RUN, manifest
+from workloads.declarations import declared as job_of_kind
 from workloads.definitions import definition
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("declared")]
@@ -76,21 +86,21 @@ def test_without_rights_and_without_a_definition_it_is_told_and_other_jobs_run(t
     assert town.cycle().settled
 
 
-def runs_of(town: Town) -> str:
+def runs_of(town: Town | Told) -> str:
     return f"/apis/{TRAINING_RUN[0]}/namespaces/{town.namespace}/trainingruns"
 
 
-def the_run(town: Town) -> Any:
+def the_run(town: Town | Told) -> Any:
     (found,) = town.plane.call("GET", runs_of(town))["items"]
     return found
 
 
-def pods(town: Town) -> list[Any]:
+def pods(town: Town | Told) -> list[Any]:
     found: list[Any] = town.plane.call("GET", f"/api/v1/namespaces/{town.namespace}/pods")["items"]
     return [pod for pod in found if labels_of(pod).get(names.JOB_LABEL) == "train"]
 
 
-def control(town: Town) -> None:
+def control(town: Town | Told) -> None:
     """What the kind's controller does."""
     run = the_run(town)
     path, own = f"/api/v1/namespaces/{town.namespace}/pods", pods(town)
@@ -109,7 +119,7 @@ def control(town: Town) -> None:
     tells(town, "Paused" if run["spec"].get("paused") and not left else "Running", left)
 
 
-def tells(town: Town, phase: str, left: int) -> None:
+def tells(town: Town | Told, phase: str, left: int) -> None:
     path = f"{runs_of(town)}/{the_run(town)['metadata']['name']}/status"
     town.plane.call("PATCH", path, {"status": {"phase": phase, "running": left}}, media=MERGE, user=CONTROLLER)
 
@@ -164,14 +174,21 @@ def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand
     town.until(lambda: not town.plane.call("GET", runs_of(town))["items"])
 
 
+COUNTED = "count/trainingruns.batch.example.com"
+
+
+def quota_of(town: Town | Told) -> str:
+    return f"/api/v1/namespaces/{town.namespace}/resourcequotas/{names.QUOTA_NAME}"
+
+
 def is_counted(town: Town) -> bool:
     """The server counts a new kind some time after it serves it, in quotas that are made then; else it refuses it."""
-    path = f"/api/v1/namespaces/{town.namespace}/resourcequotas/{names.QUOTA_NAME}"
+    path = quota_of(town)
     town.until(lambda: town.plane.refused("GET", path) is None)
     town.plane.call("DELETE", path)
     town.until(lambda: town.plane.refused("GET", path) is None)
     time.sleep(2)
-    return "count/trainingruns.batch.example.com" in town.plane.call("GET", path).get("status", {}).get("used", {})
+    return COUNTED in town.plane.call("GET", path).get("status", {}).get("used", {})
 
 
 def seen_by_people(town: Town) -> None:
@@ -184,3 +201,122 @@ def seen_by_people(town: Town) -> None:
     (line,) = [line for line in listed.output.splitlines() if " train " in line or line.startswith("train")]
     assert "Running" in line
     assert typed(town.plane.kubeconfig, "get", "a/train").exit_code == 0
+
+
+# SIGKILL after every write
+
+HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
+FIRST, JUST_ONE = KINDS_OF_CLUSTER.index("  - apiVersion"), KINDS_OF_CLUSTER.index(f"  - apiVersion: {TRAINING_RUN[0]}")
+JUST_TRAINING_RUN = KINDS_OF_CLUSTER[:FIRST] + KINDS_OF_CLUSTER[JUST_ONE:]
+KILLED_CLUSTER = (
+    f"{HEAD}Cluster\nmetadata: {{{{name: {{name}}}}}}\nspec:\n  namespacePrefix: gpu-{{name}}-\n  nodePools:\n"
+    "  - {{name: p, selector: {{matchLabels: {{gpuctl.dev/pool: {name}}}}}, nodes: [{name}-1], gpusPerNode: 2,\n"
+    "      gpuMemory: 32Gi, resourcesPerNode: {{cpu: 8, memory: 64Gi}}, sharing: device-plugin}}\n"
+) + JUST_TRAINING_RUN.replace("{", "{{").replace("}", "}}")
+OF_B = {
+    "b.yaml": f"{HEAD}Project\nmetadata: {{name: b}}\nspec: {{quota: 2}}\n",
+    "a.yaml": f"{HEAD}Project\nmetadata: {{name: a}}\nspec: {{quota: 0}}\n",
+}
+TRAIN = {"train.yaml": job_of_kind(TRAINING_RUN, more={"preemptible": True})}
+OWN = {"k.yaml": f"{HEAD}Job\nmetadata: {{name: k, project: b}}\nspec: {{image: x, gpus: 2}}\n"}
+STORY: Story = (
+    ("projects", OF_B),
+    ("admission", OF_B | TRAIN),
+    ("pause", OF_B | TRAIN | OWN),
+    ("resume", OF_B | TRAIN),
+    ("prune", OF_B),
+)
+
+
+@dataclass
+class Told:
+    """One telling of the story. `pods`: the uids of all pods of the job that were ever seen."""
+
+    plane: ControlPlane
+    name: str
+    pods: set[str] = field(default_factory=set)
+    kills: int = 0
+    ends: list[Any] = field(default_factory=list)
+
+    @property
+    def namespace(self) -> str:
+        return f"gpu-{self.name}-a"
+
+    def play(self, *, doomed: bool) -> None:
+        kubeconfig = account_kubeconfig(self.plane)
+        compiled = compile_tree(self._source(0).tree(Revision("0" * 40)))
+        assert compiled.declared is not None
+        for body in blueprint(compiled.declared.cluster.pools):
+            provide(self.plane, body)
+        with in_the_background(self._control):
+            for number, (step, _) in enumerate(STORY):
+                until = time.monotonic() + 2 * WITHIN_S
+                while not in_a_process(lambda: reconcile(kubeconfig, self._source(number), doomed=doomed)):  # noqa: B023
+                    self.kills += 1
+                    self._look()
+                    assert time.monotonic() < until, step
+                within(WITHIN_S, self._is_counted)
+                self._look()
+                self.ends.append([(run["spec"].get("paused"), starts_of(run)) for run in self._runs()])
+
+    def _is_counted(self) -> bool:
+        """Before, the server refuses every object of the kind."""
+        return COUNTED in self.plane.call("GET", quota_of(self)).get("status", {}).get("used", {})
+
+    def _source(self, number: int) -> Declarations:
+        return Declarations(KILLED_CLUSTER, STORY, self.name, number)
+
+    def _runs(self) -> list[Any]:
+        found: list[Any] = self.plane.call("GET", runs_of(self))["items"]
+        return found
+
+    def _look(self) -> None:
+        self.pods |= {uid(pod) for pod in pods(self)}
+
+    def _control(self) -> None:
+        self.plane.leave_connections()
+        while True:
+            with suppress(HTTPError, ValueError):  # something changed meanwhile, or there is no run
+                control(self)
+            time.sleep(0.1)
+
+
+def counts_the_kind(plane: ControlPlane) -> bool:
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    plane.call("POST", quotas, {"metadata": {"name": "probe"}, "spec": {"hard": {COUNTED: "1"}}})
+    time.sleep(2)
+    used = plane.call("DELETE", f"{quotas}/probe").get("status", {}).get("used", {})
+    return COUNTED in used
+
+
+def starts_of(run: Any) -> str:
+    return text(run, "metadata", "annotations", names.STARTS_ANNOTATION)
+
+
+@contextmanager
+def in_the_background(work: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, in a process of its own."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            work()
+        finally:
+            os._exit(1)
+    try:
+        yield
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_killed_after_every_write_it_comes_to_the_same_end(plane: ControlPlane) -> None:
+    install(plane, controllers=(CONTROLLER,), duties=Duties(kinds=(ROWS[TRAINING_RUN],)))
+    within(2 * WITHIN_S, lambda: counts_the_kind(plane))
+    calm, killed = Told(plane, "calm"), Told(plane, "killed")
+    calm.play(doomed=False)
+    assert calm.ends == [[], [(False, "1")], [(True, "1")], [(False, "2")], []]
+    assert len(calm.pods) == 6, "three pods for each start"
+    killed.play(doomed=True)
+    assert killed.kills >= 20
+    assert killed.ends == calm.ends
+    assert len(killed.pods) == len(calm.pods)
