@@ -34,8 +34,8 @@ from gpuctl.engine.admit.reservations import (
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in
-from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot

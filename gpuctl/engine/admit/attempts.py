@@ -16,8 +16,7 @@ from itertools import islice
 
 from gpuctl.engine.admit.queue_order import Place, place_of
 from gpuctl.engine.admit.schedulability import Schedulability
-from gpuctl.engine.jobs.job_class import PendingJob, Rank, rank_of
-from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass, PendingJob, ProjectQueue, Rank, rank_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import Instant

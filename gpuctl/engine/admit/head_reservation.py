@@ -29,7 +29,7 @@ from gpuctl.engine.capacity.fit import Request, slots
 from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, deal, place_in
 from gpuctl.engine.jobs.interactive import latest_end_ms
-from gpuctl.engine.jobs.job_class import PendingJob
+from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way

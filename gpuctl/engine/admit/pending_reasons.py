@@ -21,9 +21,8 @@ from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.dirty import DirtyProjects
-from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass, JobSort, PendingJob, ProjectQueue
 from gpuctl.engine.shares.entitlement import forbidden, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Reason

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_all, place_in
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
-from gpuctl.engine.jobs.job_class import PendingJob
+from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.ids import JobId, PoolName
 

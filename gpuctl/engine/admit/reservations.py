@@ -18,8 +18,8 @@ from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_in
 from gpuctl.engine.jobs.demand import StaticFit
-from gpuctl.engine.jobs.job_class import PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.capacity.gang import PoolOption, place
-from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import smaller_options

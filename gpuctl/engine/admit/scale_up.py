@@ -18,9 +18,8 @@ from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome, Regained
 from gpuctl.engine.admit.reservations import is_free, is_place_for
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
-from gpuctl.engine.jobs.job_class import JobOptions, PendingJob
 from gpuctl.engine.jobs.pending_jobs import QueueKey
-from gpuctl.engine.jobs.project_queue import ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob, ProjectQueue
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation, record_of
 from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.entitlement import reason_to_run

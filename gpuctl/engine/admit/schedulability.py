@@ -21,8 +21,7 @@ from typing import TypeVar
 from gpuctl.engine.admit.head_reservation import HeadReservations
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.capacity.gang import PoolOption, has_place
-from gpuctl.engine.jobs.job_class import PendingJob, Rank, is_first_class
-from gpuctl.engine.jobs.project_queue import JobClass, JobSort, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass, JobSort, PendingJob, ProjectQueue, Rank, is_first_class
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot

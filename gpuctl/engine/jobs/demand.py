@@ -14,7 +14,7 @@ from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import PoolOption, has_place, options_of, slots_by_node
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.dirty import DirtyProjects
-from gpuctl.engine.jobs.job_class import JobOptions, Likeness, likeness
+from gpuctl.engine.jobs.project_queue import JobOptions, Likeness, likeness
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree, project_owner
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import Declared

@@ -17,8 +17,7 @@ from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand, StaticFit
-from gpuctl.engine.jobs.job_class import JobOptions, Kind, PendingJob, kind_of, rank_of
-from gpuctl.engine.jobs.project_queue import JobClass, ProjectQueue
+from gpuctl.engine.jobs.project_queue import JobClass, JobOptions, Kind, PendingJob, ProjectQueue, kind_of, rank_of
 from gpuctl.engine.jobs.runs import record_of
 from gpuctl.engine.jobs.starts import is_retry, reason_to_wait
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord

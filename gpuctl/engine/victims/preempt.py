@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.engine.jobs.job_class import is_first_class
+from gpuctl.engine.jobs.project_queue import is_first_class
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.ids import DomainName
