@@ -4,6 +4,9 @@ Each project has a queue for each quota domain. A queue whose head is within the
 others: GPUs that the guarantee covers need not be reclaimed later from a project that got them first. Of alike jobs
 only the first is attempted: if it fails, the others would fail too. After a pause all classes may be attempted again.
 
+Example: vision holds 2 GPUs of a fair share of 8, speech 6 of 8, and neither head is within its guarantee. Vision's
+queue comes first, because it holds the smaller part of its share.
+
 Cost: a check for each class of jobs that comes to the head, and O(log queues) for each attempt.
 """
 
@@ -13,15 +16,24 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
+from typing import TypeAlias
 
-from gpuctl.engine.admit.queue_order import Place, place_of
 from gpuctl.engine.admit.schedulability import Schedulability
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import JobClass, PendingJob, ProjectQueue, Rank, rank_of
+from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.ids import JobId
-from gpuctl.model.units import Instant
+from gpuctl.model.ids import DomainName, JobId, ProjectName
+from gpuctl.model.units import GpuMilli, Instant
 
 _EVER: Instant = -(1 << 62)
+
+Place: TypeAlias = tuple[bool, bool, int, Instant, ProjectName, DomainName]
+"""What queues are compared by, the least is next: a head within the guarantee first; projects without a share last; the
+part of its share that the project holds, as a binary fraction; then the head that waits longest."""
+
+_PLACES = 128
+"""Binary places of such a fraction: enough to tell any two fractions of amounts below 2 ** 64 apart."""
 
 
 def attempt_all(
@@ -43,7 +55,7 @@ def attempt_all(
         if pauses != snapshot.pauses:
             pauses = snapshot.pauses
             left = {queue: list(classes) for queue in unfinished if (classes := check.classes(queue))}
-            order = [(place_of(queue, accounts, 0, _EVER), queue) for queue in left]
+            order = [(_place_of(queue, accounts, 0, _EVER), queue) for queue in left]
             heapify(order)
         if not order:
             return
@@ -52,7 +64,7 @@ def attempt_all(
         if pending is None:
             heappop(order)
             continue
-        place = place_of(queue, accounts, pending.gpu_milli, pending.queued_at_ms)
+        place = _place_of(queue, accounts, pending.gpu_milli, pending.queued_at_ms)
         if len(order) > 1 and min(order[1:3])[0] < place:
             heapreplace(order, (place, queue))
         elif not attempt(pending):
@@ -78,3 +90,29 @@ def _head(classes: list[tuple[Rank, JobClass]], check: Schedulability, decided: 
         else:
             heappop(classes)
     return None
+
+
+def _place_of(queue: ProjectQueue, accounts: Accounts, gpu_milli: GpuMilli, queued_at_ms: Instant) -> Place:
+    """The place of a queue whose head asks for so many GPUs and waits since then."""
+    owner = project_owner(queue.project)
+    held = accounts.held(queue.domain, owner)
+    guarantee = accounts.entitled(queue.domain, owner).guarantee_milli
+    share = accounts.portion(queue.domain, owner).share_milli
+    level = (held << _PLACES) // share if share > 0 else held
+    return held + gpu_milli > guarantee, share <= 0, level, queued_at_ms, queue.project, queue.domain
+
+
+def still_pending(
+    pending_jobs: PendingJobs, accounts: Accounts, decided: Collection[JobId]
+) -> tuple[tuple[JobId, ...], ...]:
+    """The jobs of each queue that are not decided, in the order of attempts. Cost: O(queues log queues)."""
+    with_decided = {job.project for job in decided}
+    found: list[tuple[Place, tuple[JobId, ...]]] = []
+    for queue in pending_jobs.queues.values():
+        jobs = queue.order
+        if queue.project in with_decided:
+            jobs = tuple([job for job in jobs if job not in decided])
+        if jobs:
+            first = pending_jobs.find(jobs[0])
+            found.append((_place_of(queue, accounts, first.gpu_milli, first.queued_at_ms), jobs))
+    return tuple([jobs for _, jobs in sorted(found)])

@@ -14,8 +14,8 @@ from itertools import chain
 from operator import attrgetter
 
 from gpuctl.engine import reasons
+from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.pending_reasons import PendingReasons
-from gpuctl.engine.admit.queue_order import still_pending
 from gpuctl.engine.cache.differences import differences
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.capacity.learned_mix import LearnedMix
