@@ -32,7 +32,7 @@ ENGINE = Path(gpuctl.engine.__file__).parent
 EXACT = {
     "shares/accounts.py": "where the exact share is kept, and by how much a project is above it",
     "admit/outcome.py": "the trace, which is shown",
-    "admit/queue_order.py": "which project has the lowest part of its share allocated",
+    "admit/attempts.py": "which project has the lowest part of its share allocated",
     "jobs/under_scaled.py": "which elastic run of several regains workers first",
     "snapshot.py": "the order of victims",
     "jobs/division.py": "the rows of a report",
