@@ -45,8 +45,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     `cache` saves work when the cycle before was over the same declarations and nodes; it changes no result.
     """
     cache, policy = cache or EngineCache(), declared.cluster.scheduling
-    declared, state = cache.dependencies.applied(declared, state, now_ms)
-    declared = cache.scaled.applied(cache.sweeps.applied(declared, state), state)
+    declared, state = cache.effective.of(declared, state, now_ms)
 
     # 1. Snapshot.
     carried = cache.over(declared, state, now_ms)

@@ -13,9 +13,7 @@ from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.nodes import Capacity, survey
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.demand import StaticFit
-from gpuctl.engine.jobs.dependencies import Dependencies
-from gpuctl.engine.jobs.scaling import ScaledServices
-from gpuctl.engine.jobs.sweeps import Sweeps
+from gpuctl.engine.jobs.effective import EffectiveJobs
 from gpuctl.engine.shares.accounts import OwnerTree
 from gpuctl.model.decision import Decision
 from gpuctl.model.declared import Declared
@@ -28,13 +26,11 @@ from gpuctl.model.units import Instant
 class EngineCache:
     """The node capacity, the tree of owners, the fit of each job on empty nodes, and the carried state.
 
-    `counters`: the work of the last cycle. `dependencies`: the jobs that come after others; `sweeps`: those
-    that run few of their jobs at a time; `scaled`: those whose workers follow their load.
+    `counters`: the work of the last cycle. `effective`: the jobs that depend on other jobs or on load.
     """
 
     __slots__ = (
-        "_carried", "_declared", "_nodes", "capacity", "counters", "dependencies", "scaled", "static_fit", "sweeps",
-        "tree", "uuids",
+        "_carried", "_declared", "_nodes", "capacity", "counters", "effective", "static_fit", "tree", "uuids",
     )  # fmt: skip
 
     capacity: Capacity
@@ -47,9 +43,7 @@ class EngineCache:
         self._nodes: tuple[Node, ...] = ()
         self._carried: CarriedState | None = None
         self.counters = Counters()
-        self.dependencies = Dependencies()
-        self.sweeps = Sweeps()
-        self.scaled = ScaledServices()
+        self.effective = EffectiveJobs()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
         """The carried state for these inputs. Cost: what changed since the last call, while cluster and nodes stay.
