@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
-from gpuctl.engine.admit.outcome import Outcome, Regained, decisions_of
+from gpuctl.engine.admit.outcome import Outcome, decisions_of
 from gpuctl.engine.admit.reservations import keep_moves
 from gpuctl.engine.admit.retries import start_retries
 from gpuctl.engine.admit.scale_up import ScaleUp
@@ -25,7 +25,7 @@ from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.jobs.project_queue import JobClass
-from gpuctl.engine.jobs.under_scaled import count_growth, under_scaled
+from gpuctl.engine.jobs.under_scaled import UnderScaled, count_growth, under_scaled
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.drain import draining
@@ -136,12 +136,12 @@ def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> I
         yield job.id, Pending(job=job.id, reason=reason, record=decision.record, reserved=moving.get(job.id))
 
 
-def _with_reservation(carried: CarriedState, regained: Mapping[JobId, Regained]) -> Iterator[tuple[JobId, Decision]]:
+def _with_reservation(carried: CarriedState, regained: Mapping[JobId, UnderScaled]) -> Iterator[tuple[JobId, Decision]]:
     """Elastic runs that go on with places reserved for workers that they lack: those that others were paused for."""
-    for job, places in regained.items():
+    for job, run in regained.items():
         decision = carried.decisions.get(job)
-        if places.paid and isinstance(decision, Keep):
-            yield job, replace(decision, reserved=Placement(workers=places.paid))
+        if run.paid and isinstance(decision, Keep):
+            yield job, replace(decision, reserved=Placement(workers=tuple(run.paid)))
 
 
 def _only_claimed(outcome: Outcome, snapshot: Snapshot) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
@@ -153,9 +153,9 @@ def _only_claimed(outcome: Outcome, snapshot: Snapshot) -> Mapping[tuple[DomainN
 
     for job, (assignment, _) in outcome.reserved.items():
         add(assignment.option.domain, job.project, assignment.option.request.total_milli)
-    for job, places in outcome.regained.items():
-        add(places.domain, job.project, places.each_milli * len(places.workers))
-    for run in snapshot.leaving_runs:
-        if run.keeps_claim and run.domain is not None:
-            add(run.domain, run.project, run.total_milli)
+    for job, run in outcome.regained.items():
+        add(run.option.domain, job.project, run.option.request.gpu_milli * len(run.gained))
+    for each in snapshot.leaving_runs:
+        if each.keeps_claim and each.domain is not None:
+            add(each.domain, each.project, each.total_milli)
     return claimed

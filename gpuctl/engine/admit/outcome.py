@@ -10,11 +10,12 @@ from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation, paused_record
 from gpuctl.engine.jobs.scaling import further_nodes
+from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.rules import VictimRule
-from gpuctl.model.decision import Admit, Decision, Move, Pending, Preempt, Reason, Reclaim, TraceStep, WorkerPlacement
-from gpuctl.model.ids import DomainName, JobId, NodeName
+from gpuctl.model.decision import Admit, Decision, Move, Pending, Preempt, Reason, Reclaim, TraceStep
+from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import named
 from gpuctl.model.units import GpuMilli, Instant
 
@@ -30,25 +31,12 @@ class Pause:
 
 
 @dataclass(slots=True)
-class Regained:
-    """Places for the missing workers of an elastic run; of these `coming` are not idle yet, and for `paid` others were
-    paused.
-    """
-
-    domain: DomainName
-    each_milli: GpuMilli
-    workers: tuple[WorkerPlacement, ...] = ()
-    coming: tuple[WorkerPlacement, ...] = ()
-    paid: tuple[WorkerPlacement, ...] = ()
-
-
-@dataclass(slots=True)
 class Outcome:
     """Result of the attempts of one cycle.
 
     `started`: run now. `reserved`: has a place that is not free yet. `kept`: has a head reservation. `pending_queues`:
     the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, moves too, and `given_up`,
-    the surplus workers that elastic runs give up. `regained`: places for missing workers of elastic runs.
+    the surplus workers that elastic runs give up. `regained`: the elastic runs with places for missing workers.
     `cut_off`: jobs whose last attempt failed with a search for victims that was cut off.
     `all_unschedulable`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
     """
@@ -59,7 +47,7 @@ class Outcome:
     pending_queues: tuple[tuple[JobId, ...], ...] = ()
     pauses: dict[JobId, Pause] = field(default_factory=dict)
     given_up: dict[JobId, list[Pause]] = field(default_factory=dict)
-    regained: dict[JobId, Regained] = field(default_factory=dict)
+    regained: dict[JobId, UnderScaled] = field(default_factory=dict)
     trace: list[TraceStep] = field(default_factory=list)
     cut_off: set[JobId] = field(default_factory=set)
     all_unschedulable: bool = True

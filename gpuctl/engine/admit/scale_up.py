@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from gpuctl.engine import reasons
-from gpuctl.engine.admit.outcome import Outcome, Regained
+from gpuctl.engine.admit.outcome import Outcome
 from gpuctl.engine.admit.reservations import is_free, is_place_for
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.pending_jobs import QueueKey
@@ -67,7 +67,7 @@ class ScaleUp:
             for worker in (run.allocation.run.reserved or NOWHERE).workers:
                 place = Placement(workers=(worker,))
                 is_open = is_place_for(run.option, place, self._snapshot) and run.can_use(worker)
-                is_due = is_open and self._missing(run) > 0 and self._snapshot.allows(run.job, run.option)
+                is_due = is_open and run.missing(self._snapshot.capacity) and self._snapshot.allows(run.job, run.option)
                 if is_due and is_free(self._snapshot.future_idle, Assignment(run.option, place)):
                     self._gain(run, place, is_paid=True)
 
@@ -75,7 +75,7 @@ class ScaleUp:
         """The queues with an entry for each run that lacks workers. Cost: O(jobs of projects with such runs)."""
         found = dict(queues)
         for name, run in self.runs.items():
-            if run.allocation.run.phase is RunPhase.RUNNING and self._missing(run):
+            if run.allocation.run.phase is RunPhase.RUNNING and run.missing(self._snapshot.capacity):
                 domain = run.option.domain
                 key = run.allocation.project, domain
                 if found.get(key) is queues.get(key):
@@ -90,11 +90,11 @@ class ScaleUp:
         Cost: O(its nodes), and a victim search for each halving of the number of workers.
         """
         run, outcome = self.runs[job], self.outcome
-        missing = self._missing(run)
+        missing = run.missing(self._snapshot.capacity)
         if not missing or job in outcome.pauses or job in outcome.given_up:
             return False
         # Idle GPUs beyond the share are not held for a run that can't take them now.
-        is_quiet = within_share or self._hindrance(run, outcome.regained) is None
+        is_quiet = within_share or self._hindrance(run, outcome.regained.values()) is None
         is_due = not within_share or self._snapshot.stays_within_share(run.job, run.option)
         if is_quiet and is_due and self._snapshot.allows(run.job, run.option):
             place = place_in(run.usable(self._snapshot.idle), run.option)
@@ -115,12 +115,6 @@ class ScaleUp:
         self._snapshot.pause(best.victims)
         self._gain(run, best.assignment.placement, is_paid=bool(best.victims))
         return True
-
-    def _missing(self, run: UnderScaled) -> int:
-        """The workers that it lacks and could have in place."""
-        gained = self.outcome.regained.get(run.job.id)
-        has = len(run.workers) + (len(gained.workers) if gained is not None else 0)
-        return max(0, run.most(self._snapshot.capacity) - has)
 
     def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> Room | None:
         """Places that are coming free for so many workers, or room that can be made for them."""
@@ -145,20 +139,20 @@ class ScaleUp:
         assignment = Assignment(run.option.of(len(place.workers)), place)
         is_idle = is_free(self._snapshot.idle, assignment)
         self._snapshot.occupy(run.job, assignment)
-        gained = self.outcome.regained.setdefault(run.job.id, Regained(run.option.domain, run.option.request.gpu_milli))
-        gained.workers += place.workers
-        gained.paid += place.workers if is_paid else ()
-        gained.coming += () if is_idle else place.workers
+        self.outcome.regained[run.job.id] = run
+        run.gained += place.workers
+        run.paid += place.workers if is_paid else ()
+        run.coming += 0 if is_idle else len(place.workers)
         self.outcome.all_unschedulable = False
 
-    def _hindrance(self, run: UnderScaled, growing: Iterable[JobId]) -> Hindrance | None:
+    def _hindrance(self, run: UnderScaled, growing: Iterable[UnderScaled]) -> Hindrance | None:
         """What hinders a run, besides ceilings and room, from getting workers now. Its new pods may go to any node that
         its run's pods name, so nothing else may be about to start on one of these.
         """
         if not self._unrest.isdisjoint(run.nodes) or not _taken_nodes(self.outcome).isdisjoint(run.nodes):
             return Hindrance.UNREST
-        others = (self.runs[job] for job in growing if job != run.job.id)
-        return None if all(other.nodes.isdisjoint(run.nodes) for other in others) else Hindrance.NEIGHBOUR
+        has_neighbour = any(each is not run and not each.nodes.isdisjoint(run.nodes) for each in growing)
+        return Hindrance.NEIGHBOUR if has_neighbour else None
 
     # Decisions
 
@@ -169,23 +163,22 @@ class ScaleUp:
         """
         outcome, snapshot = self.outcome, self._snapshot
         yield from _given_up(outcome, snapshot)
-        grown: list[JobId] = []
+        grown: list[UnderScaled] = []
         hindered: dict[JobId, Hindrance] = {}
-        for name in (*outcome.regained, *(self.runs.keys() - outcome.regained.keys())):
+        for name, run in {**outcome.regained, **self.runs}.items():
             if name in outcome.pauses or name in outcome.given_up:
                 continue
-            run, gained = self.runs[name], outcome.regained.get(name)
-            if gained is not None and gained.coming:
-                free = len(gained.workers) - len(gained.coming)
-                numbers: dict[str, str | int] = {"free": free, "coming": len(gained.coming)}
+            if run.coming:
+                numbers: dict[str, str | int] = {"free": len(run.gained) - run.coming, "coming": run.coming}
                 outcome.trace.append(TraceStep(job=name, rule="regain", numbers=numbers))
                 continue
             hindrance = self._hindrance(run, grown)
-            if gained is not None and hindrance is None:
-                numbers = {"from": len(run.workers), "to": len(run.workers) + len(gained.workers)}
+            if run.gained and hindrance is None:
+                numbers = {"from": len(run.workers), "to": len(run.workers) + len(run.gained)}
                 outcome.trace.append(TraceStep(job=name, rule="grow", numbers=numbers))
-                run.workers += gained.workers
-                grown.append(name)
+                run.workers += run.gained
+                grown.append(run)
+                del outcome.regained[name]
                 yield Resize(
                     job=name,
                     reason=reason_to_run(
@@ -198,8 +191,6 @@ class ScaleUp:
                 hindered[name] = hindrance or (
                     Hindrance.ROOM if snapshot.allows(run.job, run.option) else Hindrance.CEILING
                 )
-        for name in grown:
-            del outcome.regained[name]
         for name in sorted(hindered):
             outcome.trace.append(_step_of(self.runs[name], hindered[name], snapshot))
 

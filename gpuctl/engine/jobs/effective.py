@@ -1,4 +1,4 @@
-"""The declared jobs as a cycle takes them: blocked where they wait for other jobs, services by the workers they ask for.
+"""The declared jobs as a cycle takes them: blocked if they wait for other jobs, services by the workers they ask for.
 
 Dependencies. Example: `evaluate` says `after: [train]`. While `train` waits or runs, `evaluate` is in no queue: it
 demands, reserves and reclaims nothing. If `train` succeeds, `evaluate` is queued from that moment on. If it fails,

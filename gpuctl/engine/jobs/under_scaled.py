@@ -26,9 +26,13 @@ CLOSED: GpuMilli = 1 << 50
 
 
 class UnderScaled:
-    """A run with fewer workers than it asks for. `option`: one worker more. `workers` grows as it scales up."""
+    """A run with fewer workers than it asks for. `option`: one worker more.
 
-    __slots__ = ("allocation", "job", "made_with", "option", "workers")
+    `gained`: places that it has in this cycle for missing workers. Of these so many are `coming`, so not idle yet, and
+    for those `paid` others were paused. `workers` grows by them as it scales up.
+    """
+
+    __slots__ = ("allocation", "coming", "gained", "job", "made_with", "option", "paid", "workers")
 
     def __init__(self, allocation: Allocation, job: Job, made_with: Placement, option: PoolOption) -> None:
         self.allocation = allocation
@@ -36,6 +40,9 @@ class UnderScaled:
         self.made_with = made_with
         self.option = option
         self.workers = list(allocation.placement.workers)
+        self.gained: list[WorkerPlacement] = []
+        self.paid: list[WorkerPlacement] = []
+        self.coming = 0
 
     @property
     def nodes(self) -> set[NodeName]:
@@ -58,6 +65,10 @@ class UnderScaled:
             if space is not None and space.usable and space.pool == self.option.pool.name:
                 most += slots(copy_of(space, space.pool), request)
         return min(self.job.workers, most)
+
+    def missing(self, capacity: Capacity) -> int:
+        """The workers that it lacks and could have in place."""
+        return max(0, self.most(capacity) - len(self.workers) - len(self.gained))
 
     def devices_on(self, node: NodeName) -> frozenset[int] | None:
         """The devices of a node that its pods can have; None for any."""
@@ -109,6 +120,6 @@ def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> It
 def count_growth(runs: Iterable[UnderScaled], capacity: Capacity, demand: Demand) -> None:
     """Count the missing workers that the runs could use as demand of their projects."""
     for run in runs:
-        more = run.most(capacity) - len(run.workers)
-        if more > 0 and run.allocation.domain is not None:
-            demand.grow(run.allocation.domain, run.allocation.project, more * run.option.request.gpu_milli)
+        missing = run.missing(capacity)
+        if missing and run.allocation.domain is not None:
+            demand.grow(run.allocation.domain, run.allocation.project, missing * run.option.request.gpu_milli)
