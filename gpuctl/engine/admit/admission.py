@@ -19,7 +19,7 @@ from typing import TypeAlias
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.attempts import attempt_all
 from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
-from gpuctl.engine.admit.outcome import Outcome, Pause, gain_step, loss
+from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.admit.reservations import (
     in_the_way,
@@ -44,7 +44,7 @@ from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.engine.victims.room import find_room, room_rank
 from gpuctl.engine.victims.rules import VictimRule, rules_of
-from gpuctl.model.decision import Reason, TraceStep
+from gpuctl.model.decision import Reason
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
 
@@ -342,12 +342,7 @@ class Admission:
         if room is None:
             return False
         self.outcome.all_unschedulable = False
-        self.outcome.pause(room.victims, room.rule, pending.job.id)
-        for move in room.moves:
-            allocation, reason = move.allocation, reasons.moved_for(pending.job.id)
-            self.outcome.pauses[allocation.run.job] = Pause(allocation, reason, pending.job.id, move.assignment)
-            numbers = loss(self._snapshot.accounts, allocation, move.eviction.total_milli, pending.job.id)
-            self.outcome.trace.append(TraceStep(job=allocation.run.job, rule=reason.code, numbers=numbers))
+        self.outcome.pause(room, pending.job.id)
         self._snapshot.pause(room.evicted)
         self._snapshot.occupy(pending.job, room.assignment)
         for move in room.moves:

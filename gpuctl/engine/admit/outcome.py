@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.engine import reasons
@@ -13,7 +13,7 @@ from gpuctl.engine.jobs.scaling import further_nodes
 from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.rules import VictimRule
+from gpuctl.engine.victims.eviction import Room
 from gpuctl.model.decision import Admit, Decision, Move, Pending, Preempt, Reason, Reclaim, TraceStep
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import named
@@ -52,20 +52,24 @@ class Outcome:
     cut_off: set[JobId] = field(default_factory=set)
     all_unschedulable: bool = True
 
-    def pause(self, victims: Sequence[Allocation], rule: VictimRule, beneficiary: JobId) -> None:
-        """Enter the victims, and what each project loses by them as it stands before that."""
+    def pause(self, room: Room, beneficiary: JobId) -> None:
+        """Enter the victims and moves that make room, and what each project loses by them as it stands before that."""
         steps: dict[JobId, tuple[str, Allocation, GpuMilli]] = {}
-        for allocation in victims:
-            job, pause = allocation.run.job, Pause(allocation, rule.reason(allocation), beneficiary)
+        for allocation in room.victims:
+            job, pause = allocation.run.job, Pause(allocation, room.rule.reason(allocation), beneficiary)
             if allocation.is_extra:
                 self.given_up.setdefault(job, []).append(pause)
             else:
                 self.pauses[job] = pause
             milli = steps[job][2] if job in steps else 0
             steps[job] = pause.reason.code, allocation, milli + allocation.total_milli
-        for code, allocation, milli in steps.values():
-            numbers = loss(rule.snapshot.accounts, allocation, milli, beneficiary)
-            self.trace.append(TraceStep(job=allocation.run.job, rule=code, numbers=numbers))
+        for move in room.moves:
+            job, reason = move.allocation.run.job, reasons.moved_for(beneficiary)
+            self.pauses[job] = Pause(move.allocation, reason, beneficiary, move.assignment)
+            steps[job] = reason.code, move.allocation, move.eviction.total_milli
+        for job, (code, allocation, milli) in steps.items():
+            numbers = _loss(room.rule.snapshot.accounts, allocation, milli, beneficiary)
+            self.trace.append(TraceStep(job=job, rule=code, numbers=numbers))
 
 
 def gain_step(snapshot: Snapshot, job: JobId, rule: str, option: PoolOption) -> TraceStep:
@@ -80,7 +84,7 @@ def gain_step(snapshot: Snapshot, job: JobId, rule: str, option: PoolOption) -> 
     return TraceStep(job=job, rule=rule, numbers=numbers)
 
 
-def loss(
+def _loss(
     accounts: Accounts, allocation: Allocation, gpu_milli: GpuMilli, beneficiary: JobId
 ) -> Mapping[str, str | int]:
     """The numbers of a trace step for a run that makes room: its GPUs, and what its project holds before that."""

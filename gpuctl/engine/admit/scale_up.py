@@ -108,10 +108,7 @@ class ScaleUp:
             best, low, high = (room, middle, high) if room is not None else (best, low, middle - 1)
         if best is None:
             return False
-        if isinstance(best, Placement):
-            self._gain(run, best)
-            return True
-        outcome.pause(best.victims, best.rule, job)
+        outcome.pause(best, job)
         self._snapshot.pause(best.victims)
         self._gain(run, best.assignment.placement, is_paid=bool(best.victims))
         return True
