@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, product
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.head_reservation import HeadReservations
@@ -23,6 +23,7 @@ from gpuctl.engine.capacity.gang import PoolOption, Sort, has_place
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import JobClass, JobSort, PendingJob, ProjectQueue
+from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.engine.shares.entitlement import forbidden, stays_within_share
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Reason
@@ -32,14 +33,7 @@ from gpuctl.model.units import WHOLE_GPU
 Reserved: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
 """The requests that would have room if it were not reserved, with the job that has the reservation."""
 
-
-class Shortfall(NamedTuple):
-    """What a request is short of. `enough`: not of GPUs in all. `is_cpu`: only of CPU or memory. `reserved_for`: only
-    of room that is reserved for this job."""
-
-    enough: bool
-    is_cpu: bool
-    reserved_for: JobId | None = None
+Sorts: TypeAlias = frozenset[Sort]
 
 
 class PendingReasons:
@@ -50,7 +44,7 @@ class PendingReasons:
     def __init__(self, dirty: DirtyProjects) -> None:
         self._dirty = dirty
         self._read = 0
-        self._short: tuple[Mapping[Sort, Shortfall], Reserved, frozenset[JobClass]] = {}, {}, frozenset()
+        self._short: tuple[Sorts, Sorts, Reserved, frozenset[JobClass]] = frozenset(), frozenset(), {}, frozenset()
 
     def update(
         self,
@@ -63,10 +57,17 @@ class PendingReasons:
 
         `cut_off`: jobs for which the search for victims was cut off. That holds for all of their class.
         """
-        before = self._short
-        shortfalls = {option.sort: _shortfall(option, snapshot) for option in pending_jobs.sorts}
+        before, idle = self._short, snapshot.idle
+        enough = [option for option in pending_jobs.sorts if _enough_is_free(idle, option)]
+        by_cpu = [each for each in enough if has_place(idle, PoolOption(each.pool, each.request.without_cpu()))]
         classes = frozenset(pending_jobs.class_of(job) for job in cut_off if pending_jobs.is_queued(job))
-        self._short = shortfalls, _reserved(pending_jobs, snapshot, reservations), classes
+        reserved = _reserved(pending_jobs, snapshot, reservations)
+        self._short = (
+            frozenset(each.sort for each in enough),
+            frozenset(each.sort for each in by_cpu),
+            reserved,
+            classes,
+        )
         projects, self._read = self._dirty.since(self._read), self._dirty.count
         if before != self._short:
             return self._changed(pending_jobs.queues.values(), snapshot)
@@ -78,8 +79,11 @@ class PendingReasons:
         return self._changed(chain.from_iterable(queues), snapshot)
 
     def _changed(self, queues: Iterable[ProjectQueue], snapshot: Snapshot) -> list[JobClass]:
-        """Set the reasons of all classes of some queues; those that had another one."""
-        _, reserved, cut_off = self._short
+        """Set the reasons of all classes of some queues; those that had another one.
+
+        All jobs of a sort have the same reason, unless there are reservations.
+        """
+        _, _, reserved, cut_off = self._short
         changed = []
         of_sort: dict[JobSort, Reason] = {}
         for job_class in chain.from_iterable(queue.job_classes.values() for queue in queues):
@@ -87,26 +91,33 @@ class PendingReasons:
             if job_class in cut_off:
                 reason = reasons.search_cut_off(job_class.first.job)
             elif reason is None:
-                reason = of_sort[job_class.sort] = self._reason_of(job_class.first, snapshot)
+                reason = of_sort[job_class.sort] = self._reason_of(job_class.first, snapshot.accounts)
             if reason != job_class.reason:
                 job_class.reason = reason
                 changed.append(job_class)
         return changed
 
-    def _reason_of(self, pending: PendingJob, snapshot: Snapshot) -> Reason:
-        """Why a job has no place, see above. All jobs of a sort have the same reason, unless there are reservations."""
-        shortfalls, reserved, _ = self._short
-        short = tuple([shortfalls[sort] for sort in pending.job_options.sorts])
-        if reserved:
-            jobs = [reserved.get((option.pool.name, option.fewest.request)) for option in pending.options]
-            short = tuple([each._replace(reserved_for=job) for each, job in zip(short, jobs, strict=True)])
-        return _reason(pending, short, snapshot)
-
-
-def _shortfall(least: PoolOption, snapshot: Snapshot) -> Shortfall:
-    """What all options of a sort are short of, apart from reservations."""
-    enough = _enough_is_free(snapshot.idle, least)
-    return Shortfall(enough, enough and has_place(snapshot.idle, PoolOption(least.pool, least.request.without_cpu())))
+    def _reason_of(self, pending: PendingJob, accounts: Accounts) -> Reason:
+        """Why a job has no place, see above."""
+        enough, by_cpu, reserved, _ = self._short
+        job, options = pending.job, pending.options
+        ceilings = [forbidden(accounts, job, option.domain, option.least_milli) for option in options]
+        allowed = [option for option, ceiling in zip(options, ceilings, strict=True) if ceiling is None]
+        ceiling = next(filter(None, ceilings), None)
+        if ceiling is not None and not allowed:
+            return ceiling
+        holders = (reserved.get((option.pool.name, option.fewest.request)) for option in allowed if reserved)
+        holder = next(filter(None, holders), None)
+        if holder is not None:
+            return reasons.held_back(holder)
+        sorts = [option.fewest.sort for option in allowed]
+        if not pending.gpu_milli or not by_cpu.isdisjoint(sorts):
+            return reasons.cpu_short(job)
+        if not enough.isdisjoint(sorts):
+            return reasons.gang_short(job) if job.min_workers > 1 else reasons.scattered(job)
+        first = allowed[0]
+        is_within = stays_within_share(accounts, first.domain, job.id.project, first.least_milli)
+        return reasons.no_free_gpus(job) if is_within else reasons.over_share(job)
 
 
 def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> Reserved:
@@ -114,21 +125,10 @@ def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadR
     if not reservations:
         return found
     with reservations.lifted():
-        sorts = {
-            option.sort
-            for option in pending_jobs.sorts
-            if reservations.in_pool(option.pool.name) and _enough_is_free(snapshot.idle, option)
-        }
-        least = {
-            (option.pool.name, option.fewest.request): option.fewest
-            for job_class in (pending_jobs.job_classes() if sorts else ())
-            for option, sort in zip(job_class.first.options, job_class.first.job_options.sorts, strict=True)
-            if sort in sorts
-        }
-        for request, option in least.items():
-            reservation = reservations.in_pool(option.pool.name)
-            if reservation is not None and has_place(snapshot.idle, option):
-                found[request] = reservation.pending.job.id
+        for least in (each.fewest for job_class in pending_jobs.job_classes() for each in job_class.first.options):
+            key, reservation = (least.pool.name, least.request), reservations.in_pool(least.pool.name)
+            if reservation is not None and key not in found and has_place(snapshot.idle, least):
+                found[key] = reservation.pending.job.id
     return found
 
 
@@ -138,29 +138,3 @@ def _enough_is_free(free: FreeCapacity, option: PoolOption) -> bool:
     if request.fraction_milli:
         return free.free_milli(pool, request.profile) >= request.total_milli
     return free.whole_devices(pool) * WHOLE_GPU >= request.total_milli
-
-
-def _reason(pending: PendingJob, shortfalls: tuple[Shortfall, ...], snapshot: Snapshot) -> Reason:
-    job = pending.job
-    ceiling: Reason | None = None
-    allowed: list[tuple[PoolOption, Shortfall]] = []
-    for option, shortfall in zip(pending.options, shortfalls, strict=True):
-        forbids = forbidden(snapshot.accounts, job, option.domain, option.least_milli)
-        if forbids is None:
-            allowed.append((option, shortfall))
-        ceiling = ceiling or forbids
-    if ceiling is not None and not allowed:
-        return ceiling
-    for _, shortfall in allowed:
-        if shortfall.reserved_for is not None:
-            return reasons.held_back(shortfall.reserved_for)
-    if not pending.gpu_milli:
-        return reasons.cpu_short(job)
-    enough = [shortfall for _, shortfall in allowed if shortfall.enough]
-    if enough:
-        if any(shortfall.is_cpu for shortfall in enough):
-            return reasons.cpu_short(job)
-        return reasons.gang_short(job) if job.min_workers > 1 else reasons.scattered(job)
-    option = allowed[0][0]
-    is_within = stays_within_share(snapshot.accounts, option.domain, job.id.project, option.least_milli)
-    return reasons.no_free_gpus(job) if is_within else reasons.over_share(job)

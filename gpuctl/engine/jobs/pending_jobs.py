@@ -115,9 +115,9 @@ class PendingJobs:
     def sorts(self) -> tuple[PoolOption, ...]:
         """One option of each sort that is asked for. Cost: O(queues and their sorts) where a class came or went."""
         if self._sorts is None:
-            firsts = (job_sort.first.job_options for queue in self.queues.values() for job_sort in queue.sorts)
-            options = chain.from_iterable(zip(each.sorts, each.options, strict=True) for each in firsts)
-            self._sorts = tuple({sort: option.fewest for sort, option in options}.values())
+            sorts = chain.from_iterable(queue.sorts for queue in self.queues.values())
+            fewest = (option.fewest for job_sort in sorts for option in job_sort.first.options)
+            self._sorts = tuple({option.sort: option for option in fewest}.values())
         return self._sorts
 
     def queues_of(self, project: ProjectName) -> list[ProjectQueue]:

@@ -45,19 +45,18 @@ _coarse_likeness: Callable[[Job], Likeness] = attrgetter(*_BUT_CPU_AND_MEMORY)
 class JobOptions:
     """What all jobs that are alike could have on empty nodes: at least one option, in their order of pools.
 
-    One object while that stays so. `sorts`: of the options. `wanted`: GPUs of all workers by quota domain, in the pool
+    One object while that stays so. `wanted`: GPUs of all workers by quota domain, in the pool
     where most of them fit; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in
     one domain only. `precedence`: the common part of their ranks. `but_cpu_and_memory`: equal for jobs and options that
     differ in nothing else.
     """
 
-    __slots__ = ("but_cpu_and_memory", "domain", "is_plain", "milli", "options", "precedence", "sorts", "wanted")
+    __slots__ = ("but_cpu_and_memory", "domain", "is_plain", "milli", "options", "precedence", "wanted")
 
     def __init__(self, job: Job, options: tuple[PoolOption, ...]) -> None:
         self.options = options
-        self.sorts = tuple([option.fewest.sort for option in options])
-        sizes = tuple([option.request.workers for option in options])
-        self.but_cpu_and_memory: Likeness = (_coarse_likeness(job), self.sorts, sizes)
+        sorts = tuple([(option.fewest.sort, option.request.workers) for option in options])
+        self.but_cpu_and_memory: Likeness = (_coarse_likeness(job), sorts)
         self.precedence = job.type is _TRAINING, -job.priority
         wanted: dict[DomainName, GpuMilli] = {}
         for option in options:
