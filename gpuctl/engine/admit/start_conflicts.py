@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.head_reservation import STARTING_MS
@@ -39,27 +39,16 @@ from gpuctl.model.units import WHOLE_GPU
 _CLEARED = frozenset({reasons.FOR_PAUSED, reasons.FOR_STOPPING, reasons.MOVED})
 """Reasons of a reservation whose place other runs have left for it."""
 
-StartOrder: TypeAlias = tuple[int, int, JobId]
-"""Of two starts in conflict the one that is less begins."""
 
-
+@dataclass(frozen=True, slots=True, eq=False)
 class UnboundStart:
-    """A start whose pods do not all have a node yet: its placement, and what its pod template names.
+    """A start whose pods do not all have a node yet: its placement, and what its pod template names."""
 
-    `is_ambiguous`: kube-scheduler may put its pods elsewhere than the placement says.
-    """
-
-    __slots__ = ("is_ambiguous", "job", "named", "per_worker", "placement", "pool")
-
-    def __init__(
-        self, job: JobId, pool: NodePool, placement: Placement, per_worker: WorkerRequest, named: Placement
-    ) -> None:
-        self.job = job
-        self.pool = pool
-        self.placement = placement
-        self.per_worker = per_worker
-        self.named = named
-        self.is_ambiguous = _is_ambiguous(pool, named, per_worker)
+    job: JobId
+    pool: NodePool
+    placement: Placement
+    per_worker: WorkerRequest
+    named: Placement
 
     @staticmethod
     def of(job: JobId, assignment: Assignment, further: Iterable[NodeName] = ()) -> UnboundStart:
@@ -69,9 +58,13 @@ class UnboundStart:
         return UnboundStart(job, assignment.option.pool, placement, assignment.per_worker, named)
 
     @property
-    def nodes(self) -> set[NodeName]:
-        """The nodes that its template names."""
-        return self.named.nodes
+    def is_ambiguous(self) -> bool:
+        """Whether kube-scheduler may put its pods elsewhere than the placement says."""
+        if len(self.named.nodes) > 1:
+            return True
+        is_part = self.per_worker.gpu_milli % WHOLE_GPU > 0
+        is_named = len(self.named.workers) > 1 and self.pool.way is not Way.COUNT
+        return is_part and is_named and _device_count(self.named.workers) > 1
 
     def may_take_from(self, others: Sequence[UnboundStart], absent: Sequence[UnboundStart], room: NodeFree) -> bool:
         """Whether its pods could use GPUs of other starts on a node: more of them fit if those are not there.
@@ -105,15 +98,6 @@ class UnboundStart:
         return [gpu for gpu in of_profile if gpu in named]
 
 
-def _is_ambiguous(pool: NodePool, named: Placement, per_worker: WorkerRequest) -> bool:
-    workers = named.workers
-    if len(workers) < 2:
-        return False
-    if any(worker.node != workers[0].node for worker in workers):
-        return True
-    return bool(per_worker.gpu_milli % WHOLE_GPU) and pool.way is not Way.COUNT and _device_count(workers) > 1
-
-
 def _device_count(workers: Iterable[WorkerPlacement]) -> int:
     return len({(worker.node, gpu) for worker in workers for gpu in worker.gpus})
 
@@ -125,30 +109,28 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
     the runs on their nodes); and for each node of an ambiguous start, O(starts there).
     """
     found = [(pending_jobs.find(job), assignment) for job, (assignment, _) in outcome.started.items()]
-    beginning = [
-        (pending, UnboundStart.of(pending.job.id, assignment, further))
-        for pending, assignment in found
-        for further in [further_nodes(pending.job, assignment.placement, snapshot.capacity)]
-        if pending.run is not None
-    ]
+    beginning: list[tuple[PendingJob, UnboundStart]] = []
+    for pending, assignment in found:
+        if pending.run is not None:
+            further = further_nodes(pending.job, assignment.placement, snapshot.capacity)
+            beginning.append((pending, UnboundStart.of(pending.job.id, assignment, further)))
     begun = _begun(snapshot, {node for _, start in beginning for node in start.placement.nodes})
     all_starts = chain(begun, (start for _, start in beginning))
-    shared = frozenset[NodeName]().union(*(start.nodes for start in all_starts if start.is_ambiguous))
+    shared = frozenset[NodeName]().union(*(start.named.nodes for start in all_starts if start.is_ambiguous))
     if not shared:
         return
-    in_order = sorted((_start_order(*each, at), each) for at, each in enumerate(beginning))
-    starts = [each for _, each in in_order]
+    order = {start: _start_order(pending, start, at) for at, (pending, start) in enumerate(beginning)}
+    beginning.sort(key=lambda each: order[each[1]])
     reserved = (UnboundStart.of(job, a) for job, a in snapshot.assigned() if job not in outcome.started)
     kept = (UnboundStart.of(job, assignment) for job, (assignment, _) in outcome.kept.items())
     on_node: defaultdict[NodeName, list[UnboundStart]] = defaultdict(list)
-    for start in chain(begun, reserved, (start for _, start in starts), kept):
-        for node in start.nodes & shared:
+    for start in chain(begun, reserved, (start for _, start in beginning), kept):
+        for node in start.named.nodes & shared:
             on_node[node].append(start)
-    for pending, start in starts:
-        conflicts = (
-            _conflict(start, on_node[node], snapshot.idle.rooms[node]) for node in sorted(start.nodes & shared)
-        )
-        other = next((each for each in conflicts if each is not None), None)
+    for pending, start in beginning:
+        nodes = sorted(start.named.nodes & shared)
+        conflicts = (_conflict(start, on_node[node], snapshot.idle.rooms[node]) for node in nodes)
+        other = next(filter(None, conflicts), None)
         if other is not None:
             _hold_back(outcome, pending, other.job, snapshot)
 
@@ -182,8 +164,10 @@ def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
     return found
 
 
-def _start_order(pending: PendingJob, start: UnboundStart, at: int) -> StartOrder:
-    """Jobs with a place that others have left come first, then jobs that waited for a start, then the other ones."""
+def _start_order(pending: PendingJob, start: UnboundStart, at: int) -> tuple[int, int, JobId]:
+    """Of two starts in conflict the one that is less begins: jobs with a place that others have left come first, then
+    jobs that waited for a start, then the other ones.
+    """
     reason = _reserved_with(pending)
     code = reason.code if reason is not None else ""
     if code in _CLEARED:
