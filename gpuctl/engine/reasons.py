@@ -1,6 +1,7 @@
 """Typed reasons, one name for each code of the GPU5xxx family: the only place that names codes and parameters.
 
-Most are made of one value or of a job, and are rows of a table; the others are functions.
+Most are made of one value or of a job, and are rows of a table; the others are functions. What each tells, and why a
+job has it, stands with its code in `gpuctl/diag/codes/pending.py`.
 """
 
 from __future__ import annotations
@@ -91,34 +92,21 @@ def _pools(job: Job) -> str:
 # It runs
 
 runs_in_quota: Callable[[ProjectName], Reason] = _with(IN_QUOTA, "project")
-"""It runs within its project's quota."""
 runs_in_share: Callable[[ProjectName], Reason] = _with("GPU5002", "project")
-"""It runs over quota, within fair share."""
 runs_on_idle: Callable[[ProjectName], Reason] = _with(ON_IDLE, "project")
-"""It runs beyond the fair share, on otherwise idle GPUs."""
 runs_over_quota: Callable[[ProjectName], Reason] = _with("GPU5005", "project")
-"""It runs over quota; whether within the fair share is not known from the cluster alone."""
 RUNS_WITHOUT_GPU = _reason("GPU5004")
-"""A CPU job runs."""
 
 # It waits for room
 
 no_free_gpus = _of_job("GPU5010", "gpus", "pools")
-"""Entitled, but nothing is free and no run may be paused for it."""
 over_share = _of_job("GPU5011", "gpus", "project")
-"""Beyond the fair share, and nothing is idle."""
 no_large_node = _of_job("GPU5014", "gpus", "workers", "pools")
-"""It would not fit empty nodes either."""
 scattered = _of_job("GPU5015", "gpus", "pools")
-"""Enough is free, but not in one place."""
 gang_short = _of_job("GPU5016", "gpus", "workers", "pools")
-"""Not all workers fit at once."""
 cpu_short = _of_job("GPU5017", "pools")
-"""GPUs are free, CPU or memory is not."""
 search_cut_off = _of_job("GPU5024", "gpus", "pools")
-"""No place was found, but the search for runs that could make way ended at its bound."""
 held_back: Callable[[JobId], Reason] = _with("GPU5081", "oldest")
-"""What is free is reserved for a job that has waited longer."""
 
 
 def over_limit(job: Job, owner: str, limit_milli: GpuMilli) -> Reason:
@@ -147,26 +135,17 @@ def not_served(job: Job, pool: NodePool) -> Reason:
 # It has a place that it can't have yet
 
 waits_for_paused = _named(FOR_PAUSED, "victims")
-"""Its place is reserved; the runs paused for it are still leaving."""
 WAITS_FOR_STOPPING = _reason(FOR_STOPPING)
-"""Its place is reserved; the runs there are stopping anyway."""
 waits_for_start: Callable[[JobId], Reason] = _with(FOR_START, "other")
-"""Its place is reserved; a job that starts beside it now could be given its GPUs, or it that job's."""
 kept_for_oldest: Callable[[PoolName], Reason] = _with(GUARDED, "pool")
-"""It has waited longest in a pool, so a place there is reserved for it as it empties."""
 STILL_STOPPING = _reason("GPU5020")
-"""Its own pods are not gone yet."""
 
 # It is in no queue
 
 pinned: Callable[[ProjectName], Reason] = _with("GPU5021", "project")
-"""Its project is pinned."""
 unknown_project: Callable[[ProjectName], Reason] = _with("GPU5022", "project")
-"""Its project is not declared."""
 waits_for = _named(FOR_OTHERS, "jobs")
-"""It is in no queue until the jobs have ended that it comes after."""
 left_to: Callable[[str], Reason] = _with("GPU5037", "engine")
-"""Another engine decides when it runs."""
 
 
 def dependency_failed(job: JobId, state: JobState) -> Reason:
@@ -191,29 +170,17 @@ def start_failed(problem: str, starts: int, retry_ms: Instant, rights_ms: Instan
 # It stops, moves or has fewer workers
 
 paused_by_guarantee: Callable[[JobId], Reason] = _with("GPU5030", "beneficiary")
-"""Reclaimed for a job within its project's guarantee."""
 paused_by_fairness: Callable[[JobId], Reason] = _with("GPU5031", "beneficiary")
-"""Reclaimed for a job within its project's fair share."""
 paused_by_priority: Callable[[JobId], Reason] = _with("GPU5032", "beneficiary")
-"""Preempted by a job of higher priority."""
 paused_by_interactive: Callable[[JobId], Reason] = _with("GPU5033", "beneficiary")
-"""Preempted by interactive work within quota."""
 moved_for: Callable[[JobId], Reason] = _with(MOVED, "beneficiary")
-"""It is moved to another place to make room for a job."""
 node_lost: Callable[[NodeName], Reason] = _with("GPU5034", "node")
-"""Its node is gone or not ready."""
 node_closed: Callable[[NodeName], Reason] = _with("GPU5036", "node")
-"""Its node takes no new pods, and one of its own pods is not there yet."""
 given_twice: Callable[[NodeName], Reason] = _with("GPU5035", "node")
-"""Its device holds more than one device's worth."""
 SUSPENDED = _reason("GPU5040")
-"""Suspended by its declaration."""
 SCALED_TO_ZERO = _reason(NO_LOAD)
-"""It has no load, so its autoscaler has taken its last worker."""
 TOO_LONG = _reason("GPU5041")
-"""Its maxDuration is over."""
 IDLE_TOO_LONG = _reason("GPU5042")
-"""Its idleTimeout is over."""
 
 
 def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
