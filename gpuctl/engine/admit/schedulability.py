@@ -16,6 +16,7 @@ takes 8x without the check of sorts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from gpuctl.engine.admit.head_reservation import HeadReservations
@@ -68,7 +69,14 @@ class Schedulability:
         self._cut_off = cut_off
         self.within_share = False
         self._room: dict[object, bool] = {}
-        self._with_room = {queue: dict(found) for queue in queues if (found := self._classes_with_room(queue))}
+        self._with_room = {
+            job_class
+            for queue in queues
+            for sort in queue.sorts
+            if any(map(self._has_room, sort.least))
+            for job_class in sort.classes
+            if any(map(self._has_room, job_class.first.options))
+        }
 
     def _once(self, check: Callable[[K], T], of: K) -> T:
         """What a check says, asked once until the snapshot changes."""
@@ -82,13 +90,10 @@ class Schedulability:
         sorts = {sort for sort in queue.sorts if self._is_worth_it(sort)}
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
         claiming = sorts if is_head else {sort for sort in sorts if self._once(self._may_claim, sort)}
-        with_room = self._with_room.get(queue, {})
-        if not claiming:
-            return [(rank, job_class) for job_class, rank in with_room.items() if job_class.sort in sorts]
         return [
             (rank, job_class)
             for rank, job_class in queue.ranked
-            if job_class.sort in claiming or (job_class in with_room and job_class.sort in sorts)
+            if job_class.sort in claiming or (job_class in self._with_room and job_class.sort in sorts)
         ]
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
@@ -99,8 +104,7 @@ class Schedulability:
         self._snapshot.counters.checks += 1
         if self._reservations and self._reservations.of(pending) is not None:
             return True
-        has_room = job_class in self._with_room.get(job_class.queue, ())
-        if has_room and any(self._may_start(pending, option) for option in pending.options):
+        if job_class in self._with_room and any(self._may_start(pending, option) for option in pending.options):
             return True
         if not self._once(self._may_claim, sort):
             return False
@@ -145,16 +149,13 @@ class Schedulability:
         """Whether a job of a sort outranks a run of its project, or its project is entitled to more and there are
         sources; and may have runs paused at all: none is for a job whose object is not made.
         """
-        accounts, job = self._snapshot.accounts, sort.first.job
-        return sort.has_run and any(
-            self._outranks_a_run(job, option.domain)
-            or (
-                any(rights_of(accounts, option.domain, job.id.project, option.least_milli))
-                and self._once(self._has_sources, option.domain)
-            )
-            for option in sort.first.options
-            if option.request.gpu_milli
-        )
+        return sort.has_run and any(self._claims(sort.first.job, option) for option in sort.first.options)
+
+    def _claims(self, job: Job, option: PoolOption) -> bool:
+        if not option.request.gpu_milli or self._outranks_a_run(job, option.domain):
+            return option.request.gpu_milli > 0
+        rights = rights_of(self._snapshot.accounts, option.domain, job.id.project, option.least_milli)
+        return any(rights) and self._once(self._has_sources, option.domain)
 
     def _has_sources(self, domain: DomainName) -> bool:
         """Whether an entitled job may get GPUs: they come free, a project holds too many, or they are reserved."""
@@ -174,20 +175,12 @@ class Schedulability:
 
     # Idle room
 
-    def _classes_with_room(self, queue: ProjectQueue) -> list[tuple[JobClass, Rank]]:
-        """The classes that could start on idle GPUs."""
-        able = {sort for sort in queue.sorts if any(self._has_room(option.fewest) for option in sort.least)}
-        return [
-            (job_class, rank)
-            for rank, job_class in queue.ranked
-            if job_class.sort in able and any(self._has_room(option.fewest) for option in job_class.first.options)
-        ]
-
     def _has_room(self, option: PoolOption) -> bool:
-        """Whether there is idle room for an option when the pass begins."""
-        key = option.pool.name, option.request
+        """Whether there is idle room for an option, with the fewest workers, when the pass begins."""
+        least = option.fewest
+        key = least.pool.name, least.request
         if key not in self._room:
-            self._room[key] = has_place(self._snapshot.idle, option) or self._has_reserved_room(option)
+            self._room[key] = has_place(self._snapshot.idle, least) or self._has_reserved_room(least)
         return self._room[key]
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
@@ -229,27 +222,21 @@ class Schedulability:
         """Whether runs may have to be paused or moved for a job, or may be leaving anyway; and whether a search for
         such runs is cut off.
         """
-        is_cut_off = False
+        snapshot, project, is_cut_off = self._snapshot, job.id.project, False
         for option in options:
-            if option.request.gpu_milli:
-                may_gain, is_cut = self._may_make_room_by(job, option)
-                is_cut_off |= is_cut
-                if may_gain:
-                    return True, is_cut_off
+            if not self._claims(job, option):
+                continue
+            guaranteed, _ = rights_of(snapshot.accounts, option.domain, project, option.least_milli)
+            is_reserved = guaranteed and self._reservations.in_pool(option.pool.name) is not None
+            if option.least or is_reserved or self._outranks_a_run(job, option.domain):
+                return True, is_cut_off
+            above, settled = snapshot.accounts.tree.above(project), snapshot.settled.get(project)
+            key = "may gain", guaranteed, above, settled, option.pool.name, option.request
+            may_gain, is_cut = snapshot.once(key, partial(self._may_gain, job, option))
+            is_cut_off |= is_cut
+            if may_gain:
+                return True, is_cut_off
         return False, is_cut_off
-
-    def _may_make_room_by(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
-        snapshot, project, domain = self._snapshot, job.id.project, option.domain
-        if self._outranks_a_run(job, domain):
-            return True, False
-        guaranteed, fair = rights_of(snapshot.accounts, domain, project, option.least_milli)
-        if not (guaranteed or fair) or not self._once(self._has_sources, domain):
-            return False, False
-        if option.least or (guaranteed and self._reservations.in_pool(option.pool.name) is not None):
-            return True, False
-        above, settled = snapshot.accounts.tree.above(project), snapshot.settled.get(project)
-        key = guaranteed, above, settled, option.pool.name, option.request
-        return self._snapshot.once(("may gain", key), lambda: self._may_gain(job, option))
 
     def _may_gain(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
         """Whether GPUs come free for an option, or runs could be moved or reclaimed for it; if not, whether the search
