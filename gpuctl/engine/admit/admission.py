@@ -25,7 +25,6 @@ from gpuctl.engine.admit.reservations import (
     in_the_way,
     is_free,
     is_loose,
-    may_pause_all,
     reserve_to_go_on,
     reserved_for,
     stays_guaranteed,
@@ -157,14 +156,11 @@ class Admission:
             self._snapshot.vacate(pending.job, assignment)
             if not self._start_elsewhere(pending):
                 self._snapshot.occupy(pending.job, assignment)
-                self._reserve(pending, assignment, self._awaited(pending))
+                reason = pending.run.reason if pending.run else None
+                is_named = reason is not None and reason.code == reasons.FOR_PAUSED
+                self._reserve(pending, assignment, reason if reason and is_named else reasons.WAITS_FOR_STOPPING)
         for pending, assignment in occupied:
             self._keep_occupied(pending, assignment)
-
-    def _awaited(self, pending: PendingJob) -> Reason:
-        """The reason for which a job still waits for its place: the one given when it was reserved."""
-        reason = pending.run.reason if pending.run else None
-        return reason if reason is not None and reason.code == reasons.FOR_PAUSED else reasons.WAITS_FOR_STOPPING
 
     def _keep_occupied(self, pending: PendingJob, assignment: Assignment) -> bool:
         """Start a job elsewhere if it can be, else pause or move the runs in its place, if a rule allows it."""
@@ -176,7 +172,7 @@ class Admission:
         if allocations is None:
             return False
         for rule in rules:
-            if may_pause_all(rule, allocations):
+            if set(rule.candidates()).issuperset(allocations) and rule.cost(allocations) is not None:
                 return self._take(pending, Room(assignment, rule, allocations))
         return self._policy.consolidation and self._take(pending, clear(assignment, allocations, rules[0]))
 

@@ -170,13 +170,10 @@ class HeadReservations:
 
     def _is_due(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether it breaks no ceiling, and could run if every other project had the guaranteed GPUs it asks for."""
-        accounts, domain = self._snapshot.accounts, option.domain
-        milli, project = option.request.total_milli, pending.job.id.project
-        if not milli or accounts.ceiling_hit(domain, project, milli) is not None:
+        milli, snapshot = option.request.total_milli, self._snapshot
+        if not milli or not snapshot.allows(pending.job, option):
             return False
-        if not pending.job.preemptible and accounts.quota_hit(domain, project, milli) is not None:
-            return False
-        return milli <= accounts.within_reach(domain, project)
+        return milli <= snapshot.accounts.within_reach(option.domain, pending.job.id.project)
 
     def _add(self, pending: PendingJob, assignment: Assignment) -> None:
         runs = in_place(self._snapshot, assignment, assignment.placement.nodes)

@@ -11,7 +11,6 @@ the pause. Such a reservation, for which no run was paused, yields to a job that
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 
 from gpuctl.engine import reasons
@@ -25,7 +24,7 @@ from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.room import in_precedence
-from gpuctl.engine.victims.rules import VictimRule, with_leaving
+from gpuctl.engine.victims.rules import with_leaving
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
@@ -47,10 +46,10 @@ def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJob
     """Whether a loose reservation that is not held is given up for a pending job: one of its project that would preempt
     its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's.
     """
-    is_beyond = not stays_guaranteed(snapshot, pending, assignment.option)
-    return _is_outranked(pending, assignment, pending_jobs, snapshot) or (
-        is_beyond and _is_guaranteed_to_others(pending, pending_jobs, snapshot)
-    )
+    if _is_outranked(pending, assignment, pending_jobs, snapshot):
+        return True
+    is_guaranteed = stays_guaranteed(snapshot, pending, assignment.option)
+    return not is_guaranteed and _is_guaranteed_to_others(pending, pending_jobs, snapshot)
 
 
 def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption) -> bool:
@@ -182,22 +181,14 @@ def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeN
     ]
 
 
-def may_pause_all(rule: VictimRule, allocations: tuple[Allocation, ...]) -> bool:
-    """Whether a rule allows to pause exactly these runs."""
-    return set(rule.candidates()).issuperset(allocations) and rule.cost(allocations) is not None
-
-
 def _short_nodes(free: FreeCapacity, assignment: Assignment) -> list[NodeName]:
     """The nodes of an assignment on which something that it needs is not free."""
-    request, per_worker = assignment.option.request, assignment.option.request.per_worker
-    workers = Counter(worker.node for worker in assignment.placement.workers)
-    gpu_milli: Counter[tuple[NodeName, int]] = Counter()
-    for worker in assignment.placement.workers:
-        for index in worker.gpus:
-            gpu_milli[worker.node, index] += per_worker.on_device(worker)
-    short = {node for (node, index), milli in gpu_milli.items() if milli > free.rooms[node].gpu_milli[index]}
-    for node, count in workers.items():
+    short: list[NodeName] = []
+    for node in sorted(assignment.placement.nodes):
         room = free.rooms[node]
-        if count * request.cpu_milli > max(0, room.cpu_milli) or count * request.mem_bytes > max(0, room.mem_bytes):
-            short.add(node)
-    return sorted(short)
+        left = room.without((assignment,), -1)
+        gpus = {gpu for worker in assignment.placement.workers if worker.node == node for gpu in worker.gpus}
+        is_cpu_short = left.cpu_milli < min(0, room.cpu_milli) or left.mem_bytes < min(0, room.mem_bytes)
+        if is_cpu_short or any(left.gpu_milli[gpu] < 0 for gpu in gpus):
+            short.append(node)
+    return short

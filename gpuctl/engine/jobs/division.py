@@ -4,15 +4,17 @@ says what is shown of the shares.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.shares.fairshare import ShareClaim, divide, in_whole_gpus
 from gpuctl.model.decision import FairShare
-from gpuctl.model.declared import Declared, Project
+from gpuctl.model.declared import Declared
 from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.units import GpuMilli
 
@@ -26,8 +28,9 @@ class Division:
         self._accounts = accounts
         self._demand = demand
         self._dirty = dirty
-        self._projects = {project.name: project for project in declared.projects}
-        self._keys = [(domain.name, name) for domain in declared.domains for name in sorted(self._projects)]
+        self._projects = declared.projects
+        names = sorted(project.name for project in declared.projects)
+        self._keys = [(domain.name, name) for domain in declared.domains for name in names]
         self._terms: dict[DomainName, tuple[object, ...]] = {}
 
     def renew(self, domain: DomainName, milli: GpuMilli, full: int, used: Mapping[ProjectName, int]) -> bool:
@@ -38,7 +41,7 @@ class Division:
         in_parts, milli = self._demand.in_parts, max(0, milli)
         if self._terms.get(domain) == (milli, full, used, in_parts, self._dirty.count):
             return False
-        claims, held = self._all_claims(domain, used, in_parts), partial(self._accounts.held, domain)
+        claims, held = self._claims(domain, used, in_parts), partial(self._accounts.held, domain)
         portions = divide(milli, claims, full)
         entitled = in_whole_gpus(milli, claims, portions, held, counts_use=bool(full))
         has_moved = self._accounts.apportion(domain, portions, entitled)
@@ -68,57 +71,44 @@ class Division:
                     entitled_milli=entitled.share_milli,
                 )
 
-    def _all_claims(
+    def _claims(
         self, domain: DomainName, used: Mapping[ProjectName, int], in_parts: Collection[ProjectName]
     ) -> list[ShareClaim]:
-        """The tree of share claims: projects below their departments, demand summed bottom-up within limits.
-
-        A department that declares nothing for the domain stands for the sum of its children.
-        """
-        below: dict[str, list[ShareClaim]] = {}
-        for project in self._projects.values():
-            above = self._accounts.tree.above(project.name)
-            below.setdefault(above, []).append(self._claim(domain, project, used, in_parts=project.name in in_parts))
-        return _branch("", below, self._accounts.tree.parents, domain, self._accounts)
-
-    def _claim(
-        self, domain: DomainName, project: Project, used: Mapping[ProjectName, int], *, in_parts: bool
-    ) -> ShareClaim:
-        owner = project_owner(project.name)
-        allowance = self._accounts.tree.allowance(owner, domain)
-        return ShareClaim(
-            owner=owner,
-            quota_milli=allowance.quota_milli,
-            demand_milli=self._demand.wanted(domain, project.name),
-            limit_milli=allowance.limit_milli,
-            weight=allowance.weight,
-            priority=project.priority,
-            used_milli_hours=used.get(project.name, 0),
-            in_parts=in_parts,
-        )
-
-
-def _branch(
-    parent: str,
-    below: Mapping[str, list[ShareClaim]],
-    parents: Mapping[str, str],
-    domain: DomainName,
-    accounts: Accounts,
-) -> list[ShareClaim]:
-    branch = list(below.get(parent, ()))
-    for department in sorted(d for d, upper in parents.items() if upper == parent):
-        children = _branch(department, below, parents, domain, accounts)
-        allowance = accounts.tree.allowances.get(department, {}).get(domain)
-        branch.append(
-            ShareClaim(
-                owner=department,
-                quota_milli=allowance.quota_milli if allowance else sum(c.quota_milli for c in children),
-                demand_milli=sum(c.wanted_milli for c in children),
-                limit_milli=allowance.limit_milli if allowance else None,
-                weight=allowance.weight if allowance else sum(c.weight for c in children),
-                used_milli_hours=sum(c.used_milli_hours for c in children),
-                in_parts=any(c.in_parts for c in children),
-                children=tuple(children),
+        """The tree of share claims: projects below their departments, demand summed bottom-up within limits."""
+        tree, below = self._accounts.tree, defaultdict[str, list[ShareClaim]](list)
+        for project in self._projects:
+            owner = project_owner(project.name)
+            allowance = tree.allowance(owner, domain)
+            below[tree.above(project.name)].append(
+                ShareClaim(
+                    owner=owner,
+                    quota_milli=allowance.quota_milli,
+                    demand_milli=self._demand.wanted(domain, project.name),
+                    limit_milli=allowance.limit_milli,
+                    weight=allowance.weight,
+                    priority=project.priority,
+                    used_milli_hours=used.get(project.name, 0),
+                    in_parts=project.name in in_parts,
+                )
             )
-        )
-    return sorted(branch, key=lambda c: c.owner)
+        return self._branch("", below, domain)
+
+    def _branch(self, parent: str, below: Mapping[str, list[ShareClaim]], domain: DomainName) -> list[ShareClaim]:
+        """The claims below an owner. A department that declares nothing for the domain is the sum of its children."""
+        tree, branch = self._accounts.tree, [*below.get(parent, ())]
+        for department in [owner for owner, above in tree.parents.items() if above == parent]:
+            children = self._branch(department, below, domain)
+            allowance = tree.allowances.get(department, {}).get(domain)
+            branch.append(
+                ShareClaim(
+                    owner=department,
+                    quota_milli=allowance.quota_milli if allowance else sum(c.quota_milli for c in children),
+                    demand_milli=sum(c.wanted_milli for c in children),
+                    limit_milli=allowance.limit_milli if allowance else None,
+                    weight=allowance.weight if allowance else sum(c.weight for c in children),
+                    used_milli_hours=sum(c.used_milli_hours for c in children),
+                    in_parts=any(c.in_parts for c in children),
+                    children=tuple(children),
+                )
+            )
+        return sorted(branch, key=attrgetter("owner"))
