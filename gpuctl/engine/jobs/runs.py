@@ -114,8 +114,19 @@ def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
 
 
 def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
-    """The allocations of a run: its own, and that of workers it has given up. `job`: its declaration, if any."""
-    allocation = _allocation(run, job, capacity)
+    """The allocations of a run: what all its workers hold that have not ended, and those that it has given up.
+
+    `job`: its declaration, if any.
+    """
+    placement = run.placement or NOWHERE
+    per_worker = WorkerRequest(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes))
+    workers = len(placement.workers) or (job.workers if job else 1)
+    if run.ended:
+        placement = Placement(workers=tuple([worker for _, worker in _staying(run)]))
+        workers = len(placement.workers)
+    domain, leaving = _domain(placement, job, capacity), run.phase is STOPPING
+    preemptible, milli = job is None or job.preemptible, per_worker.gpu_milli * workers
+    allocation = Allocation(run, job, domain, milli, placement, per_worker, leaving, preemptible)
     return (allocation,) if run.leaving is None else (allocation, _left_behind(allocation, run.leaving))
 
 
@@ -138,30 +149,14 @@ def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
     if not isinstance(decision, _TIMED):
         waits = decision is None or isinstance(decision, Pending)
         return starts.next_right_ms(run, now_ms) if waits else None
-    times = list(interactive.min_runtime_ends(run, min_runtime)) if job.preemptible else []
+    times: list[Instant | None] = list(interactive.min_runtime_ends(run, min_runtime)) if job.preemptible else []
     if run.phase is RunPhase.STARTING:
-        starting = starts.slow_at_ms(run), starts.start_over_ms(run, start_timeout_ms)
-        times += [at_ms for at_ms in starting if at_ms is not None]
-    if run.started_at_ms is not None and job.max_duration_ms is not None:
-        end_ms = interactive.latest_end_ms(job, run, now_ms)
-        if end_ms is not None:
-            times.append(end_ms)
+        times += [starts.slow_at_ms(run), starts.start_over_ms(run, start_timeout_ms)]
+    if run.started_at_ms is not None:
+        times.append(interactive.latest_end_ms(job, run, now_ms))
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         times.append(run.idle_since_ms + job.idle_timeout_ms)
-    return min((at_ms for at_ms in times if at_ms > now_ms), default=None) if times else None
-
-
-def _allocation(run: Run, job: Job | None, capacity: Capacity) -> Allocation:
-    """What all workers of a run hold that have not ended."""
-    placement = run.placement or NOWHERE
-    per_worker = WorkerRequest(max(0, run.gpu_milli), max(0, run.cpu_milli), max(0, run.mem_bytes))
-    workers = len(placement.workers) or (job.workers if job else 1)
-    if run.ended:
-        placement = Placement(workers=tuple([worker for _, worker in _staying(run)]))
-        workers = len(placement.workers)
-    domain, leaving = _domain(placement, job, capacity), run.phase is STOPPING
-    preemptible = job is None or job.preemptible
-    return Allocation(run, job, domain, per_worker.gpu_milli * workers, placement, per_worker, leaving, preemptible)
+    return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
 
 
 def _staying(run: Run) -> list[tuple[int, WorkerPlacement]]:
@@ -218,31 +213,29 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     if final is not None:
         ended = Finished(job=job.id, reason=reasons.ended(final), record=record_of(run, now_ms), state=final)
         return ended if job.ttl_ms is None or run is None else _kept_for(ended, job.ttl_ms, job.digest, state, now_ms)
-    why = _hindrance(job, declared) if declared.pinned or declared.blocked else None
-    idle = has_no_load(job, run)
-    if why is None and not job.suspend and not idle and (run is None or run.phase is not STOPPING):
-        spent = None if job.max_duration_ms is None else _spent(job.id, run, job.max_duration_ms)
-        return spent or _not_yet_again(job.id, run, now_ms)
-    record = record_of(run, now_ms)
+    why = _hindrance(job, declared)
     if why is not None:
+        record = record_of(run, now_ms)
         if run is not None and run.phase in ACTIVE:
             return Keep(job=job.id, reason=run.reason or why, record=record, placement=run.placement or NOWHERE)
         return Pending(job=job.id, reason=why, record=record)
-    if job.suspend or idle:
-        stopped = record if run is None else paused_record(run, now_ms, None)
+    if job.suspend or has_no_load(job, run):
+        record = record_of(run, now_ms) if run is None else paused_record(run, now_ms, None)
         reason = reasons.SUSPENDED if job.suspend else reasons.SCALED_TO_ZERO
-        return Suspended(job=job.id, reason=reason, record=stopped)
-    if run is not None and run.phase is STOPPING:
-        return Pending(job=job.id, reason=run.reason or reasons.STILL_STOPPING, record=record)
-    return None
-
-
-def _not_yet_again(job: JobId, run: Run | None, now_ms: Instant) -> Pending | None:
-    """A run that did not start waits a while, and takes not even idle GPUs."""
-    retry_ms = starts.retry_at_ms(run)
-    if run is None or retry_ms is None or now_ms >= retry_ms:
+        return Suspended(job=job.id, reason=reason, record=record)
+    if run is None:
         return None
-    return Pending(job=job, reason=starts.reason_to_wait(run), record=run.record)
+    if run.phase is STOPPING:
+        return Pending(job=job.id, reason=run.reason or reasons.STILL_STOPPING, record=run.record)
+    if run.phase is RunPhase.QUEUED and job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms:
+        # No time is left to it: others would be paused for a run that ends at once.
+        state = JobState.TIMED_OUT
+        return Finished(job=job.id, reason=reasons.ended(state), record=run.record, state=state)
+    retry_ms = starts.retry_at_ms(run)
+    if retry_ms is not None and now_ms < retry_ms:
+        # A run that did not start waits a while, and takes not even idle GPUs.
+        return Pending(job=job.id, reason=starts.reason_to_wait(run), record=run.record)
+    return None
 
 
 def _hindrance(job: Job, declared: Declared) -> Reason | None:
@@ -272,14 +265,6 @@ def _kept_for(ended: Finished, ttl_ms: DurationMs, digest: RunDigest, state: Clu
         return ended
     end_ms = past.at_ms + ttl_ms
     return replace(ended, expires_at_ms=end_ms, is_expired=end_ms <= now_ms)
-
-
-def _spent(job: JobId, run: Run | None, limit_ms: DurationMs) -> Finished | None:
-    """A queued run with no time left has timed out. Other runs would be paused for a run that ends at once."""
-    if run is None or run.phase is not RunPhase.QUEUED or run.ran_ms < limit_ms:
-        return None
-    state = JobState.TIMED_OUT
-    return Finished(job=job, reason=reasons.ended(state), record=run.record, state=state)
 
 
 def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
