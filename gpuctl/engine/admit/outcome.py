@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
+from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation, paused_record
-from gpuctl.engine.jobs.scaling import further_nodes
 from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Room
-from gpuctl.model.decision import Admit, Decision, Move, Pending, Preempt, Reason, Reclaim, TraceStep
+from gpuctl.model.decision import Admit, Decision, Move, Pending, Placement, Preempt, Reason, Reclaim, TraceStep
 from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.job import Job
 from gpuctl.model.state import named
 from gpuctl.model.units import GpuMilli, Instant
 
@@ -96,6 +98,23 @@ def _loss(
         numbers["guaranteeMilli"] = portion.guarantee_milli
         numbers["shareMilli"] = portion.share_milli
     return numbers
+
+
+def further_nodes(job: Job, placement: Placement, capacity: Capacity) -> tuple[NodeName, ...]:
+    """The nodes that further workers of a service may go to: as many of its pool as it may have more workers.
+
+    Its pods name them from its start on, for a pod template can't be changed later without a new start. They are the
+    next by name, so that services that start on different nodes have different ones.
+    """
+    if job.scaling is None or not placement.workers:
+        return ()
+    first = capacity.nodes.get(placement.workers[0].node)
+    if first is None or first.pool is None:
+        return ()
+    mine = placement.nodes
+    others = [space.name for space in capacity.usable.get(first.pool, ()) if space.name not in mine]
+    at = bisect(others, first.name)
+    return tuple([*others[at:], *others[:at]][: job.scaling.most - len(placement.workers)])
 
 
 def decisions_of(

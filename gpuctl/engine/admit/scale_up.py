@@ -20,7 +20,7 @@ from gpuctl.engine.admit.reservations import is_free, is_place_for
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.jobs.pending_jobs import QueueKey
 from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob, ProjectQueue
-from gpuctl.engine.jobs.runs import NOWHERE, Allocation, record_of
+from gpuctl.engine.jobs.runs import NOWHERE, Allocation
 from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
@@ -159,7 +159,7 @@ class ScaleUp:
         What a run gained that can't scale up now stays in the outcome.
         """
         outcome, snapshot = self.outcome, self._snapshot
-        yield from _given_up(outcome, snapshot)
+        yield from _given_up(outcome)
         grown: list[UnderScaled] = []
         hindered: dict[JobId, Hindrance] = {}
         for name, run in {**outcome.regained, **self.runs}.items():
@@ -181,7 +181,7 @@ class ScaleUp:
                     reason=reason_to_run(
                         snapshot.accounts, run.option.domain, run.job.id.project, run.option.request.gpu_milli
                     ),
-                    record=record_of(run.allocation.run, snapshot.now_ms),
+                    record=run.allocation.run.record,
                     placement=Placement(workers=tuple(run.workers)),
                 )
             if len(run.workers) < run.job.workers:
@@ -192,7 +192,7 @@ class ScaleUp:
             outcome.trace.append(_step_of(self.runs[name], hindered[name], snapshot))
 
 
-def _given_up(outcome: Outcome, snapshot: Snapshot) -> Iterator[Resize]:
+def _given_up(outcome: Outcome) -> Iterator[Resize]:
     for job, gone in outcome.given_up.items():
         if job in outcome.pauses:
             continue
@@ -202,7 +202,7 @@ def _given_up(outcome: Outcome, snapshot: Snapshot) -> Iterator[Resize]:
         yield Resize(
             job=job,
             reason=reasons.gave_up_workers(gone[0].beneficiary, len(workers), most),
-            record=record_of(run, snapshot.now_ms),
+            record=run.record,
             placement=Placement(workers=workers),
             beneficiary=gone[0].beneficiary,
         )

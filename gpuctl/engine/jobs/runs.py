@@ -17,7 +17,6 @@ from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs import interactive, starts
-from gpuctl.engine.jobs.scaling import has_no_load, within_asked
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -219,7 +218,7 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         if run is not None and run.phase in ACTIVE:
             return Keep(job=job.id, reason=run.reason or why, record=record, placement=run.placement or NOWHERE)
         return Pending(job=job.id, reason=why, record=record)
-    if job.suspend or has_no_load(job, run):
+    if job.suspend or _has_no_load(job, run):
         record = record_of(run, now_ms) if run is None else paused_record(run, now_ms, None)
         reason = reasons.SUSPENDED if job.suspend else reasons.SCALED_TO_ZERO
         return Suspended(job=job.id, reason=reason, record=record)
@@ -236,6 +235,12 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         # A run that did not start waits a while, and takes not even idle GPUs.
         return Pending(job=job.id, reason=starts.reason_to_wait(run), record=run.record)
     return None
+
+
+def _has_no_load(job: Job, run: Run | None) -> bool:
+    """Whether a service that may scale to zero has done so: its autoscaler took the last worker, and asks for none."""
+    at_zero = job.scaling is not None and job.scaling.to_zero and run is not None and run.asked_workers == 0
+    return at_zero and run is not None and run.phase not in ACTIVE
 
 
 def _hindrance(job: Job, declared: Declared) -> Reason | None:
@@ -342,10 +347,18 @@ def kept(staying: Sequence[tuple[Job, Run]], now_ms: Instant, start_timeout_ms: 
             job=job.id,
             reason=run.reason or reasons.runs_in_quota(job.id.project),
             record=starts.going_record(run, now_ms, start_timeout_ms),
-            placement=within_asked(job, run.placement or NOWHERE),
+            placement=_within_asked(job, run.placement or NOWHERE),
         )
         for job, run in staying
     ]
+
+
+def _within_asked(job: Job, placement: Placement) -> Placement:
+    """Where a service runs, without workers that it does not ask for any more. Its Deployment chooses which pods leave;
+    where those are that stay, the next cycle observes."""
+    if job.scaling is None or len(placement.workers) <= job.workers:
+        return placement
+    return Placement(workers=placement.workers[: job.workers])
 
 
 def given_twice(allocations: Iterable[Allocation]) -> dict[RunKey, NodeName]:
