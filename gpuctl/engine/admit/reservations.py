@@ -64,7 +64,7 @@ def _is_guaranteed_to_others(pending: PendingJob, pending_jobs: PendingJobs, sna
     Cost: O(sorts), and the classes of those that stay within the guarantee.
     """
     queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
-    sorts = (sort for queue in queues for sort in queue.sorts if sort.has_run)
+    sorts = (sort for queue in queues for sort in queue.sorts.values() if sort.has_run)
     guaranteed = (sort for sort in sorts if any(stays_guaranteed(snapshot, sort.first, o) for o in sort.first.options))
     others = (job_class.first.run for sort in guaranteed for job_class in sort.classes)
     return any(run is not None and run.placement is None for run in others)
@@ -79,7 +79,7 @@ def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: Pen
     queue = pending_jobs.queues.get((job.id.project, domain))
     if queue is None or not is_free(snapshot.idle, assignment):
         return False
-    firsts = (sort.first for sort in queue.sorts)
+    firsts = (sort.first for sort in queue.sorts.values())
     mates = (first for first in firsts if first.run is not None and first.run.placement is None)
     fitting = [
         option

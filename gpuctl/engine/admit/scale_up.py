@@ -189,7 +189,10 @@ class ScaleUp:
                     Hindrance.ROOM if snapshot.allows(run.job, run.option) else Hindrance.CEILING
                 )
         for name in sorted(hindered):
-            outcome.trace.append(_step_of(self.runs[name], hindered[name], snapshot))
+            run = self.runs[name]
+            numbers = {"workers": len(run.workers), "most": run.most(snapshot.capacity), "asked": run.job.workers}
+            numbers["because"] = hindered[name].value
+            outcome.trace.append(TraceStep(job=name, rule="stay small", numbers=numbers))
 
 
 def _given_up(outcome: Outcome) -> Iterator[Resize]:
@@ -215,13 +218,3 @@ def _taken_nodes(outcome: Outcome) -> set[NodeName]:
     placements += [pause.goes_on.placement for pause in gone if pause.goes_on is not None]
     placements += [pause.allocation.placement for pause in gone]
     return {worker.node for placement in placements for worker in placement.workers}
-
-
-def _step_of(run: UnderScaled, hindrance: Hindrance, snapshot: Snapshot) -> TraceStep:
-    numbers: dict[str, str | int] = {
-        "workers": len(run.workers),
-        "most": run.most(snapshot.capacity),
-        "asked": run.job.workers,
-        "because": hindrance.value,
-    }
-    return TraceStep(job=run.job.id, rule="stay small", numbers=numbers)

@@ -72,7 +72,7 @@ class Schedulability:
         self._with_room = {
             job_class
             for queue in queues
-            for sort in queue.sorts
+            for sort in queue.sorts.values()
             if any(map(self._has_room, sort.least))
             for job_class in sort.classes
             if any(map(self._has_room, job_class.first.options))
@@ -87,7 +87,7 @@ class Schedulability:
 
         Others that start leave a sort that is not open, not due or has no right as it is.
         """
-        sorts = {sort for sort in queue.sorts if self._is_worth_it(sort)}
+        sorts = {sort for sort in queue.sorts.values() if self._is_worth_it(sort)}
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
         claiming = sorts if is_head else {sort for sort in sorts if self._once(self._may_claim, sort)}
         return [

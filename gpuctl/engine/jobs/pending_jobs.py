@@ -95,11 +95,6 @@ class PendingJobs:
             others.update(self._pending)
         return others
 
-    def leaves_choice(self, project: ProjectName) -> bool:
-        """Whether a project has a job that is counted by itself: it has several domains, or can't be paused."""
-        classes = (job_class for queue in self.queues_of(project) for job_class in queue.job_classes.values())
-        return not all(job_class.first.job_options.is_plain for job_class in classes)
-
     def job_classes(self) -> Iterator[JobClass]:
         """The classes of all jobs that could start."""
         return (job_class for queue in self.queues.values() for job_class in queue.job_classes.values())
@@ -115,7 +110,7 @@ class PendingJobs:
     def sorts(self) -> tuple[PoolOption, ...]:
         """One option of each sort that is asked for. Cost: O(queues and their sorts) where a class came or went."""
         if self._sorts is None:
-            sorts = chain.from_iterable(queue.sorts for queue in self.queues.values())
+            sorts = chain.from_iterable(queue.sorts.values() for queue in self.queues.values())
             fewest = (option.fewest for job_sort in sorts for option in job_sort.first.options)
             self._sorts = tuple({option.sort: option for option in fewest}.values())
         return self._sorts
@@ -175,21 +170,16 @@ class PendingJobs:
     def count(self, demand: Demand) -> None:
         """Count all pending jobs as demand, each in its domain. Cost: the dirty projects."""
         for project in demand.renew():
-            if not self.leaves_choice(project):
-                for queue in self.queues_of(project):
-                    milli = sum(each.first.gpu_milli * len(each.jobs) for each in queue.job_classes.values())
-                    demand.more(queue.domain, project, milli)
+            classes = [each for queue in self.queues_of(project) for each in queue.job_classes.values()]
+            if all(each.first.job_options.is_plain for each in classes):
+                for each in classes:
+                    demand.more(each.queue.domain, project, each.first.gpu_milli * len(each.jobs))
                 continue
-            for pending in self._of_project(project):
+            for pending in sorted(chain.from_iterable([each.jobs for each in classes]), key=rank_of):
                 domain = demand.count(pending.job, pending.job_options, self._reserved_in(pending))
                 if domain != pending.domain:
                     self._exit(pending)
                     self._enter(kind_of(pending), [replace(pending, domain=domain)])
-
-    def _of_project(self, project: ProjectName) -> list[PendingJob]:
-        """A project's jobs in order. Cost: O(jobs log jobs)."""
-        job_classes = (job_class for queue in self.queues_of(project) for job_class in queue.job_classes.values())
-        return sorted(chain.from_iterable([job_class.jobs for job_class in job_classes]), key=rank_of)
 
     def _reserved_in(self, pending: PendingJob) -> DomainName | None:
         place = pending.run.placement if pending.run is not None else None

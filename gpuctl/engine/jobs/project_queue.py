@@ -7,8 +7,8 @@ index in a sweep.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
@@ -134,10 +134,9 @@ class JobSort:
         self._least: tuple[PoolOption, ...] | None = None
 
     def join(self, job_class: JobClass) -> None:
-        """Add a class that has jobs."""
+        """Add a class."""
         self.classes[job_class] = None
-        if self._least is not None:
-            self._least = _no_more_than(self._least, job_class)
+        self._least = None
 
     def leave(self, job_class: JobClass) -> None:
         """Remove a class."""
@@ -151,31 +150,25 @@ class JobSort:
 
     @property
     def least(self) -> tuple[PoolOption, ...]:
-        """The options of the jobs, each with the least CPU and the least memory. Cost: O(classes) where one went."""
+        """The options of the jobs, each with the least CPU and memory. Cost: O(classes) once these changed."""
         if self._least is None:
             found = self.first.options
             for job_class in self.classes:
-                found = _no_more_than(found, job_class)
+                pairs = zip(found, job_class.first.options, strict=True)
+                found = tuple([option.no_more_than(other) for option, other in pairs])
             self._least = found
         return self._least
 
 
-def _no_more_than(options: tuple[PoolOption, ...], job_class: JobClass) -> tuple[PoolOption, ...]:
-    pairs = zip(options, job_class.first.options, strict=True)
-    return tuple([option.no_more_than(other) for option, other in pairs])
-
-
+@dataclass(slots=True, eq=False)
 class JobClass:
     """The jobs of one queue and one kind, in order; never empty. `reason`: why they waited when last asked."""
 
-    __slots__ = ("jobs", "kind", "queue", "reason", "sort")
-
-    def __init__(self, queue: ProjectQueue, kind: Kind, sort: JobSort) -> None:
-        self.queue = queue
-        self.kind = kind
-        self.sort = sort
-        self.jobs: list[PendingJob] = []
-        self.reason: Reason | None = None
+    queue: ProjectQueue
+    kind: Kind
+    sort: JobSort
+    jobs: list[PendingJob] = field(default_factory=list)
+    reason: Reason | None = None
 
     @property
     def first(self) -> PendingJob:
@@ -186,33 +179,31 @@ class JobClass:
 class ProjectQueue:
     """A project's pending jobs of one quota domain. `ranked`: the classes by the rank of their first job."""
 
-    __slots__ = ("_order", "_sorts", "domain", "job_classes", "project", "ranked")
+    __slots__ = ("_order", "domain", "job_classes", "project", "ranked", "sorts")
 
     def __init__(self, project: ProjectName, domain: DomainName, others: ProjectQueue | None = None) -> None:
         """`others`: a queue whose jobs are in this one too."""
         self.project = project
         self.domain = domain
         self.job_classes: dict[Kind, JobClass] = {}
-        self._sorts: dict[SortKey, JobSort] = {}
+        self.sorts: dict[SortKey, JobSort] = {}
         self.ranked: list[tuple[Rank, JobClass]] = []
         self._order: tuple[JobId, ...] | None = None
         for kind, job_class in (others.job_classes if others is not None else {}).items():
             self.join(kind, job_class.jobs)
 
     def join(self, kind: Kind, jobs: list[PendingJob]) -> None:
-        """Add jobs of one kind. Cost: O(log jobs) for one."""
+        """Add jobs of one kind. Cost: O(jobs of the kind), which are nearly in order."""
         self._order = None
         job_class = self.job_classes.get(kind)
         before = None if job_class is None else rank_of(job_class.first)
         if job_class is None:
-            job_class = self.job_classes[kind] = JobClass(self, kind, self._sort_of(jobs[0]))
-        if len(jobs) > 1 or (job_class.jobs and rank_of(job_class.jobs[-1]) > rank_of(jobs[0])):
-            job_class.jobs.extend(jobs)
-            job_class.jobs.sort(key=rank_of)
-        else:
-            job_class.jobs += jobs  # A job that comes is the last one, mostly.
-        if before is None:
-            job_class.sort.join(job_class)
+            key = jobs[0].run is not None, jobs[0].job_options.but_cpu_and_memory
+            sort = self.sorts.setdefault(key, JobSort(key))
+            job_class = self.job_classes[kind] = JobClass(self, kind, sort)
+            sort.join(job_class)
+        job_class.jobs += jobs
+        job_class.jobs.sort(key=rank_of)
         if before is None or rank_of(job_class.first) < before:
             self._rank(job_class, before)
 
@@ -227,19 +218,7 @@ class ProjectQueue:
             del self.job_classes[job_class.kind]
             job_class.sort.leave(job_class)
             if not job_class.sort.classes:
-                del self._sorts[job_class.sort.key]
-
-    def _sort_of(self, pending: PendingJob) -> JobSort:
-        key = pending.run is not None, pending.job_options.but_cpu_and_memory
-        found = self._sorts.get(key)
-        if found is None:
-            found = self._sorts[key] = JobSort(key)
-        return found
-
-    @property
-    def sorts(self) -> Collection[JobSort]:
-        """The sorts of all classes."""
-        return self._sorts.values()
+                del self.sorts[job_class.sort.key]
 
     def _rank(self, job_class: JobClass, before: Rank | None) -> None:
         """Rank a class again after its first job, which had the rank `before`, changed or left."""

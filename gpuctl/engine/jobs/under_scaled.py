@@ -7,6 +7,7 @@ to the nodes they name and, where GPUs are claimed by name, to those GPUs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from gpuctl.engine.capacity.fit import slots
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, copy_of
@@ -25,6 +26,7 @@ CLOSED: GpuMilli = 1 << 50
 """Taken of a device that a run's pods can't use: more than could ever become free."""
 
 
+@dataclass(slots=True, eq=False)
 class UnderScaled:
     """A run with fewer workers than it asks for. `option`: one worker more.
 
@@ -32,17 +34,17 @@ class UnderScaled:
     for those `paid` others were paused. `workers` grows by them as it scales up.
     """
 
-    __slots__ = ("allocation", "coming", "gained", "job", "made_with", "option", "paid", "workers")
+    allocation: Allocation
+    job: Job
+    made_with: Placement
+    option: PoolOption
+    workers: list[WorkerPlacement] = field(init=False)
+    gained: list[WorkerPlacement] = field(default_factory=list)
+    paid: list[WorkerPlacement] = field(default_factory=list)
+    coming: int = 0
 
-    def __init__(self, allocation: Allocation, job: Job, made_with: Placement, option: PoolOption) -> None:
-        self.allocation = allocation
-        self.job = job
-        self.made_with = made_with
-        self.option = option
-        self.workers = list(allocation.placement.workers)
-        self.gained: list[WorkerPlacement] = []
-        self.paid: list[WorkerPlacement] = []
-        self.coming = 0
+    def __post_init__(self) -> None:
+        self.workers = list(self.allocation.placement.workers)
 
     @property
     def nodes(self) -> set[NodeName]:
