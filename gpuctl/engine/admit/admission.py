@@ -234,8 +234,6 @@ class Admission:
         return not self._within_share or self._snapshot.stays_within_share(pending.job, option, victims)
 
     def _start_on_idle(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
-        if not options:
-            return False
         assignment = self._repacking.admit(pending, options)
         if assignment is None:
             return False
