@@ -25,8 +25,8 @@ from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
-from gpuctl.engine.jobs.interactive import since_start_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.timing import since_start_ms
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share

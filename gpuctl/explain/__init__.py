@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpuctl.engine.jobs.interactive import running_ms
+from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.reasons import DEPENDENT, FOR_ENDS, GUARDED, START_FAILED
 from gpuctl.explain.effect import domains_of, effect_of, queue_places
 from gpuctl.explain.forecast import forecast, start_forecasts

@@ -12,8 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
-from gpuctl.engine.jobs.starts import FULL_RIGHTS_AFTER_MS, next_right_ms
+from gpuctl.engine.jobs.timing import FULL_RIGHTS_AFTER_MS, latest_end_ms, min_runtime_ends, next_right_ms
 from gpuctl.explain.progress import Jobs, come_to_rest, settled
 from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit

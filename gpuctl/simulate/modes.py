@@ -20,7 +20,7 @@ from gpuctl.engine.capacity.fit import Request, request_on
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
 from gpuctl.engine.capacity.nodes import survey
-from gpuctl.engine.jobs.interactive import min_runtime_ends
+from gpuctl.engine.jobs.timing import min_runtime_ends
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.model.decision import Admit, Decision, Keep, Move, Pending, Placement, Preempt, Reclaim, RunRecord, Schedule
 from gpuctl.model.ids import JobId, ProjectName

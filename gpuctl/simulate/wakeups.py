@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterator
 
 from gpuctl.engine import schedule
 from gpuctl.engine.cache.engine_cache import EngineCache
-from gpuctl.engine.jobs.interactive import latest_end_ms, min_runtime_ends
-from gpuctl.engine.jobs.starts import has_failed_often, next_right_ms, slow_at_ms, start_over_ms
+from gpuctl.engine.jobs.timing import (
+    has_failed_often,
+    latest_end_ms,
+    min_runtime_ends,
+    next_right_ms,
+    slow_at_ms,
+    start_over_ms,
+)
 from gpuctl.model.decision import Pending, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId

@@ -12,7 +12,7 @@ from strategies import Story, stories
 from worlds import World
 
 from gpuctl.engine import EngineCache, schedule
-from gpuctl.engine.jobs.interactive import latest_end_ms
+from gpuctl.engine.jobs.timing import latest_end_ms
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain import explain
 from gpuctl.explain.progress import come_to_rest, settled

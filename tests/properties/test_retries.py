@@ -12,7 +12,7 @@ from strategies import NOW, dressed, messes, trees
 from worlds import World, live_nodes
 
 from gpuctl.engine import EngineCache, schedule
-from gpuctl.engine.jobs.starts import RETRIES_MS
+from gpuctl.engine.jobs.timing import RETRIES_MS
 from gpuctl.model.decision import Admit, Move, Pending, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId

@@ -1,10 +1,9 @@
 """Head reservations: one backfill reservation a pool, so that small jobs can't starve a large one.
 
 The longest-waiting job of a pool reserves the place that is expected to be free first, by the remaining maxDuration of
-the runs there; where a run has none, the place with the fewest GPUs of such runs. Example: a job wants 8 GPUs of one
-node. Node a ends its last run in 20 minutes, node b in an hour: the place on node a is reserved. The reservation is
-written on the job's object, and stays until the job starts or another place can be free sooner. No place is reserved
-where a run may never end (a service, or work without a maxDuration that can't be paused): GPUs would idle for nothing.
+the runs there; where a run has none, the place with the fewest GPUs of such runs. The reservation is written on the
+job's object, and stays until the job starts or another place can be free sooner. No place is reserved where a run may
+never end (a service, or work without a maxDuration that can't be paused): GPUs would idle for nothing.
 
 Other jobs may use the place only if they end before it is due (backfill), or if they could have the job's run paused
 at once after its start, so that the reservation would gain nothing.
@@ -28,9 +27,9 @@ from gpuctl.engine.admit.reservations import in_place, reserved_for
 from gpuctl.engine.capacity.fit import Request, slots
 from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, deal, place_in
-from gpuctl.engine.jobs.interactive import latest_end_ms
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.timing import latest_end_ms
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy

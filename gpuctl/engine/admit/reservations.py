@@ -3,10 +3,7 @@
 A reservation is the placement on a queued run. The job starts there, or sooner elsewhere. The reservation stands while
 its place is idle or coming free, or as long as a rule still allows to pause the runs in it; so a crash between the
 reservation and the pauses ends in the same pauses. A run that is moved has its next place reserved before it has
-stopped, and that place counts as held by its project.
-
-A paused run goes on where GPUs are idle or come free and no pending job takes them: that place is reserved for it with
-the pause. Such a reservation, for which no run was paused, yields to a job that could take the place from it later.
+stopped, and that place counts as held by its project. Which reservations yield: docs/concepts.md, "Reservations".
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Retries: starts of runs whose last start failed, on GPUs that are idle once all other jobs have been attempted.
 
-Example: a job of high priority names an image that is not there. Its retry takes two idle GPUs, and is stopped after
-startTimeout. Had another job waited for these GPUs, that job would have had them; and no run is paused for the retry.
-How long a run is a retry stands in `jobs/starts`.
-
-Retries are decided after all else, in a cycle that starts, pauses, moves and stops nothing: what follows from such a
-change comes first, and the change brings another cycle. So a retry changes no decision about any other job.
+The rules are in docs/concepts.md, "Retries"; how long a run is a retry stands in `jobs/timing`. They are decided after
+all else, in a cycle that starts, pauses, moves and stops nothing: what follows from such a change comes first, and the
+change brings another cycle. So a retry changes no decision about any other job.
 """
 
 from __future__ import annotations

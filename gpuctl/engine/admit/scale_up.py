@@ -1,12 +1,8 @@
 """Scale-up: a run below its workers is a pending entry of its project's queue, and gets them by the rights of a job.
 
-Example: a project may have 2 GPUs by its fair share, and its elastic run of 2 workers runs with 1. Another project is
-above its own share by a surplus worker: that worker leaves, and its GPU is reserved for the run until it is free.
-
-One worker is attempted after the other, at the place of the run in its project's order: after its priority's pending
-jobs. It gets GPUs that are idle on the nodes that its pods may use, then what is coming free there, then what victims
-leave there. Nothing is moved for it. Places that others were paused for stay reserved on the run; those that are idle
-are taken at once. A run that can't scale up in place has all its workers at its next start.
+The rules are in docs/concepts.md, "Regaining workers". One worker is attempted after the other: on GPUs that are idle
+on the nodes that its pods may use, then on what is coming free there, then on what victims leave there. Places that
+others were paused for stay reserved on the run; those that are idle are taken at once.
 """
 
 from __future__ import annotations
@@ -122,13 +118,12 @@ class ScaleUp:
         def is_due(_: PoolOption, victims: Iterable[Allocation]) -> bool:
             return not within_share or snapshot.stays_within_share(run.job, option, victims)
 
-        for rule in (
-            rules_of(snapshot, run.job, option.domain, option.request.total_milli) if is_due(option, ()) else ()
-        ):
-            if rule.is_entitled and rule.is_plain:
-                coming = place_in(run.usable(snapshot.future_idle), option)
-                if coming is not None:
-                    return Room(Assignment(option, coming), rule)
+        rules = rules_of(snapshot, run.job, option.domain, option.request.total_milli)
+        entitled = next((rule for rule in rules if rule.is_entitled and rule.is_plain), None)
+        if entitled is not None and is_due(option, ()):
+            coming = place_in(run.usable(snapshot.future_idle), option)
+            if coming is not None:
+                return Room(Assignment(option, coming), entitled)
         return find_room_in_place(snapshot, run, count, is_due)
 
     def _gain(self, run: UnderScaled, place: Placement, *, is_paid: bool = False) -> None:

@@ -25,9 +25,9 @@ from gpuctl.engine.admit.outcome import Outcome, further_nodes
 from gpuctl.engine.capacity.fit import Request, slots_in
 from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
 from gpuctl.engine.capacity.gang import Assignment
-from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
+from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.decision import Placement, Reason, TraceStep, WorkerPlacement
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way

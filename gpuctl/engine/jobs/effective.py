@@ -1,22 +1,12 @@
 """The declared jobs as a cycle takes them: blocked if they wait for other jobs, services by the workers they ask for.
 
-Dependencies. Example: `evaluate` says `after: [train]`. While `train` waits or runs, `evaluate` is in no queue: it
-demands, reserves and reclaims nothing. If `train` succeeds, `evaluate` is queued from that moment on. If it fails,
-`evaluate` waits until a new run of `train` succeeds. A job that has started once waits for others no more: it goes on
-after a pause whatever has become of them. How a job ended is read of the run that is declared now, so a job that is
-declared anew has not ended; its end stands in the ledger, and so is known after its object is gone. A sweep has ended
-once all of its jobs have.
+The rules are in docs/concepts.md: "Dependencies (after)", "Sweeps", "Scaling by load". To the rest of the engine a job
+that waits for others is blocked as one is whose object was refused, and a service is a job of the workers that it asks
+for now.
 
-Sweeps. Example: `train` has 100 indices and `parallelism: 4`. Four of its jobs are in the queue or run; the other 96
-are in no queue. When one of the four ends, the next index is queued. A place goes to those that hold GPUs, then to one
-with a reservation, then to those that were paused, then by index. So a run that was paused goes on before another one
-begins, and a lower `parallelism` stops none that runs.
-
-Scaled services. Example: `web` has `minWorkers: 1`, `workers: 8` and `scaling`. It starts with one worker. Its
-autoscaler then asks for four: to the engine it is now a job of four workers that runs with one, and gets the others by
-the rights of an elastic run. The GPUs of the four that it may still ask for are anybody's. If it asks for two again, it
-keeps two. What an autoscaler asks for counts between the bounds of the declaration, so no load gives a service more
-than it could have asked for without scaling.
+How a job ended is read of the run that is declared now, so a job that is declared anew has not ended; its end stands in
+the ledger, and so is known after its object is gone. What an autoscaler asks for counts between the bounds of the
+declaration, so no load gives a service more than it could have asked for without scaling.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand, StaticFit
 from gpuctl.engine.jobs.project_queue import JobClass, JobOptions, Kind, PendingJob, ProjectQueue, kind_of, rank_of
 from gpuctl.engine.jobs.runs import record_of
-from gpuctl.engine.jobs.starts import is_retry, reason_to_wait
+from gpuctl.engine.jobs.timing import is_retry, reason_to_wait
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName
 from gpuctl.model.job import Job
@@ -101,10 +101,8 @@ class PendingJobs:
 
     def left(self, decided: Collection[JobId]) -> Iterator[PendingJob]:
         """Of the jobs that are not decided, the first of each class."""
-        yield from (job_class.first for job_class in self.job_classes() if job_class.first.job.id not in decided)
-        for job_class in dict.fromkeys(self.class_of(job) for job in decided):
-            if job_class.first.job.id in decided:
-                yield from islice((pending for pending in job_class.jobs if pending.job.id not in decided), 1)
+        for job_class in self.job_classes():
+            yield from islice((pending for pending in job_class.jobs if pending.job.id not in decided), 1)
 
     @property
     def sorts(self) -> tuple[PoolOption, ...]:

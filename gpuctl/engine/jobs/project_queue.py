@@ -69,7 +69,7 @@ class JobOptions:
 @dataclass(slots=True, eq=False)
 class PendingJob:
     """A job that could start: queued since when, its options, and the domain it counts in. `idle_only`: it claims
-    nothing, and may start on GPUs that all others leave idle (see `starts`).
+    nothing, and may start on GPUs that all others leave idle (see `timing`).
 
     Never changed. Not frozen, because that would double the cost of making one.
     """

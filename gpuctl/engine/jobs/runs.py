@@ -16,7 +16,7 @@ from typing import TypeAlias
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
-from gpuctl.engine.jobs import interactive, starts
+from gpuctl.engine.jobs import timing
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -95,7 +95,7 @@ def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRec
     """The record of a run that stops now: queued from now, with its running time added up."""
     if run.phase not in ACTIVE:
         return record_of(run, now_ms)
-    ran = run.ran_ms + interactive.running_ms(run, now_ms)
+    ran = run.ran_ms + timing.running_ms(run, now_ms)
     failed = 0 if run.begun else run.failed_starts
     return RunRecord(now_ms, starts=run.starts, ran_ms=ran, paused_for=paused_for, failed_starts=failed)
 
@@ -147,12 +147,12 @@ def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
         return None if decision.is_expired else decision.expires_at_ms
     if not isinstance(decision, _TIMED):
         waits = decision is None or isinstance(decision, Pending)
-        return starts.next_right_ms(run, now_ms) if waits else None
-    times: list[Instant | None] = list(interactive.min_runtime_ends(run, min_runtime)) if job.preemptible else []
+        return timing.next_right_ms(run, now_ms) if waits else None
+    times: list[Instant | None] = list(timing.min_runtime_ends(run, min_runtime)) if job.preemptible else []
     if run.phase is RunPhase.STARTING:
-        times += [starts.slow_at_ms(run), starts.start_over_ms(run, start_timeout_ms)]
+        times += [timing.slow_at_ms(run), timing.start_over_ms(run, start_timeout_ms)]
     if run.started_at_ms is not None:
-        times.append(interactive.latest_end_ms(job, run, now_ms))
+        times.append(timing.latest_end_ms(job, run, now_ms))
     if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
         times.append(run.idle_since_ms + job.idle_timeout_ms)
     return min((at_ms for at_ms in times if at_ms is not None and at_ms > now_ms), default=None)
@@ -230,10 +230,10 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         # No time is left to it: others would be paused for a run that ends at once.
         state = JobState.TIMED_OUT
         return Finished(job=job.id, reason=reasons.ended(state), record=run.record, state=state)
-    retry_ms = starts.retry_at_ms(run)
+    retry_ms = timing.retry_at_ms(run)
     if retry_ms is not None and now_ms < retry_ms:
         # A run that did not start waits a while, and takes not even idle GPUs.
-        return Pending(job=job.id, reason=starts.reason_to_wait(run), record=run.record)
+        return Pending(job=job.id, reason=timing.reason_to_wait(run), record=run.record)
     return None
 
 
@@ -286,12 +286,12 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
     A place is lost with its node, or if its pod is not there yet and its node takes no new pods. A run that can do with
     fewer workers goes on with those that keep theirs, as far as its kind of object lets it give up the others.
     """
-    limit = interactive.limit_reached(job, run, now_ms)
+    limit = timing.limit_reached(job, run, now_ms)
     if limit is not None:
         return TimeOut(job=job.id, reason=limit, record=run.record)
-    over_ms = starts.start_over_ms(run, start_timeout_ms)
+    over_ms = timing.start_over_ms(run, start_timeout_ms)
     if over_ms is not None and over_ms <= now_ms:
-        why, record = starts.given_up(run, now_ms)
+        why, record = timing.given_up(run, now_ms)
         return Displace(job=job.id, reason=why, record=record)
     nodes = capacity.nodes
     lost = {at: worker.node for at, worker in _staying(run) if worker.node not in nodes or not nodes[worker.node].ready}
@@ -346,7 +346,7 @@ def kept(staying: Sequence[tuple[Job, Run]], now_ms: Instant, start_timeout_ms: 
         Keep(
             job=job.id,
             reason=run.reason or reasons.runs_in_quota(job.id.project),
-            record=starts.going_record(run, now_ms, start_timeout_ms),
+            record=timing.going_record(run, now_ms, start_timeout_ms),
             placement=_within_asked(job, run.placement or NOWHERE),
         )
         for job, run in staying

@@ -17,8 +17,8 @@ from itertools import chain
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_all
 from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
-from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import (
     Accepts,

@@ -15,8 +15,8 @@ from itertools import accumulate, chain
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine.capacity.gang import Assignment
-from gpuctl.engine.jobs.interactive import running_ms
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
+from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
 from gpuctl.engine.victims.rules import NEVER, Cost, VictimRule, with_leaving

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.engine.jobs.interactive import latest_end_ms, limit_reached
+from gpuctl.engine.jobs.timing import latest_end_ms, limit_reached
 from gpuctl.model.decision import (
     Decision,
     Displace,

@@ -1,13 +1,9 @@
-"""Starts that fail: when a start is given up, when the run is tried again, and what it may take then.
+"""What time alone does to a run: limits end it, and once minRuntime is over, others may have it stopped; a start that
+takes long is given up, and tried again.
 
-A run whose workers do not all run within startTimeout is stopped. It waits for a minute, after the second failed start
-in a row for 5 minutes, after each further one for 30. Then it is a retry: it takes idle GPUs that no other job takes,
-and claims nothing, for what it lacks may still be missing. Once it has waited for `FULL_RIGHTS_AFTER_MS` it is pending
-like any other job, for one start, so that it comes to run again on a full cluster after an outage of a registry. A new
-run of the job has no failed start.
-
-Example: a start fails at 10:00, the first of its run. From 10:01 the run takes idle GPUs; from 12:00 runs may make way
-for it. It starts and fails at 12:20: from 12:25 it takes idle GPUs, from 14:20 runs may make way for it.
+The rules are in docs/concepts.md: "Limits of time", "Minimum runtime", "A start that fails" and "Retries". Example: a
+start fails at 10:00, the first of its run. From 10:01 the run takes idle GPUs; from 12:00 runs may make way for it. It
+starts and fails at 12:20: from 12:25 it takes idle GPUs, from 14:20 runs may make way for it.
 
 The time of a start counts as running time while it is short. One that takes longer than a minute is on record
 (`RunRecord.starting_ms`): its time counts for no limit. So only a start that was seen to be long can be given up, and a
@@ -18,6 +14,8 @@ from __future__ import annotations
 
 from gpuctl.engine import reasons
 from gpuctl.model.decision import NOT_YET, Reason, RunRecord
+from gpuctl.model.declared import MinRuntime
+from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 
@@ -27,6 +25,56 @@ RETRIES_MS: tuple[DurationMs, ...] = (60_000, 300_000, 1_800_000)
 """How long a run waits after its first, second and each further start in a row that was given up."""
 FULL_RIGHTS_AFTER_MS: DurationMs = 7_200_000
 """How long a run has waited since its last failed start, or since a pause after it, when it has all rights again."""
+
+
+def since_start_ms(run: Run, now_ms: Instant) -> DurationMs:
+    """Time since the last start, however long it took to run: a tenant can make its pods start anew, and be no younger.
+
+    0 before a start, or when the clock stepped back.
+    """
+    return 0 if run.started_at_ms is None else max(0, now_ms - run.started_at_ms)
+
+
+def running_ms(run: Run, now_ms: Instant) -> DurationMs:
+    """The time since the last start that counts for limits: without that of a start that took long."""
+    return 0 if run.starting_ms == NOT_YET else max(0, since_start_ms(run, now_ms) - run.starting_ms)
+
+
+def min_runtime_ends(run: Run, min_runtime: MinRuntime) -> tuple[Instant, ...]:
+    """When a run in place is old enough to be stopped for others, by each reason, and to be spared less than others."""
+    started_at_ms = run.started_at_ms
+    if started_at_ms is None:
+        return ()
+    least = dict.fromkeys((*min_runtime.after(run.starts), min_runtime.fairness_ms))
+    return tuple([started_at_ms + least_ms for least_ms in least if least_ms])
+
+
+def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant | None:
+    """When maxDuration ends a run, or a run that would start now; None: never. It may be past.
+
+    Earlier running time counts; the time before a clock that stepped back does not.
+    """
+    if job is None or job.max_duration_ms is None:
+        return None
+    if run is None:
+        return now_ms + job.max_duration_ms
+    return now_ms - running_ms(run, now_ms) + job.max_duration_ms - run.ran_ms
+
+
+def limit_reached(job: Job, run: Run, now_ms: Instant) -> Reason | None:
+    """The limit that ends a running run now. A Job's own deadline normally comes first; a service has none."""
+    if run.phase is not RunPhase.RUNNING:
+        return None
+    end_ms = latest_end_ms(job, run, now_ms)
+    if end_ms is not None and end_ms <= now_ms:
+        return reasons.TOO_LONG
+    if job.idle_timeout_ms is not None and run.idle_since_ms is not None:
+        idle_ms = now_ms - run.idle_since_ms
+        return reasons.IDLE_TOO_LONG if idle_ms >= job.idle_timeout_ms else None
+    return None
+
+
+# Starts
 
 
 def start_over_ms(run: Run, timeout_ms: DurationMs) -> Instant | None:
