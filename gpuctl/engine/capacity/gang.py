@@ -48,6 +48,11 @@ class PoolOption:
             return None
         return replace(self, request=self.request._replace(workers=workers))
 
+    def smaller(self) -> Iterator[PoolOption]:
+        """The same with each lower number of workers that the job may run with, the highest first."""
+        for workers in range(self.request.workers - 1, (self.least or self.request.workers) - 1, -1):
+            yield replace(self, request=self.request._replace(workers=workers))
+
     def of(self, workers: int) -> PoolOption:
         """The same with exactly so many workers."""
         return PoolOption(self.pool, self.request._replace(workers=workers), domain=self.domain)
@@ -75,11 +80,6 @@ class PoolOption:
     def least_milli(self) -> GpuMilli:
         """GPUs of the fewest workers it may start with."""
         return self.request.gpu_milli * (self.least or self.request.workers)
-
-    @property
-    def sizes(self) -> range:
-        """The numbers of workers it may have, the most first."""
-        return range(self.request.workers, (self.least or self.request.workers) - 1, -1)
 
 
 def options_of(job: Job, capacity: Capacity) -> Iterator[PoolOption]:

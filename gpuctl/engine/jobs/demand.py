@@ -95,8 +95,7 @@ class StaticFit:
         """The option with as many workers as break no ceiling by themselves."""
         if self.barrier(job, option) is None:
             return option
-        sized = (option.sized(workers) for workers in option.sizes[1:])
-        return next((o for o in sized if o is not None and self.barrier(job, o) is None), None)
+        return next((fewer for fewer in option.smaller() if self.barrier(job, fewer) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
         """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
