@@ -54,7 +54,7 @@ def attempt_all(
     while True:
         if pauses != snapshot.pauses:
             pauses = snapshot.pauses
-            left = {queue: classes for queue in unfinished if (classes := check.classes(queue))}
+            left = {queue: list(classes) for queue in unfinished if (classes := check.classes(queue))}
             order = [(_place_of(queue, accounts, 0, _EVER), queue) for queue in left]
             heapify(order)
         if not order:

@@ -15,15 +15,14 @@ takes 8x without the check of sorts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from heapq import heapify
 from typing import TypeVar
 
 from gpuctl.engine.admit.head_reservation import HeadReservations
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.capacity.gang import PoolOption, has_place
-from gpuctl.engine.jobs.project_queue import JobClass, JobSort, PendingJob, ProjectQueue, Rank, is_first_class, rank_of
+from gpuctl.engine.jobs.project_queue import JobClass, JobSort, PendingJob, ProjectQueue, Rank, is_first_class
 from gpuctl.engine.shares.accounts import project_owner
 from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
@@ -83,22 +82,19 @@ class Schedulability:
         """What a check says, asked once until the snapshot changes."""
         return self._snapshot.once((check.__name__, of), lambda: check(of))
 
-    def classes(self, queue: ProjectQueue) -> list[tuple[Rank, JobClass]]:
-        """The classes of a project's jobs for which an attempt could succeed now, or once others have started: a heap
-        by the rank of their first job.
+    def classes(self, queue: ProjectQueue) -> Sequence[tuple[Rank, JobClass]]:
+        """The classes of a project's jobs for which an attempt could succeed now, or once others have started.
 
         Others that start leave a sort that is not open, not due or has no right as it is.
         """
         sorts = {sort for sort in queue.sorts.values() if self._is_worth_it(sort)}
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
         claiming = sorts if is_head else {sort for sort in sorts if self._once(self._may_claim, sort)}
-        found = [
-            (rank_of(job_class.first), job_class)
-            for job_class in queue.job_classes.values()
+        return [
+            (rank, job_class)
+            for rank, job_class in queue.ranked
             if job_class.sort in claiming or (job_class in self._with_room and job_class.sort in sorts)
         ]
-        heapify(found)
-        return found
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
