@@ -228,8 +228,8 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
         return Pending(job=job.id, reason=run.reason or reasons.STILL_STOPPING, record=run.record)
     if run.phase is RunPhase.QUEUED and job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms:
         # No time is left to it: others would be paused for a run that ends at once.
-        state = JobState.TIMED_OUT
-        return Finished(job=job.id, reason=reasons.ended(state), record=run.record, state=state)
+        timed_out = JobState.TIMED_OUT
+        return Finished(job=job.id, reason=reasons.ended(timed_out), record=run.record, state=timed_out)
     retry_ms = timing.retry_at_ms(run)
     if retry_ms is not None and now_ms < retry_ms:
         # A run that did not start waits a while, and takes not even idle GPUs.
