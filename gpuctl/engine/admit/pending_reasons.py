@@ -126,9 +126,13 @@ def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadR
     if not reservations:
         return found
     with reservations.lifted():
-        for least in (each.fewest for job_class in pending_jobs.job_classes() for each in job_class.first.options):
+        sorts = {option.sort for option in pending_jobs.sorts if _enough_is_free(snapshot.idle, option)}
+        classes = pending_jobs.job_classes() if sorts else ()
+        for least in (option.fewest for job_class in classes for option in job_class.first.options):
             key, reservation = (least.pool.name, least.request), reservations.in_pool(least.pool.name)
-            if reservation is not None and key not in found and has_place(snapshot.idle, least):
+            if reservation is None or least.sort not in sorts or key in found:
+                continue
+            if has_place(snapshot.idle, least):
                 found[key] = reservation.pending.job.id
     return found
 
