@@ -127,13 +127,13 @@ def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadR
         return found
     with reservations.lifted():
         sorts = {option.sort for option in pending_jobs.sorts if _enough_is_free(snapshot.idle, option)}
-        classes = pending_jobs.job_classes() if sorts else ()
-        for least in (option.fewest for job_class in classes for option in job_class.first.options):
-            key, reservation = (least.pool.name, least.request), reservations.in_pool(least.pool.name)
-            if reservation is None or least.sort not in sorts or key in found:
+        for job_sort in chain.from_iterable(queue.sorts.values() for queue in pending_jobs.queues.values()):
+            if sorts.isdisjoint(option.fewest.sort for option in job_sort.first.options):
                 continue
-            if has_place(snapshot.idle, least):
-                found[key] = reservation.pending.job.id
+            for least in (option.fewest for job_class in job_sort.classes for option in job_class.first.options):
+                key, reservation = (least.pool.name, least.request), reservations.in_pool(least.pool.name)
+                if reservation is not None and key not in found and has_place(snapshot.idle, least):
+                    found[key] = reservation.pending.job.id
     return found
 
 
