@@ -107,9 +107,10 @@ class Admission:
         starts = ((pending_jobs.find(job), assignment) for job, (assignment, _) in taken)
         self.reservations.choose(pending_jobs.left(self._decided), self._policy.starvation_guard_ms, starts)
         for reservation in self.reservations:
-            kept = reservation.assignment, reasons.kept_for_oldest(reservation.pool)
-            self.outcome.kept[reservation.pending.job.id] = kept
-            self._note(reservation.pending, "keep", reservation.assignment.option)
+            pending, assignment = reservation.pending, reservation.assignment
+            reason = reasons.kept_for_oldest(assignment.option.pool.name)
+            self.outcome.kept[pending.job.id] = assignment, reason
+            self._note(pending, "keep", assignment.option)
 
     def _let_go_on(self) -> None:
         """Reserve for paused runs what no pending job takes; nothing where elastic runs that gave up workers may."""

@@ -67,11 +67,6 @@ class HeadReservation:
     assignment: Assignment
     until_ms: Instant | None
 
-    @property
-    def pool(self) -> PoolName:
-        """The pool it is in."""
-        return self.assignment.option.pool.name
-
 
 def may_never_end(job: Job | None) -> bool:
     """Whether it is a service, work without a maxDuration that can't be paused, or a run of no declared job."""
@@ -128,7 +123,7 @@ class HeadReservations:
     def drop(self, reservation: HeadReservation) -> None:
         """End a reservation that is lifted."""
         self._snapshot.drop(reservation.assignment)
-        del self._by_pool[reservation.pool]
+        del self._by_pool[reservation.assignment.option.pool.name]
 
     def lifted(self) -> AbstractContextManager[None]:
         """What if there were no head reservations, for questions to `idle` only."""

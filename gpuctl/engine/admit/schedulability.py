@@ -152,8 +152,10 @@ class Schedulability:
         return sort.has_run and any(self._claims(sort.first.job, option) for option in sort.first.options)
 
     def _claims(self, job: Job, option: PoolOption) -> bool:
-        if not option.request.gpu_milli or self._outranks_a_run(job, option.domain):
-            return option.request.gpu_milli > 0
+        if not option.request.gpu_milli:
+            return False
+        if self._outranks_a_run(job, option.domain):
+            return True
         rights = rights_of(self._snapshot.accounts, option.domain, job.id.project, option.least_milli)
         return any(rights) and self._once(self._has_sources, option.domain)
 

@@ -65,16 +65,7 @@ class UnboundStart:
         is_named = len(self.named.workers) > 1 and self.pool.way is not Way.COUNT
         return is_part and is_named and _device_count(self.named.workers) > 1
 
-    def may_take_from(self, others: Sequence[UnboundStart], absent: Sequence[UnboundStart], room: NodeFree) -> bool:
-        """Whether its pods could use GPUs of other starts on a node: more of them fit if those are not there.
-
-        `absent`: starts that are not on the node yet in either case.
-        """
-        if not self.is_ambiguous or not others:
-            return False
-        return self._slots_on(room, absent) != self._slots_on(room, (*absent, *others))
-
-    def _slots_on(self, room: NodeFree, absent: Iterable[UnboundStart]) -> list[int]:
+    def slots_on(self, room: NodeFree, absent: Iterable[UnboundStart]) -> list[int]:
         """How many of its workers fit on a node, and on each device it names there, if some starts were absent."""
         node = room.without((self, *absent))
         request = Request(*self.per_worker, len(self.placement.workers))
@@ -135,12 +126,15 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
 
 
 def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFree) -> UnboundStart | None:
-    """The start before this one on a node, in order, that it is in conflict with."""
+    """The start before this one on a node, in order, that it is in conflict with: of these starts the pods of one could
+    use GPUs of the others, for more of them fit if those are not there.
+    """
     at = on_node.index(start)
     first, later = on_node[: at + 1], on_node[at + 1 :]
-    for other in reversed(first):
-        if other.may_take_from([each for each in first if each is not other], later, room):
-            return first[0] if other is start else other
+    for taker in reversed(first) if at else ():
+        others = (each for each in first if each is not taker)
+        if taker.is_ambiguous and taker.slots_on(room, later) != taker.slots_on(room, (*later, *others)):
+            return first[0] if taker is start else taker
     return None
 
 
