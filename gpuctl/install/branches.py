@@ -14,10 +14,34 @@ from itertools import combinations, count, groupby
 from typing import Any
 
 Case = frozenset[str]
+Variant = tuple[Any, frozenset[Case]]
+"""A value, and the cases that have it. Those of one place have different values."""
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"})
 _MOST = 3
 """How many switches are on, or off, at once in the cases that are looked at."""
+
+
+class Variants:
+    """The different ones of some values, in the order of their first cases. Equal ones are kept once, which makes a
+    chart in 84 MiB in place of 326."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._cases: dict[str, list[Case]] = {}
+        self._last: Any = object()
+        self._key = ""
+
+    def add(self, value: Any, cases: Iterable[Case]) -> None:
+        """A value, and cases that have it."""
+        if value is not self._last and value != self._last:  # neighbours are compared: writing each out takes longer
+            self._key = json.dumps(value, sort_keys=True)
+            self._last = self._values.setdefault(self._key, value)
+        self._cases.setdefault(self._key, []).extend(cases)
+
+    def each(self) -> Sequence[Variant]:
+        """All of them."""
+        return [(self._values[key], frozenset(cases)) for key, cases in self._cases.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,65 +60,64 @@ class Branches:
         few = [frozenset(some) for size in range(_MOST + 1) for some in combinations(self.switches, size)]
         return list(dict.fromkeys([*few, *(every - some for some in few)]))
 
-    def document(self, bodies: Mapping[Case, Any], among: Iterable[Case]) -> str:
-        """An object that is there in some of the cases."""
-        known = frozenset(among)
-        lines = ["---", *self._block(bodies)]
-        return "\n".join(self._only(frozenset(bodies), known, lines)) + "\n"
+    def document(self, bodies: Variants, among: Iterable[Case]) -> str:
+        """An object that is there in some of the cases.
 
-    def _block(self, values: Mapping[Case, Any]) -> Iterator[str]:
+        Cost: each different value is looked at once for all cases that have it: a chart takes 2.7 s of processor
+        time, not 6.5.
+        """
+        known, variants = frozenset(among), bodies.each()
+        lines = ["---", *self._block(variants)]
+        return "\n".join(self._only(_union(cases for _, cases in variants), known, lines)) + "\n"
+
+    def _block(self, variants: Sequence[Variant]) -> Iterator[str]:
         """The lines of a mapping, not indented."""
-        yield from self._entries(values, "{}:".format)
+        yield from self._entries(variants, "{}:".format)
 
-    def _items(self, values: Mapping[Case, Sequence[Any]]) -> Iterator[str]:
+    def _items(self, variants: Sequence[Variant]) -> Iterator[str]:
         """The lines of a list: its elements are told apart by their name, or by all of them."""
-        yield from self._entries({case: self._named(value) for case, value in values.items()}, lambda _: "-")
+        yield from self._entries([(self._named(value), cases) for value, cases in variants], lambda _: "-")
 
-    def _entries(self, values: Mapping[Case, Mapping[str, Any]], prefix: Callable[[str], str]) -> Iterator[str]:
+    def _entries(
+        self, variants: Sequence[tuple[Mapping[str, Any], frozenset[Case]]], prefix: Callable[[str], str]
+    ) -> Iterator[str]:
         """The lines of entries; those that are there in the same cases share an `if`."""
-        keys = _merged([list(each) for each in values.values()])
-        where = {key: frozenset(case for case, each in values.items() if key in each) for key in keys}
+        keys = _merged([list(value) for value, _ in variants])
+        where = {key: _union(cases for value, cases in variants if key in value) for key in keys}
+        known = _union(cases for _, cases in variants)
         for some, together in groupby(keys, where.__getitem__):
             lines: list[str] = []
             for key in together:
-                lines += self._entry(prefix(_text(key)), {case: values[case][key] for case in values if case in some})
-            yield from self._only(some, frozenset(values), lines)
+                there = _grouped((value[key], cases) for value, cases in variants if key in value)
+                lines += self._entry(prefix(_text(key)), there)
+            yield from self._only(some, known, lines)
 
-    def _entry(self, prefix: str, values: Mapping[Case, Any]) -> Iterator[str]:
-        """`prefix` with a value behind it or below it.
-
-        Cost: a value that is the same in all cases is looked at once, which makes a chart in 2 s in place of 6 s.
-        """
-        first, *others = values.values()
-        if all(value == first for value in others):
-            values, others = {next(iter(values)): first}, []
-        spelt = [self._inline(value) for value in values.values()]
+    def _entry(self, prefix: str, variants: Sequence[Variant]) -> Iterator[str]:
+        """`prefix` with a value behind it or below it."""
+        values = [value for value, _ in variants]
+        spelt = [self._inline(value) for value in values]
         if spelt[0] is not None and all(each == spelt[0] for each in spelt):
             yield f"{prefix} {spelt[0]}"
-        elif all(isinstance(value, Mapping) and value for value in (first, *others)):
-            block = list(_indented(self._block(values)))
+        elif all(isinstance(value, Mapping) and value for value in values):
+            block = list(_indented(self._block(variants)))
             if prefix == "-" and not block[0].startswith("{{-"):
                 block[0] = f"- {block[0].lstrip()}"
             else:
                 yield prefix
             yield from block
-        elif all(isinstance(value, list | tuple) and value for value in (first, *others)) and None in spelt:
+        elif all(isinstance(value, list | tuple) and value for value in values) and None in spelt:
             yield prefix
-            yield from _indented(self._items(values))
+            yield from _indented(self._items(variants))
         else:
-            yield from self._either(prefix, values)
+            yield from self._either(prefix, variants)
 
-    def _either(self, prefix: str, values: Mapping[Case, Any]) -> Iterator[str]:
+    def _either(self, prefix: str, variants: Sequence[Variant]) -> Iterator[str]:
         """One branch for each value that an entry may have."""
-        groups: dict[str, dict[Case, Any]] = {}
-        for case, value in values.items():
-            groups.setdefault(json.dumps(value, sort_keys=True), {})[case] = value
-        left = frozenset(values)
+        left = _union(cases for _, cases in variants)
         word = "if"
-        for group in groups.values():
-            mine = frozenset(group)
+        for value, mine in variants:
             yield "{{- else }}" if mine == left else f"{{{{- {word} {self._condition(mine, left)} }}}}"
-            yield from self._entry(prefix, group)
+            yield from self._entry(prefix, [(value, mine)])
             left, word = left - mine, "else if"
         yield "{{- end }}"
 
@@ -142,6 +165,17 @@ class Branches:
     def _all(self, chosen: Sequence[str], case: Case) -> str:
         parts = [self.switches[name] if name in case else f"(not {self.switches[name]})" for name in chosen]
         return parts[0].removeprefix("(").removesuffix(")") if len(parts) == 1 else f"and {' '.join(parts)}"
+
+
+def _grouped(values: Iterable[tuple[Any, Iterable[Case]]]) -> Sequence[Variant]:
+    found = Variants()
+    for value, cases in values:
+        found.add(value, cases)
+    return found.each()
+
+
+def _union(some: Iterable[frozenset[Case]]) -> frozenset[Case]:
+    return frozenset().union(*some)
 
 
 def go_list(parts: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
-from gpuctl.install.branches import Branches, Case, go_list
+from gpuctl.install.branches import Branches, Case, Variants, go_list
 from gpuctl.install.installation import NAME, UNGUARDED, USUAL, Duties, Installation
 from gpuctl.install.workload import BASE_MIB, JOB_KIB, NODE_KIB, STEP_MIB, fill_in, memory_mib
 from gpuctl.k8s.objects import ref_of
@@ -113,10 +113,10 @@ def chart(
     values = values_of(choices)
     marks = _Marks(values)
     cases = marks.branches.cases()
-    bodies: dict[ObjectRef, dict[Case, Body]] = {}
+    bodies: dict[ObjectRef, Variants] = {}
     for case in cases:
         for body in (*all_objects(marks.installation(case), duties), *(rules if "guard" in case else ())):
-            bodies.setdefault(ref_of(body), {})[case] = body
+            bodies.setdefault(ref_of(body), Variants()).add(body, (case,))
     templates = {
         f"templates/{ref.kind.lower()}-{ref.name}.yaml": marks.branches.document(each, cases)
         for ref, each in bodies.items()
