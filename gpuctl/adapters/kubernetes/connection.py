@@ -79,12 +79,12 @@ class Connection:
             self._renewed_ns = now
             old, identity = self.pool, self._identity()
             self._take(*self._read())
-            old.clear()
+            _end(old)
             return self._identity() != identity
 
     def close(self) -> None:
-        """Close the idle connections."""
-        self.pool.clear()
+        """Close the idle connections; those in use as soon as they are done."""
+        _end(self.pool)
 
     def _take(self, where: str, configuration: Configuration) -> None:
         from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - only when a connection is made
@@ -102,6 +102,16 @@ class Connection:
     def _identity(self) -> tuple[object, ...]:
         made = self.configuration
         return (dict(self._headers), made.host, made.cert_file, made.key_file, made.ssl_ca_cert)
+
+
+def _end(pool: PoolManager) -> None:
+    """Close its idle connections now. To `clear` it only lets go of them: what still refers to one, as the traceback of
+    an exception does, keeps its socket open until the garbage is looked through, which a controller does rarely."""
+    for key in pool.pools.keys():  # noqa: SIM118 - it forbids iteration, which would not be safe for threads
+        each = pool.pools.get(key)
+        if each is not None:
+            each.close()
+    pool.clear()
 
 
 def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:

@@ -7,17 +7,22 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import kubeconfig
+from urllib3.exceptions import ClosedPoolError
+from wire import QUICK, answer, kubeconfig, wired
 
 from gpuctl.adapters.kubernetes import connect
+from gpuctl.adapters.kubernetes.requests import Request, Requests
 from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.k8s import kinds
 
 HTTPS = "https://127.0.0.1:1"
 TOKEN = {"token": "t"}
+GET = Request(verb="list", kind=kinds.POD, path="/api/v1/pods", what="list Pod")
 
 
 def refused(path: str | None, context: str | None = None) -> tuple[str, str]:
@@ -154,6 +159,36 @@ def test_several_files_are_one_kubeconfig(tmp_path: Path, monkeypatch: pytest.Mo
     connection = connect(None, "lab")
     assert (connection.server, connection.headers()["authorization"]) == (HTTPS, "Bearer t")
     connection.close()
+
+
+def test_what_is_closed_keeps_no_socket_open_whatever_still_refers_to_it(tmp_path: Path) -> None:
+    """A controller looks through its garbage rarely, and a process may have 1,024 files open."""
+    before = sockets()
+    held = []
+    for _ in range(3):
+        with wired(tmp_path, answer(200, {"kind": "PodList"})) as (_, connection):
+            Requests(connection, QUICK).send(GET)
+            held.append(connection.pool.connection_from_url(connection.server))
+    assert sockets() == before
+
+
+def test_renewed_credentials_close_what_the_old_ones_had_open(tmp_path: Path) -> None:
+    with wired(tmp_path, answer(200, {"kind": "PodList"}), user={"token": "old"}) as (wire, connection):
+        Requests(connection, QUICK).send(GET)
+        held = connection.pool.connection_from_url(connection.server)
+        kubeconfig(tmp_path, wire.url, {"token": "new"})
+        assert connection.renew(connection.headers())
+        with pytest.raises(ClosedPoolError):
+            held.request("GET", "/")
+
+
+def sockets() -> int:
+    """How many this process has open."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the folder's own, which is read here
+            found += str(each.readlink()).startswith("socket:")
+    return found
 
 
 def test_the_package_is_not_imported_before_a_connection_is_made() -> None:
