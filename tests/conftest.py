@@ -67,10 +67,9 @@ QUICK = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests run in units that one process takes: those on one control plane, else those of one file, which make once
     what they share. The order of the units is that of the run."""
-    here = Path(__file__).parent
     units, servers = dict[pytest.Item, str](), set[str]()
     for item in items:
-        path = item.path.relative_to(here).as_posix()
+        path = item.nodeid.partition("::")[0].removeprefix("tests/")  # sooner than from its path
         if path.startswith(QUICK):
             item.add_marker("quick")
         if server := _group(item):

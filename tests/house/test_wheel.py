@@ -144,10 +144,11 @@ def release_tools(release_command: Callable[[str], list[str]]) -> None:
 def test_the_bill_of_materials_names_what_is_locked(
     release_command: Callable[[str], list[str]], tmp_path: Path
 ) -> None:
-    """By the command that CONTRIBUTING.md has for a release; the same bytes every time."""
+    """By the command that CONTRIBUTING.md has for a release; the same bytes every time. The second time they are not
+    checked against CycloneDX's schema, which takes 3 of the 3.5 s."""
     texts = []
-    for name in ("one.json", "two.json"):
-        words = release_command("release/bin/cyclonedx-py")
+    for name, more in (("one.json", []), ("two.json", ["--no-validate"])):
+        words = [*release_command("release/bin/cyclonedx-py"), *more]
         words[words.index("-o") + 1] = str(tmp_path / name)
         subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
         texts.append((tmp_path / name).read_text())
