@@ -27,8 +27,7 @@ from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.jobs.under_scaled import UnderScaled, count_growth, under_scaled
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.drain import draining
-from gpuctl.engine.victims.settled import settled
+from gpuctl.engine.victims.settled import draining, settled
 from gpuctl.model.decision import Decision, Keep, Pending, Placement, Schedule
 from gpuctl.model.declared import Declared, QuotaShrink
 from gpuctl.model.ids import DomainName, JobId, ProjectName
@@ -49,7 +48,6 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     # 1. Snapshot.
     carried = cache.over(declared, state, now_ms)
     snapshot = carried.snapshot
-    snapshot.elastic = carried.elastic
     drains = policy.quota_shrink is QuotaShrink.DRAIN
     protected = draining(carried.allocations, cache.tree) if drains else frozenset()
     snapshot.protect(protected, settled(carried.pending_jobs, carried.beneficiaries()))

@@ -12,18 +12,17 @@ The next cycle undoes what this one did, and begins with what is really there.
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from gpuctl.engine.capacity.fit import UnschedulableRequests
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.request_mix import RequestMix
-from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import since_start_ms
@@ -46,15 +45,14 @@ _identity: Callable[[Allocation], tuple[JobId, str]] = attrgetter("run.job", "ru
 class Snapshot:
     """Free capacity, the accounts, and the allocations by node and by project.
 
-    `leaving` counts the runs whose GPUs are coming free. `protected` runs are not reclaimed for other projects;
-    `settled` runs are not for a project by fairness, nor preempted by its jobs (`victims/settled.py`). `lifted` are
-    head reservations whose place may be used for a moment; failed searches are remembered for each such set.
-    `elastic`: a run may have surplus workers.
+    `protected` runs are not reclaimed for other projects; `settled` runs are not for a project by fairness, nor
+    preempted by its jobs (`victims/settled.py`). `lifted` are head reservations whose place may be used for a moment;
+    failed searches are remembered for each such set. `depth`: how many suppositions it stands in.
     """
 
     __slots__ = (
         "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity",
-        "counters", "depth", "elastic", "future_idle", "idle", "leaving", "lifted", "min_runtime", "now_ms",
+        "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms",
         "protected", "settled",
     )  # fmt: skip
 
@@ -69,8 +67,6 @@ class Snapshot:
         self.protected: frozenset[JobId] = frozenset()
         self.settled: Mapping[ProjectName, frozenset[JobId]] = {}
         self.lifted: frozenset[Placement] = frozenset()
-        self.elastic = False
-        self.leaving = 0
         self._found: dict[object, Any] = {}
         self.depth = 0
         self._on_node: dict[NodeName, list[Allocation]] = {}
@@ -87,8 +83,6 @@ class Snapshot:
         self._undo(0, 0)
         self.lifted = frozenset()
         self._found.clear()
-        self.idle.tidy()
-        self.future_idle.tidy()
         self.now_ms = now_ms
         self.counters = self.idle.counters = self.future_idle.counters = counters
         return touched
@@ -117,7 +111,6 @@ class Snapshot:
         What a run claims that was displaced counts as held by its project, and is nothing that the project could lose.
         """
         staying = [allocation for allocation in allocations if not allocation.leaving]
-        self.leaving += len(allocations) - len(staying)
         self._leaving.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
         self._claim(allocations, 1)
         self.idle.take(allocations)
@@ -126,21 +119,12 @@ class Snapshot:
             self._account(allocation, 1)
             for node in allocation.nodes():
                 insort(self._on_node.setdefault(node, []), allocation, key=_identity)
-        of_project: defaultdict[tuple[DomainName | None, ProjectName], list[Allocation]] = defaultdict(list)
         for allocation in filter(self.is_pausable, staying):
-            of_project[allocation.domain, allocation.project].append(allocation)
-        for key, entered in of_project.items():
-            known = self._pausable_of(*key)
-            if len(entered) > len(known):
-                known[:] = sorted((*known, *entered), key=run_order)
-                continue
-            for allocation in entered:
-                insort(known, allocation, key=run_order)
+            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""
         for allocation in filter(attrgetter("leaving"), allocations):
-            self.leaving -= 1
             del self._leaving[allocation]
         self._claim(allocations, -1)
         self.idle.give_back(allocations)
@@ -156,6 +140,11 @@ class Snapshot:
         """Whether the run is in place and was not paused so far."""
         nodes = [worker.node for worker in allocation.placement.workers[:1]]
         return any(other is allocation for node in nodes for other in self.on_node(node))
+
+    @property
+    def is_freeing(self) -> bool:
+        """Whether GPUs of runs are coming free."""
+        return bool(self._leaving or self._paused)
 
     @property
     def leaving_runs(self) -> Iterable[Allocation]:
@@ -230,8 +219,9 @@ class Snapshot:
         """The runs that `find` gives, in order of preference; found once for each key."""
         return self.once(key, lambda: in_order(find(), self.preference))
 
-    def unschedulable(self, key: object) -> UnschedulableRequests:
-        """Requests for which the search named by a key failed since the snapshot changed."""
+    def unschedulable(self, search: str, option: PoolOption, rule: object = None) -> UnschedulableRequests:
+        """Requests like an option's for which a search by a rule failed since the snapshot changed."""
+        key = search, self.lifted, rule, option.pool.name, option.request.profile
         return self.once(key, UnschedulableRequests)
 
     # What a cycle does
@@ -246,7 +236,6 @@ class Snapshot:
         self._found.clear()
         self._remove(allocations)
         self._paused += allocations
-        self.leaving += len(allocations)
 
     def occupy(self, job: Job, assignment: Assignment) -> None:
         """Take a place for a job: to start in now, or reserved until the runs there have left."""
@@ -289,28 +278,8 @@ class Snapshot:
             self.future_idle = whole
 
     @contextmanager
-    def without(self, allocations: Collection[Allocation]) -> Iterator[None]:
-        """What if some runs had left."""
-        self._suppose(allocations, 1)
-        try:
-            yield
-        finally:
-            self._suppose(allocations, -1)
-
-    def _suppose(self, allocations: Collection[Allocation], sign: int) -> None:
-        if not allocations:
-            return
-        self._found.clear()
-        (self.future_idle.give_back if sign > 0 else self.future_idle.take)(allocations)
-        for allocation in allocations:
-            self._account(allocation, -sign)
-
-    @contextmanager
     def supposing(self) -> Iterator[None]:
-        """What if: all that is paused and occupied inside is undone at the end. What is leaving has left, inside.
-
-        `depth` is how many suppositions it stands in.
-        """
+        """What if: all that is paused and occupied inside is undone at the end. What is leaving has left, inside."""
         found, idle, taken, paused = self._found, self.idle, len(self._taken), len(self._paused)
         self._found, self.idle = {}, self.future_idle
         self.depth += 1
@@ -328,7 +297,6 @@ class Snapshot:
         gone = self._paused[paused:]
         self.future_idle.take(gone)
         for allocation in gone:
-            self.leaving -= 1
             self._account(allocation, 1)
             for node in allocation.nodes():
                 self._on_node[node].append(allocation)

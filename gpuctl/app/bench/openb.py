@@ -20,7 +20,8 @@ from typing import NamedTuple
 from gpuctl.app.bench.openb_pods import Ask, Pools, ask_of, counted, pool_of, pools_of
 from gpuctl.app.bench.openb_policies import ENGINE, POLICIES
 from gpuctl.app.bench.openb_published import PUBLISHED, PUBLISHED_RUNS
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
+from gpuctl.engine.capacity.fit import WorkerRequest
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from gpuctl.app.bench.openb_pods import Ask, Counts, Pools
-from gpuctl.engine.capacity.fit import Request, holds
+from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.fragmentation import USUAL_PERCENT, Fragmentation, Mix, Want
 from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree
 from gpuctl.engine.capacity.gang import PoolOption, place
@@ -28,7 +28,7 @@ RANDOM_TRIES = 100
 def has_room(room: NodeFree, ask: Ask) -> bool:
     """Whether a pod may use a node's pool, and fits the node."""
     request, free = ask.request, room.free[-1] if room.free else 0
-    fits = holds(room, request) and free >= request.fraction_milli and room.whole >= request.devices
+    fits = room.holds(request) and free >= request.fraction_milli and room.whole >= request.devices
     return fits and room.pool in ask.pools
 
 

@@ -24,8 +24,8 @@ from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.reservations import in_place, reserved_for
-from gpuctl.engine.capacity.fit import Request, slots
-from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
+from gpuctl.engine.capacity.fit import Request, WorkerRequest
+from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, deal, place_in
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
@@ -276,7 +276,7 @@ def _slots(
     """A slot for each worker that could be on a node, with the time at which it is free."""
     found = 0
     for when, room in _emptied(snapshot, node, occupants):
-        fitting = slots(room, request)
+        fitting = room.slots(request)
         yield from [(when, node)] * (fitting - found)
         found = max(found, fitting)
         if found >= request.workers:
@@ -302,7 +302,7 @@ def _devices_on(
 ) -> list[WorkerPlacement]:
     """Devices of a node for some workers, at the time at which they fit; devices that are free already come first."""
     room = snapshot.future_idle.rooms[node]
-    what_if = next(found for _, found in _emptied(snapshot, node, occupants) if slots(found, request) >= count)
+    what_if = next(found for _, found in _emptied(snapshot, node, occupants) if found.slots(request) >= count)
     part, left = request.fraction_milli or WHOLE_GPU, what_if.gpu_milli
     order = sorted(room.devices_of(request.profile), key=lambda i: (-min(room.gpu_milli[i], part), left[i], i))
     return deal(what_if, request, count, order)

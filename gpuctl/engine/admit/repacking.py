@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_all, place_in
-from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.model.ids import JobId, PoolName
@@ -50,7 +49,7 @@ class Repacking:
         """
         request, pool = option.request, option.pool.name
         admitted = self._in_pool.get(pool, 0)
-        if not 0 < admitted < self._placings_left or self._failed(option).cover(request.sizes):
+        if not 0 < admitted < self._placings_left or self._snapshot.unschedulable("repacking", option).cover(request):
             return False
         idle = self._snapshot.idle
         if not request.fraction_milli and not request.profile:
@@ -92,7 +91,7 @@ class Repacking:
             new = None if placed is None else dict(zip(order, placed, strict=True))
         if new is None:
             for option in more.values():
-                self._failed(option).add(option.request.sizes)
+                self._snapshot.unschedulable("repacking", option).add(option.request)
         is_better = new is not None and (always or idle.whole_devices(pool) > whole)
         if new is not None:
             idle.give_back(new.values())
@@ -105,11 +104,6 @@ class Repacking:
             self._snapshot.occupy(pending.job, assignment)
             self._keep(pending, assignment)
         return True
-
-    def _failed(self, option: PoolOption) -> UnschedulableRequests:
-        """Requests like an option's for which repacking failed, as the snapshot stands."""
-        key = "repacking", self._snapshot.lifted, option.pool.name, option.request.profile
-        return self._snapshot.unschedulable(key)
 
 
 def _size(pending: PendingJob, option: PoolOption) -> tuple[int, int, int, int, JobId]:

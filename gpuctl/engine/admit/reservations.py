@@ -161,7 +161,7 @@ def in_the_way(snapshot: Snapshot, assignment: Assignment) -> tuple[Allocation, 
     """The runs in place that would have to leave an assignment; None if even that would not free it."""
     nodes = _short_nodes(snapshot.future_idle, assignment)
     allocations = with_leaving(snapshot, in_place(snapshot, assignment, nodes))
-    with snapshot.without(allocations):
+    with snapshot.future_idle.without(allocations):
         free = is_free(snapshot.future_idle, assignment)
     return allocations if free and allocations else None
 

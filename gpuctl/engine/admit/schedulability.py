@@ -162,7 +162,7 @@ class Schedulability:
     def _has_sources(self, domain: DomainName) -> bool:
         """Whether an entitled job may get GPUs: they come free, a project holds too many, or they are reserved."""
         snapshot = self._snapshot
-        comes = self._migrations is not None or snapshot.leaving > 0
+        comes = self._migrations is not None or snapshot.is_freeing
         return (
             bool(self._reservations)
             or any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
@@ -248,7 +248,8 @@ class Schedulability:
         if has_place(snapshot.future_idle, option):
             return True, False
         rules = rules_of(snapshot, job, option.domain, option.request.total_milli)
-        if migrations is not None and migrations.may_find(option, rules):
+        may_move = migrations is not None and migrations.may_find(option, rules)
+        if may_move:
             return True, False
         may_pause = not all(is_unschedulable(option, rule) for rule in rules)
-        return may_pause, not may_pause and migrations is not None and migrations.is_cut_off(option, rules)
+        return may_pause, not may_pause and may_move is None

@@ -22,8 +22,8 @@ from itertools import chain
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.head_reservation import STARTING_MS
 from gpuctl.engine.admit.outcome import Outcome, further_nodes
-from gpuctl.engine.capacity.fit import Request, slots_in
-from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
+from gpuctl.engine.capacity.fit import Request, WorkerRequest
+from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.gang import Assignment
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
@@ -72,7 +72,7 @@ class UnboundStart:
         devices = [max(0, node.gpu_milli[gpu]) for gpu in self._devices_on(room)]
         part_milli = min(WHOLE_GPU, request.gpu_milli) or WHOLE_GPU
         each = [] if self.pool.way is Way.COUNT else [min(request.workers, milli // part_milli) for milli in devices]
-        return [slots_in(devices, node.cpu_milli, node.mem_bytes, request), *each]
+        return [request.slots_in(devices, node.cpu_milli, node.mem_bytes), *each]
 
     def _devices_on(self, room: NodeFree) -> list[int]:
         """The devices of a node that its pods can be given."""

@@ -18,8 +18,8 @@ from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.pending_reasons import PendingReasons
 from gpuctl.engine.cache.differences import differences
 from gpuctl.engine.capacity.gang import Assignment
-from gpuctl.engine.capacity.learned_mix import LearnedMix
 from gpuctl.engine.capacity.nodes import Capacity, changed_nodes
+from gpuctl.engine.capacity.request_mix import LearnedMix
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand, StaticFit

@@ -1,14 +1,26 @@
-"""What one worker needs in a pool, and how many workers fit a node."""
+"""What a job asks of a pool, how many of its workers given amounts suffice for, and which requests failed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuctl.engine.capacity.free import NodeFree, WorkerRequest
+from gpuctl.model.decision import WorkerPlacement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
+
+
+class WorkerRequest(NamedTuple):
+    """What one worker is charged: GPUs over all its devices, CPU and memory."""
+
+    gpu_milli: GpuMilli
+    cpu_milli: CpuMilli
+    mem_bytes: MemBytes
+
+    def on_device(self, worker: WorkerPlacement) -> GpuMilli:
+        """The charge on each of the worker's devices, rounded up."""
+        return -(-self.gpu_milli // len(worker.gpus)) if worker.gpus else 0
 
 
 class Request(NamedTuple):
@@ -22,11 +34,6 @@ class Request(NamedTuple):
     mem_bytes: MemBytes
     workers: int
     profile: str = ""
-
-    @property
-    def sizes(self) -> tuple[GpuMilli, CpuMilli, MemBytes, int]:
-        """The amounts alone, without the profile."""
-        return self[:4]
 
     @property
     def devices(self) -> int:
@@ -50,7 +57,25 @@ class Request(NamedTuple):
 
     def without_cpu(self) -> Request:
         """The same request for GPUs only."""
-        return Request(self.gpu_milli, 0, 0, self.workers, self.profile)
+        return self._replace(cpu_milli=0, mem_bytes=0)
+
+    def slots_in(self, devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes) -> int:
+        """How many workers fit, up to all of them, with devices, CPU and memory free as given."""
+        slots = self.slots_beside_gpus(cpu_milli, mem_bytes)
+        if self.fraction_milli:
+            slots = min(slots, sum(free // self.fraction_milli for free in devices if free > 0))
+        elif self.devices:
+            slots = min(slots, sum(free >= WHOLE_GPU for free in devices) // self.devices)
+        return max(0, slots)
+
+    def slots_beside_gpus(self, cpu_milli: CpuMilli, mem_bytes: MemBytes) -> int:
+        """How many workers CPU and memory suffice for, up to all of them."""
+        slots = self.workers
+        if self.cpu_milli:
+            slots = min(slots, cpu_milli // self.cpu_milli)
+        if self.mem_bytes:
+            slots = min(slots, mem_bytes // self.mem_bytes)
+        return slots
 
 
 def request_on(job: Job, pool: NodePool) -> Request | None:
@@ -61,34 +86,35 @@ def request_on(job: Job, pool: NodePool) -> Request | None:
     return Request(grant.gpu_milli, max(0, job.cpu_milli), max(0, job.mem_bytes), job.workers, grant.profile)
 
 
-def slots_in(devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
-    """How many workers fit, up to all of them, with devices, CPU and memory free as given."""
-    slots = _slots_beside_gpus(cpu_milli, mem_bytes, request)
-    if request.fraction_milli:
-        slots = min(slots, sum(free // request.fraction_milli for free in devices if free > 0))
-    elif request.devices:
-        slots = min(slots, sum(free >= WHOLE_GPU for free in devices) // request.devices)
-    return max(0, slots)
+class UnschedulableRequests:
+    """The smallest requests for which one kind of search failed since capacity was last released.
 
+    The engine's one memory of failure, for idle capacity and for each way of making room; it changes no decision.
+    Example: a search that finds nothing for 1 GPU and 8 CPUs finds nothing for 1 GPU and 16 CPUs either. Single workers
+    and gangs are apart: a gang is placed worker by worker, which proves nothing for one. All requests have one profile.
+    """
 
-def slots(room: NodeFree, request: Request) -> int:
-    """How many workers fit a node, up to all of them. Whole devices are not counted again."""
-    if request.devices and not request.fraction_milli and not request.profile:
-        by_cpu = _slots_beside_gpus(room.cpu_milli, room.mem_bytes, request)
-        return max(0, min(by_cpu, room.whole // request.devices))
-    return slots_in(room.free_of(request.profile), room.cpu_milli, room.mem_bytes, request)
+    __slots__ = ("_gangs", "_singles")
 
+    def __init__(self) -> None:
+        self._singles: list[Request] = []
+        self._gangs: list[Request] = []
 
-def _slots_beside_gpus(cpu_milli: CpuMilli, mem_bytes: MemBytes, request: Request) -> int:
-    """How many workers CPU and memory suffice for, up to all of them."""
-    slots = request.workers
-    if request.cpu_milli:
-        slots = min(slots, cpu_milli // request.cpu_milli)
-    if request.mem_bytes:
-        slots = min(slots, mem_bytes // request.mem_bytes)
-    return slots
+    def cover(self, request: Request) -> bool:
+        """Whether a failed request asked for no more of anything. Cost: the number kept, which is small."""
+        gpu, cpu, mem, workers, _ = request
+        for failed in self._singles if workers == 1 else self._gangs:
+            if failed[0] <= gpu and failed[1] <= cpu and failed[2] <= mem and failed[3] <= workers:
+                return True
+        return False
 
+    def add(self, request: Request) -> None:
+        """Add a failed request, and drop those it stands for."""
+        kept = self._singles if request.workers == 1 else self._gangs
+        kept[:] = [old for old in kept if any(mine > theirs for mine, theirs in zip(request[:4], old[:4], strict=True))]
+        kept.append(request)
 
-def holds(room: NodeFree, request: Request) -> bool:
-    """Whether one worker's CPU and memory fit the node."""
-    return room.cpu_milli >= request.cpu_milli and room.mem_bytes >= request.mem_bytes
+    def forget(self) -> None:
+        """Capacity was released: any request may succeed again."""
+        self._singles.clear()
+        self._gangs.clear()

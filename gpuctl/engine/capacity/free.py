@@ -9,40 +9,26 @@ devices by what is left of them. Cut devices count as partly used, in an index f
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+from gpuctl.engine.capacity.fit import Request, UnschedulableRequests, WorkerRequest
 from gpuctl.engine.capacity.fragmentation import Free
 from gpuctl.engine.capacity.nodes import Capacity, NodeCapacity
 from gpuctl.engine.capacity.request_mix import RequestMix
-from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
 from gpuctl.engine.counters import Counters
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
-_MANY = 8
-"""So many changes a node are kept before all nodes are ranked anew."""
-
 T = TypeVar("T", NodeName, tuple[GpuMilli, NodeName, int])
 
 Grade: TypeAlias = tuple[int, ...]
 """How good a node is for a request; the least is best."""
-
-
-class WorkerRequest(NamedTuple):
-    """What one worker is charged: GPUs over all its devices, CPU and memory."""
-
-    gpu_milli: GpuMilli
-    cpu_milli: CpuMilli
-    mem_bytes: MemBytes
-
-    def on_device(self, worker: WorkerPlacement) -> GpuMilli:
-        """The charge on each of the worker's devices, rounded up."""
-        return -(-self.gpu_milli // len(worker.gpus)) if worker.gpus else 0
 
 
 class Placed(Protocol):
@@ -106,6 +92,17 @@ class NodeFree:
         """The wholly free devices that are not cut."""
         return [index for index in self.devices_of("") if self.gpu_milli[index] >= WHOLE_GPU]
 
+    def slots(self, request: Request) -> int:
+        """How many workers fit, up to all of them. Whole devices are not counted again."""
+        if request.devices and not request.fraction_milli and not request.profile:
+            by_cpu = request.slots_beside_gpus(self.cpu_milli, self.mem_bytes)
+            return max(0, min(by_cpu, self.whole // request.devices))
+        return request.slots_in(self.free_of(request.profile), self.cpu_milli, self.mem_bytes)
+
+    def holds(self, request: Request) -> bool:
+        """Whether one worker's CPU and memory fit."""
+        return self.cpu_milli >= request.cpu_milli and self.mem_bytes >= request.mem_bytes
+
     def give_back(self, worker: WorkerPlacement, per_worker: WorkerRequest, sign: int = 1) -> None:
         """What a worker was charged on this node is free again; with -1 it is taken. `whole` is not counted again."""
         self.cpu_milli += sign * per_worker.cpu_milli
@@ -130,8 +127,7 @@ class NodeFree:
 class Ranking:
     """The nodes in order for one kind of request, ties by name: a heap that skips entries of nodes changed since.
 
-    `grade`: None for a node that does not hold the request. Cost: O(log nodes) for each node changed since the last
-    call.
+    `grade`: None for a node that does not hold the request.
     """
 
     __slots__ = ("_grade", "_heap", "_seen")
@@ -146,11 +142,7 @@ class Ranking:
     ) -> tuple[Grade, NodeName] | None:
         """The best node. `touched`: names of all changed nodes in order, which only grows. `able`: no
         other nodes may hold the request then.
-
-        After more changes than there are nodes the nodes are ranked anew: repacking takes 1.7x without that.
         """
-        if self._seen is not None and len(touched) - self._seen > len(rooms):
-            self._heap, self._seen = [], None
         names = able() if self._seen is None else touched[self._seen :]
         for room in filter(None, map(rooms.get, dict.fromkeys(names))):
             grade = self._grade(room)
@@ -191,7 +183,7 @@ class FreeCapacity:
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
         self._partial_milli: dict[tuple[PoolName, str], GpuMilli] = {}
-        self._unschedulable: dict[tuple[PoolName, str], UnschedulableRequests] = {}
+        self._unschedulable = defaultdict[tuple[PoolName, str], UnschedulableRequests](UnschedulableRequests)
         self._index()
 
     def _index(self) -> None:
@@ -245,14 +237,11 @@ class FreeCapacity:
         """Rank nodes by this mix of requests from now on."""
         if self.mix is not mix:
             self.mix = mix
-            self._rankings.clear()
-            self._touched.clear()
+            self._drop_rankings()
 
-    def tidy(self) -> None:
-        """Drop the rankings once updating them would cost more than ranking anew."""
-        if len(self._touched) > _MANY * len(self.rooms) + _MANY:
-            self._rankings.clear()
-            self._touched.clear()
+    def _drop_rankings(self) -> None:
+        self._rankings.clear()
+        self._touched.clear()
 
     def take(self, placed: Collection[Placed]) -> None:
         """Occupy placements. Unknown nodes and devices are ignored. Cost: O(placed), and O(devices) of their nodes."""
@@ -267,7 +256,7 @@ class FreeCapacity:
     @contextmanager
     def without(self, placed: Collection[Placed]) -> Iterator[None]:
         """What if these had left: true inside the `with`. Failed requests are known again after it."""
-        unschedulable, self._unschedulable = self._unschedulable, {}
+        unschedulable, self._unschedulable = self._unschedulable, defaultdict(UnschedulableRequests)
         self._move(placed, 1)
         yield
         self._move(placed, -1)
@@ -286,8 +275,7 @@ class FreeCapacity:
     def best(
         self, key: object, grade: Callable[[NodeFree], Grade | None], able: Callable[[], Iterable[NodeName]]
     ) -> tuple[Grade, NodeName] | None:
-        """The best node by a grade, and the grade. `key`: equal for equal grades; `able`: the only nodes that may have
-        one now.
+        """The best node by a grade, and the grade. `key`: equal for equal grades; `able`: see `Ranking.best`.
 
         Cost: the nodes changed since the last call for the key; at first, the able ones.
         """
@@ -298,10 +286,7 @@ class FreeCapacity:
 
     def unschedulable(self, pool: PoolName, profile: str = "") -> UnschedulableRequests:
         """Requests that had no place in a pool since capacity was last given back."""
-        found = self._unschedulable.get((pool, profile))
-        if found is None:
-            found = self._unschedulable[pool, profile] = UnschedulableRequests()
-        return found
+        return self._unschedulable[pool, profile]
 
     def free_milli(self, pool: PoolName, profile: str = "") -> GpuMilli:
         """All that is free in a pool on devices that are not cut, or on those of one profile."""
@@ -310,8 +295,7 @@ class FreeCapacity:
 
     def all_free_milli(self, pool: PoolName) -> GpuMilli:
         """All that is free in a pool, on devices of any kind."""
-        partial = sum(milli for (of_pool, _), milli in self._partial_milli.items() if of_pool == pool)
-        return self.whole_devices(pool) * WHOLE_GPU + partial
+        return sum(self.free_milli(pool, profile) for of_pool, profile in self._partial if of_pool == pool)
 
     def whole_devices(self, pool: PoolName) -> int:
         """Wholly free devices of a pool."""
@@ -342,10 +326,15 @@ class FreeCapacity:
             self._index()
 
     def _touch(self, room: NodeFree) -> None:
-        """Record that a node has changed: its version differs from any before."""
+        """Record that a node has changed: its version differs from any before.
+
+        After more changes than there are nodes all are ranked anew: repacking takes 1.7x without that.
+        """
         self._moves += 1
         room.version = self._moves
         self._touched.append(room.name)
+        if len(self._touched) > len(self.rooms):
+            self._drop_rankings()
 
 
 def copy_of(node: NodeCapacity | NodeFree, pool: PoolName) -> NodeFree:
@@ -355,15 +344,11 @@ def copy_of(node: NodeCapacity | NodeFree, pool: PoolName) -> NodeFree:
 
 def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
     """The index entries, with profiles, of devices of which a part can be had without breaking into a whole one."""
-    if room.whole == len(room.gpu_milli):
-        return []
-    name, free_of = room.name, enumerate(room.gpu_milli)
-    if not room.profiles:
-        return [("", (free, name, index)) for index, free in free_of if 0 < free < WHOLE_GPU]
     return [
-        (room.profiles[index], (free, name, index))
-        for index, free in free_of
-        if 0 < free < WHOLE_GPU or (free > 0 and room.profiles[index])
+        (profile, (free, room.name, index))
+        for index, free in enumerate(room.gpu_milli)
+        if 0 < free < WHOLE_GPU or (free > 0 and room.profile_of(index))
+        for profile in (room.profile_of(index),)
     ]
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
-from gpuctl.engine.capacity.fit import Request, request_on, slots
-from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree, WorkerRequest
+from gpuctl.engine.capacity.fit import Request, WorkerRequest, request_on
+from gpuctl.engine.capacity.free import FreeCapacity, Grade, NodeFree
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.capacity.placement import has_room, place_worker
 from gpuctl.engine.capacity.topology import Site, closest
@@ -150,32 +150,31 @@ def _graded(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] |
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
     unschedulable = free.unschedulable(option.pool.name, option.request.profile)
-    if unschedulable.cover(option.request.sizes):
+    if unschedulable.cover(option.request):
         return None
     free.counters.placings += 1
     found = _place_anew(free, option)
     if found is None:
-        unschedulable.add(option.request.sizes)
+        unschedulable.add(option.request)
     return found
 
 
 def has_place(free: FreeCapacity, option: PoolOption) -> bool:
     """Whether all workers have a placement in one pool, the best or not. Cost: the nodes read until one is found."""
     unschedulable = free.unschedulable(option.pool.name, option.request.profile)
-    if unschedulable.cover(option.request.sizes):
+    if unschedulable.cover(option.request):
         return False
     is_one = option.request.workers == 1
     found = has_room(free, option.pool, option.request) if is_one else _has_slots(free, option)
     if not found:
-        unschedulable.add(option.request.sizes)
+        unschedulable.add(option.request)
     return found
 
 
 def _place_anew(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] | None:
     request = option.request
     if request.workers == 1:
-        found = place_worker(free, option.pool, request)
-        return None if found is None else (found[0], Placement(workers=(found[1],)))
+        return place_worker(free, option.pool, request)
     nodes = _nodes_for_all(free, option)
     if nodes is None:
         return None
@@ -192,7 +191,7 @@ def _slots(free: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, i
     """Those nodes and numbers, the roomiest nodes first."""
     for bucket in reversed(free.nodes_by_whole(option.pool.name)[option.request.devices :]):
         for name in bucket:
-            count = slots(free.rooms[name], option.request)
+            count = free.rooms[name].slots(option.request)
             if count:
                 yield name, count
 

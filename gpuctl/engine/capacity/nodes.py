@@ -5,9 +5,8 @@ A node belongs to the first pool, in preference order, whose labels it has; a no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from types import MappingProxyType
 
 from gpuctl.model.declared import Declared, NodePool, Sharing
@@ -38,9 +37,6 @@ class NodeCapacity:
     topology: tuple[str, ...] = ()
 
 
-_gpu_milli: Callable[[NodeCapacity], tuple[GpuMilli, ...]] = attrgetter("gpu_milli")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """Nodes by name, pools by name, each pool's usable nodes in name order, and each pool's domain."""
@@ -52,19 +48,11 @@ class Capacity:
 
     def usable_milli(self, domain: DomainName) -> GpuMilli:
         """GPUs of a domain that new work may use."""
-        return sum(sum(map(sum, map(_gpu_milli, self.usable.get(pool, ())))) for pool in self.pools_of(domain))
+        return sum(sum(node.gpu_milli) for pool in self.pools_of(domain) for node in self.usable.get(pool, ()))
 
     def pools_of(self, domain: DomainName) -> list[PoolName]:
         """The pools of a domain."""
         return [pool for pool, its_domain in self.domain_of.items() if its_domain == domain]
-
-
-def _devices(node: Node, pool: NodePool | None) -> tuple[GpuMilli, ...]:
-    if pool is not None and not is_served(node, pool):
-        return (0,) * max(0, node.gpus)
-    if not (node.lost_gpus or node.cut or node.foreign_gpu_milli or (pool is not None and pool.by_uuid)):
-        return (WHOLE_GPU,) * max(0, node.gpus)
-    return tuple(_left_of(node, pool, index) for index in range(max(0, node.gpus)))
 
 
 def is_served(node: Node, pool: NodePool) -> bool:
@@ -87,17 +75,18 @@ def _left_of(node: Node, pool: NodePool | None, index: int) -> GpuMilli:
 def _space(node: Node, pool: NodePool | None, domain_of: Mapping[PoolName, DomainName]) -> NodeCapacity:
     path = tuple(node.labels.get(label, "") for label in pool.topology) if pool is not None else ()
     profiles = (node.cut[index].profile if index in node.cut else "" for index in range(node.gpus))
+    served = pool is None or is_served(node, pool)
     return NodeCapacity(
         name=node.name,
         pool=pool.name if pool else None,
         domain=domain_of.get(pool.name) if pool else None,
-        gpu_milli=_devices(node, pool),
+        gpu_milli=tuple([_left_of(node, pool, index) if served else 0 for index in range(node.gpus)]),
         cpu_milli=node.cpu_milli - node.foreign_cpu_milli,
         mem_bytes=node.mem_bytes - node.foreign_mem_bytes,
         ready=node.ready,
         usable=node.ready and node.usable and pool is not None,
         profiles=tuple(profiles) if node.cut else (),
-        served=pool is None or is_served(node, pool),
+        served=served,
         topology=path if any(path) else (),
     )
 

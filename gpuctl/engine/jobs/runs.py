@@ -14,7 +14,7 @@ from itertools import chain, groupby
 from typing import TypeAlias
 
 from gpuctl.engine import reasons
-from gpuctl.engine.capacity.free import WorkerRequest
+from gpuctl.engine.capacity.fit import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs import timing
 from gpuctl.model.decision import (

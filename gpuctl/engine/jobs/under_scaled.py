@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from gpuctl.engine.capacity.fit import slots
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, copy_of
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
@@ -65,7 +64,7 @@ class UnderScaled:
         for node in self.nodes:
             space = capacity.nodes.get(node)
             if space is not None and space.usable and space.pool == self.option.pool.name:
-                most += slots(copy_of(space, space.pool), request)
+                most += copy_of(space, space.pool).slots(request)
         return min(self.job.workers, most)
 
     def missing(self, capacity: Capacity) -> int:

@@ -1,10 +1,9 @@
 """Jobs that may run with fewer workers: with how many they start, and which runs give up workers for other jobs.
 
 In the snapshot an elastic run is one allocation of the workers it can't do without, and one of each extra worker.
-Workers leave in the order in which their Job drops them, the highest index first; with the others all leave. So the
-searches see an elastic run as several evictions, of its last worker, of its last two, and so on, and of the whole run;
-a set holds one of them. Surplus first: of sets that lose as many GPUs, one that stops no run is the cheapest.
-How they get workers back is `admit/scale_up`.
+Workers leave in the order in which their Job drops them, the highest index first. So the searches see several
+evictions, of its last worker, of its last two, and so on, and of the whole run; a set holds one of them. How it gets
+workers back is `admit/scale_up`.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ def parted(allocations: Iterable[Allocation]) -> Iterator[Allocation]:
 def smaller_options(
     snapshot: Snapshot, startable: Sequence[PoolOption], claimed: Sequence[PoolOption]
 ) -> Iterator[PoolOption]:
-    """Of the sizes a job may have, most first: those `claimed` that need room to be made, then the most that can start.
-
-    Cost: O(nodes).
-    """
+    """Of the sizes a job may have, most first: those `claimed` that need room made, then the most that can start."""
     idle = sum(slots_by_node(snapshot.idle, startable[0]).values()) if startable else 0
     can_start = [option for option in startable if option.request.workers <= idle]
     yield from [option for option in claimed if option not in can_start][:MAX_SIZES]

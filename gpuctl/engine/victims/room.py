@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_in
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.under_scaled import UnderScaled
-from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
+from gpuctl.engine.shares.entitlement import stays_within_share
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.eviction import Room
+from gpuctl.engine.victims.eviction import Room, victims_of
 from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
 from gpuctl.engine.victims.rules import Cost, VictimRule, rules_of
 from gpuctl.engine.victims.search import find_victims, place_without
@@ -53,7 +54,7 @@ def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due:
     option = run.option.of(count)
     found: list[Room] = []
     for rule in rules_of(snapshot, run.job, option.domain, option.request.total_milli):
-        some = rule.among(_in_reach(run, rule))
+        some = replace(rule, only=_in_reach(run, rule))
         leaving = (each for allocation in some.candidates() for each in (allocation, *allocation.leaves_with))
         with snapshot.searching(run.usable(snapshot.future_idle, leaving)):
             found += _rooms(option, some, is_due)
@@ -61,11 +62,12 @@ def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due:
 
 
 def _rooms(option: PoolOption, rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
-    room = find_victims(option, rule, lambda victims: _what_follows(option, rule, victims))
-    if room is not None and is_due(option, room[1]):
-        placement = place_without(rule.snapshot, option, room[1])
+    found = find_victims(option, rule, lambda victims: _what_follows(option, rule, victims))
+    victims = victims_of(found[1]) if found is not None else ()
+    if found is not None and is_due(option, victims):
+        placement = place_without(rule.snapshot, option, victims)
         if placement is not None:
-            yield Room(Assignment(option, placement), rule, room[1], cost=room[0])
+            yield Room(Assignment(option, placement), rule, victims, cost=found[0])
 
 
 def room_rank(room: Room) -> tuple[int, int, Cost]:
@@ -73,13 +75,10 @@ def room_rank(room: Room) -> tuple[int, int, Cost]:
     return room.cost.price, room.assignment.option.order, room.cost
 
 
-def _in_reach(run: UnderScaled, rule: VictimRule) -> list[Allocation]:
+def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
     """The candidates on the nodes that a run's pods may use, and those of its own project."""
-    return [
-        each
-        for each in rule.candidates()
-        if each.project == run.allocation.project or not run.nodes.isdisjoint(each.nodes())
-    ]
+    project, nodes = run.allocation.project, run.nodes
+    return tuple([e for e in rule.candidates() if e.project == project or not nodes.isdisjoint(e.nodes())])
 
 
 # What follows
@@ -160,15 +159,14 @@ def in_precedence(allocations: Iterable[Allocation], snapshot: Snapshot) -> list
 
 def _restart(victim: Allocation, snapshot: Snapshot) -> Room | None:
     """Start a run again on idle GPUs, or in the room that is made for it, which is returned."""
-    job, accounts = victim.job, snapshot.accounts
+    job = victim.job
     if job is None:
         return None
     whole = [option for option in options_of(job, snapshot.capacity) if option.request.gpu_milli]
     for workers in range(job.workers, (job.min_workers if job.is_elastic else job.workers) - 1, -1):
         options = [sized for option in whole if (sized := option.sized(workers)) is not None]
-        options = [o for o in options if beyond_quota(accounts, job, o.domain, o.request.total_milli) is None]
-        able = [o for o in options if forbidden(accounts, job, o.domain, o.request.total_milli) is None]
-        idle = place(snapshot.idle, able)
+        options = [option for option in options if snapshot.is_open(job, option)]
+        idle = place(snapshot.idle, [option for option in options if snapshot.allows(job, option)])
         if idle is not None:
             snapshot.occupy(job, idle)
             return None
@@ -180,7 +178,7 @@ def _restart(victim: Allocation, snapshot: Snapshot) -> Room | None:
 
 def _regain(worker: Allocation, snapshot: Snapshot) -> Room | None:
     """Start a surplus worker again where the pods of its run can go, or in the room that is made for it."""
-    job, made_with, accounts = worker.job, worker.run.made_with, snapshot.accounts
+    job, made_with = worker.job, worker.run.made_with
     if job is None or made_with is None:
         return None
     nodes = (snapshot.capacity.nodes.get(each.node) for each in worker.placement.workers)
@@ -189,7 +187,7 @@ def _regain(worker: Allocation, snapshot: Snapshot) -> Room | None:
         if option.pool.name in pools:
             run = UnderScaled(worker, job, made_with, option.of(1))
             idle = place_in(run.usable(snapshot.idle), run.option)
-            if idle is not None and forbidden(accounts, job, option.domain, option.request.gpu_milli) is None:
+            if idle is not None and snapshot.allows(job, run.option):
                 snapshot.occupy(job, Assignment(run.option, idle))
                 return None
             room = find_room_in_place(snapshot, run, 1, _always)

@@ -9,8 +9,9 @@ GPUs may pause both: with its own training gone the project holds 2 with the job
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import add
 from typing import NamedTuple
 
 from gpuctl.engine import reasons
@@ -23,23 +24,19 @@ from gpuctl.engine.victims.preempt import preempt_key, preemptible_by
 from gpuctl.engine.victims.reclaim import (
     Beneficiary,
     ReclaimStrategy,
+    Strategies,
     VictimTotals,
+    combinations_of,
     excess_milli,
     over_allocated,
     price_of_loss,
     surplus_milli,
     totals_with,
 )
-from gpuctl.engine.victims.strategies import Strategies, combinations_of
 from gpuctl.model.decision import Reason
 from gpuctl.model.ids import DomainName, ProjectName
 from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
-
-_milli: Callable[[Allocation], GpuMilli] = attrgetter("total_milli")
-
-ENDLESS: GpuMilli = 1 << 62
-"""More than there is anywhere."""
 
 
 class Cost(NamedTuple):
@@ -58,42 +55,41 @@ class Cost(NamedTuple):
     at_once_milli: GpuMilli
     preferences: tuple[Preference, ...]
 
+    def plus(self, other: Cost) -> Cost:
+        """The cost of two sets together, but for price and preferences, which do not add up."""
+        return Cost._make((self.price, *map(add, self[1:6], other[1:6]), ()))
+
     def more(self, lost_milli: GpuMilli, stopped: int) -> Cost:
         """The cost with what follows."""
         return self._replace(lost_milli=self.lost_milli + lost_milli, stopped=self.stopped + stopped)
 
 
-NEVER = Cost(ENDLESS, 0, 0, 0, 0, 0, ())
-"""More than any set costs."""
+NO_COST = Cost(0, 0, 0, 0, 0, 0, ())
 
 
+@dataclass(slots=True, eq=False)
 class VictimRule:
-    """The sets of runs that may make way for one job, which asks for `milli` of a domain, by given strategies."""
+    """The sets of runs that may make way for one job, which asks for `milli` of a domain, by given strategies.
 
-    __slots__ = ("_allocations", "_levels", "chain", "domain", "job", "milli", "snapshot", "strategies")
+    `only`: the only candidates, in order; None: all that the job has rights over.
+    """
 
-    def __init__(
-        self, snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli, strategies: Strategies
-    ) -> None:
-        self.snapshot = snapshot
-        self.job = job
-        self.domain = domain
-        self.milli = milli
-        self.strategies = strategies
-        self.chain = snapshot.accounts.tree.chain(job.id.project)
-        self._allocations: tuple[Allocation, ...] | None = None
-        self._levels: dict[str, int] = {}
+    snapshot: Snapshot
+    job: Job
+    domain: DomainName
+    milli: GpuMilli
+    strategies: Strategies
+    only: tuple[Allocation, ...] | None = None
+    chain: tuple[str, ...] = field(init=False)
+    _levels: dict[str, int] = field(init=False, default_factory=dict)
 
-    def among(self, allocations: Iterable[Allocation]) -> VictimRule:
-        """The same rule for some of its candidates only, in their order."""
-        rule = VictimRule(self.snapshot, self.job, self.domain, self.milli, self.strategies)
-        rule._allocations = tuple(allocations)
-        return rule
+    def __post_init__(self) -> None:
+        self.chain = self.snapshot.accounts.tree.chain(self.job.id.project)
 
     @property
     def key(self) -> tuple[object, ...] | None:
         """Rules with equal keys allow the same sets, as the snapshot stands; None where that is not known."""
-        if self._allocations is not None:
+        if self.only is not None:
             return None
         own = preempt_key(self.snapshot, self.job, self.domain, self.milli) if self._own() else None
         amounts = None if self.is_plain else (self.job.id.project, self.milli)
@@ -102,12 +98,12 @@ class VictimRule:
     @property
     def is_entitled(self) -> bool:
         """Whether the project has a claim with the job, so that GPUs which come free are reserved for it."""
-        return bool(self.strategies) and self.strategies[0] is not None
+        return self.strategies[0] is not None
 
     @property
     def is_guaranteed(self) -> bool:
         """Whether the project stays within its guarantee with the job."""
-        return bool(self.strategies) and self.strategies[0] is ReclaimStrategy.GUARANTEE
+        return self.strategies[0] is ReclaimStrategy.GUARANTEE
 
     @property
     def is_plain(self) -> bool:
@@ -118,8 +114,8 @@ class VictimRule:
 
     def candidates(self) -> Sequence[Allocation]:
         """The runs that may be part of a set, in order of preference."""
-        if self._allocations is not None:
-            return self._allocations
+        if self.only is not None:
+            return self.only
         own = self._own()
         others = self.snapshot.candidates(self._key_of_others(), self._others)
         if not (own and others):
@@ -196,13 +192,6 @@ class VictimRule:
                 worst = max(worst, price)
         return worst
 
-    def most_milli(self, project: ProjectName) -> GpuMilli:
-        """The most that a project may lose at once, but for a last run that straddles its guarantee."""
-        strategy = self._strategy_against(project_owner(project))
-        if project == self.job.id.project or strategy is ReclaimStrategy.GUARANTEE:
-            return ENDLESS
-        return max(0, self._most_milli(project, strategy))
-
     def missing(self, totals: VictimTotals, levels: Iterable[int] | None = None) -> tuple[str, GpuMilli] | None:
         """The lowest owner of the beneficiary that would hold too much once the victims have left and the job runs,
         and by how much; None if there is none. `levels`: of the victims, if not those of `totals`.
@@ -258,7 +247,7 @@ class VictimRule:
             if not left:
                 return None
             fitting = [run for run in left if run.total_milli <= milli]
-            more = max(fitting, key=_milli) if fitting else min(left, key=_milli)
+            more = (max if fitting else min)(fitting or left, key=lambda run: run.total_milli)
             chosen = with_leaving(self.snapshot, (*chosen, more))
         return chosen if self.cost(chosen) is not None else None
 

@@ -1,19 +1,21 @@
 """The cheapest evictions so that a job fits: least GPUs lost, then fewest runs, then by preference.
 
-It knows rooms and runs; which runs may be taken is the rule's. Two searches do it. The walk goes from node to node, the
-node that could be cheapest first, and takes for one worker after another the cheapest set there. Where all evictions
-are few, sets over all nodes are tried besides, with the walk's as the one to beat.
+A walk goes from node to node, the node that could be cheapest first, and takes for one worker after another the
+cheapest set there. Where all evictions are few, sets over all nodes are tried besides, with the walk's as the one to
+beat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.gang import PoolOption, has_place, place_in, slots_by_node
-from gpuctl.engine.capacity.unschedulable import UnschedulableRequests
+from gpuctl.engine.capacity.fit import UnschedulableRequests
+from gpuctl.engine.capacity.free import NodeFree
+from gpuctl.engine.capacity.gang import PoolOption, place_in, slots_by_node
+from gpuctl.engine.capacity.topology import Site, most_seated
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.snapshot import Snapshot
@@ -23,22 +25,20 @@ from gpuctl.engine.victims.eviction import (
     EvictionSearch,
     Follows,
     Found,
-    Steps,
     paused,
     pauses,
     victims_of,
 )
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
 from gpuctl.engine.victims.rules import Cost, VictimRule
-from gpuctl.engine.victims.what_if_node import WhatIfNodes, in_one_rack
+from gpuctl.engine.victims.what_if_node import WhatIfNodes
 from gpuctl.model.decision import Placement
-from gpuctl.model.ids import JobId, NodeName, ProjectName
-from gpuctl.model.units import GpuMilli
+from gpuctl.model.ids import JobId, NodeName
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of 20.
 
-A search that finds nothing up to here is counted as cut off (`Counters.cut_off`), and its failure is not remembered."""
+A search that finds nothing up to here is counted as cut off, and its failure is not remembered."""
 
 MAX_CANDIDATES = 40
 """With more candidates not all sets are tried: what the walk finds is taken, and what it misses is missed."""
@@ -60,45 +60,21 @@ class Entry(NamedTuple):
     chosen: tuple[Eviction, ...] = ()
 
 
-def by_node(snapshot: Snapshot, option: PoolOption, evictions: Iterable[Eviction]) -> dict[NodeName, list[Eviction]]:
-    """Evictions by the nodes of an option's pool that each is for, in their order."""
-    found: dict[NodeName, list[Eviction]] = {}
-    for eviction in evictions:
-        for node in eviction.nodes():
-            room = snapshot.future_idle.rooms.get(node)
-            if room is not None and room.pool == option.pool.name:
-                found.setdefault(node, []).append(eviction)
-    return found
-
-
-def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
-    """How many workers each node holds once those that leave have left.
-
-    That one worker has no place anywhere is known from the attempt before, so that no node is read for it. That earns
-    1.5x of an event after which many single workers are searched for.
-    """
-    free = snapshot.future_idle
-    is_gang = option.request.workers > 1
-    return slots_by_node(free, option) if is_gang or has_place(free, option) else {}
-
-
 def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
     """Where all workers go once these have left. Cost: O(victims), and a placement."""
-    snapshot.future_idle.give_back(victims)
-    placement = place_in(snapshot.future_idle, option)
-    snapshot.future_idle.take(victims)
-    return placement
+    with snapshot.future_idle.without(victims):
+        return place_in(snapshot.future_idle, option)
 
 
 class EvictionWalk:
     """Evictions for all workers of an option: a heap of nodes by what one worker more costs there, at least or exactly.
 
     A node is searched only once nothing else can be better. Where evictions have to be accepted, the set taken last
-    must be, with all that were taken before.
+    must be, with all that were taken before. Nodes of one rack are preferred for a gang where that costs no more.
     """
 
     __slots__ = (
-        "_accepts", "_close", "_follows", "_heap", "_most", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
+        "_accepts", "_close", "_follows", "_heap", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
         "_taken", "_totals", "_versions", "_wanted", "is_exhaustive",
     )  # fmt: skip
 
@@ -106,9 +82,9 @@ class EvictionWalk:
         self,
         option: PoolOption,
         rule: VictimRule,
-        evictions: Sequence[Eviction],
+        evictions: Iterable[Eviction],
         accepts: Accepts | None = None,
-        steps: Steps | None = None,
+        steps: int | None = None,
         follows: Follows | None = None,
     ) -> None:
         """`steps`: how many sets may be tried on all nodes together, if that is not left to each node."""
@@ -118,20 +94,21 @@ class EvictionWalk:
         self._accepts = accepts
         self._steps = steps
         self._wanted = option.request.workers
-        self._on_node = by_node(self._snapshot, option, evictions)
-        rooms, slots = self._snapshot.future_idle.rooms, _slots(self._snapshot, option)
-        elsewhere = sum(count for name, count in slots.items() if name not in self._on_node)
-        self._nodes = WhatIfNodes([rooms[name] for name in self._on_node], option.request, elsewhere)
-        leaving = {name: [h for e in on for h in e.allocations[:1]] for name, on in self._on_node.items()}
-        is_gang = option.request.workers > 1
-        self._close = in_one_rack(rooms, option.request, slots, leaving) if is_gang else frozenset[NodeName]()
-        self._most: dict[ProjectName, GpuMilli] = {}
+        rooms, slots = self._snapshot.future_idle.rooms, slots_by_node(self._snapshot.future_idle, option)
+        self._on_node: dict[NodeName, list[Eviction]] = {}
+        for eviction in evictions:
+            for name in eviction.nodes():
+                if name in rooms and rooms[name].pool == option.pool.name:
+                    self._on_node.setdefault(name, []).append(eviction)
+        self._nodes = WhatIfNodes([rooms[name] for name in self._on_node], option.request, slots)
+        self._close = _in_one_rack(option, rooms, slots, self._on_node)
         self._taken: dict[JobId, Eviction] = {}
         self._totals: VictimTotals = {}
         self._versions = dict.fromkeys(self._on_node, 0)
+        self._heap: list[Entry] = []
         self.is_exhaustive = True
-        self._heap = [entry for name in self._on_node if (entry := self._at_least(name)) is not None]
-        heapify(self._heap)
+        for name in self._on_node:
+            self._enter(name)
 
     def run(self) -> tuple[Eviction, ...] | None:
         """The evictions, or None when there are not enough."""
@@ -147,13 +124,14 @@ class EvictionWalk:
 
     def _search(self, name: NodeName) -> None:
         self._snapshot.counters.searches += 1
-        steps = self._steps or Steps(MAX_STEPS)
+        steps = MAX_STEPS if self._steps is None else self._steps
         wanted = self._nodes.fits[name].slots + 1
         accepts = self._accepts_last if self._accepts is not None and self._wanted - self._nodes.slots <= 1 else None
         nodes, left = self._nodes.alone(name), self._left(name)
         search = EvictionSearch(self._rule, nodes, wanted, left, steps, accepts, follows=self._follows)
         found = search.run(self._totals)
-        self.is_exhaustive = self.is_exhaustive and not steps.are_over
+        self._steps = None if self._steps is None else search.steps
+        self.is_exhaustive &= search.steps >= 0
         if found is not None:
             cost, chosen = found
             heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name], len(self._taken), chosen))
@@ -175,16 +153,16 @@ class EvictionWalk:
         lost = tuple([preference.lost(self._snapshot.now_ms) for preference in preferences]) if self._close else ()
         return cost[:6], lost, name not in self._close, preferences
 
-    def _at_least(self, name: NodeName) -> Entry | None:
-        """What one worker more on a node costs at the least, so much being short there: no less than the smallest run
-        on it, and by the first in order of them. None where all together are too few.
+    def _enter(self, name: NodeName) -> None:
+        """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and by
+        the first in order of them. A node where all together are too few is left out.
         """
         left, short = self._left(name), self._nodes.fits[name].short_milli
         moves = [eviction for eviction in left if eviction.is_move]
         stays = [eviction for eviction in left if not eviction.is_move]
         by_pauses = max(0, short - sum(eviction.total_milli for eviction in moves))
-        if not left or self._most_milli(stays) < by_pauses:
-            return None
+        if not left or sum(eviction.total_milli for eviction in stays) < by_pauses:
+            return
         if moves:
             loss = 0
             for eviction in moves if not by_pauses else ():
@@ -197,17 +175,7 @@ class EvictionWalk:
             milli = max(short, min(sizes))
             fewest = -(-milli // max(1, *sizes)) if all(eviction.stops for eviction in stays) else 0
             cost = Cost(0, milli, fewest, 0, 0, milli, (self._snapshot.preference(stays[0].allocations[0]),))
-        return Entry(self._order(cost, name), name, self._versions[name])
-
-    def _most_milli(self, evictions: Iterable[Eviction]) -> GpuMilli:
-        """What can be taken by some pauses at the very most, whichever."""
-        of_project: dict[ProjectName, GpuMilli] = {}
-        for eviction in evictions:
-            project = eviction.job.project
-            of_project[project] = of_project.get(project, 0) + eviction.total_milli
-        for project in of_project.keys() - self._most.keys():
-            self._most[project] = self._rule.most_milli(project)
-        return sum(min(milli, self._most[project]) for project, milli in of_project.items())
+        heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name]))
 
     def _take(self, entry: Entry) -> bool:
         """Take a set, if it still is allowed at the price at which it was found, others having been taken since."""
@@ -221,16 +189,14 @@ class EvictionWalk:
         self._totals = totals
         for name in self._nodes.remove([allocation for each in entry.chosen for allocation in each.allocations]):
             self._versions[name] += 1
-            left = self._at_least(name)
-            if left is not None:
-                heappush(self._heap, left)
+            self._enter(name)
         return True
 
     def _without_spare(self) -> tuple[Eviction, ...]:
         """The evictions taken, less the pauses that later ones made needless; the largest is spared first.
 
         A worker is spared only if those of its run stay that it would leave with. Where each node gave room for one
-        worker, by runs of its own, all are needed.
+        worker, by runs of its own, all are needed: a reclaim on 1,000 nodes takes 4x without that.
         """
         taken = tuple(self._taken.values())
         if len(taken) == 1 or (self._nodes.slots == self._wanted and all(each < 2 for each in self._versions.values())):
@@ -246,32 +212,50 @@ class EvictionWalk:
         return tuple([left for eviction in taken if (left := eviction.without(spared)) is not None])
 
 
-def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> tuple[Cost, tuple[Allocation, ...]] | None:
+def _in_one_rack(
+    option: PoolOption,
+    rooms: Mapping[NodeName, NodeFree],
+    slots: Mapping[NodeName, int],
+    on_node: Mapping[NodeName, Sequence[Eviction]],
+) -> frozenset[NodeName]:
+    """Nodes of one rack on which all workers of a gang that have no place yet could have one, once the runs that may
+    leave have left. Cost: O(those that may leave) where there are racks.
+    """
+    names = on_node.keys() | slots.keys()
+    if option.request.workers == 1 or not any(rooms[name].topology for name in names):
+        return frozenset()
+    more: dict[NodeName, int] = {}
+    for name, evictions in on_node.items():
+        emptied = rooms[name].without([eviction.allocations[0] for eviction in evictions])
+        more[name] = emptied.slots(option.request) - slots.get(name, 0)
+    sites = [Site(name, slots.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
+    return most_seated(sites, more, option.request.workers - sum(slots.values()))
+
+
+def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Found | None:
     """The runs, and extra workers, to pause so that an option fits when they have left, and the rule allows it.
 
-    None when there are none; else what they cost, with what follows. A worker that asks for no less than one that
-    failed fails; a gang's workers are seated one by one, which proves nothing for a larger gang.
+    None when there are none; else with what follows in the cost. A failure is remembered for single workers only.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest; where that need not be exact, and
     candidates are few, a search of all sets besides.
     """
-    unschedulable, is_plain = _unschedulable(option, rule), rule.is_plain
-    if unschedulable is not None and unschedulable.cover(option.request.sizes):
+    failed, is_plain = _unschedulable(option, rule), rule.is_plain
+    if failed is not None and failed.cover(option.request):
         return None
     evictions = pauses(rule)
     walk = EvictionWalk(option, rule, evictions, follows=follows)
     taken = walk.run()
-    victims = None if taken is None else victims_of(taken)
-    if victims is not None and not is_plain:
-        victims = rule.complete(victims)
+    victims = victims_of(taken or ())
+    if taken is not None and not is_plain:
+        victims = rule.complete(victims) or ()
     cost = rule.cost(victims) if victims else None
-    more = follows(victims) if victims and cost else (0, 0)
-    if is_plain and option.request.workers == 1 and not any(more):
-        if victims is None and not walk.is_exhaustive:
+    first = None if cost is None else (cost.more(*follows(victims)), (paused(victims),))
+    if is_plain and option.request.workers == 1 and (first is None or first[0] == cost):
+        if taken is None and not walk.is_exhaustive:
             rule.snapshot.counters.cut_off += 1
-        elif victims is None and unschedulable is not None:
-            unschedulable.add(option.request.sizes)
-        return (cost, victims) if victims and cost else None
-    first = (cost.more(*more), (paused(victims),)) if victims and cost else None
+        elif taken is None and failed is not None:
+            failed.add(option.request)
+        return first
     # One that was found stays the best of equals where only room was missing: the walk knows which nodes are close.
     kept = first if is_plain else None
 
@@ -279,8 +263,7 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> tupl
         return rule.cost(victims_of(chosen)) is not None
 
     others = cheapest_of_few(option, rule, evictions, accepts, kept, follows)
-    best = min((found for found in (first, others) if found is not None), key=itemgetter(0), default=None)
-    return None if best is None else (best[0], victims_of(best[1]))
+    return min((found for found in (first, others) if found is not None), key=itemgetter(0), default=None)
 
 
 def cheapest_of_few(  # noqa: PLR0913, PLR0917 - what is searched, for what, by what rule, and what is known
@@ -293,10 +276,9 @@ def cheapest_of_few(  # noqa: PLR0913, PLR0917 - what is searched, for what, by 
 ) -> Found | None:
     """The cheapest of all sets of a few evictions with which all workers of an option fit.
 
-    A walk takes worker after worker from the node where that costs least, with no way back. It misses sets that free
-    several nodes at once, as a gang does, and sets that must also hold work on other nodes, to make a project smaller.
-    `first`: a set that does, if one is known. With more than MAX_CANDIDATES it is all that is found: if there is none,
-    the search is cut off, unless all candidates together leave too little room.
+    The walk has no way back: it misses sets that free several nodes at once, as a gang does, and sets that must also
+    hold work on other nodes, to make a project smaller. `first`: a set that does, if one is known. With more than
+    MAX_CANDIDATES it is all that is found: if there is none, the search is cut off, unless all together are too few.
 
     Example: a job asks for 2 workers of 1 GPU; its project may take 2 GPUs from another, which runs a gang on nodes 1
     and 2 and a job on node 3. A walk takes the job, and then may not take the gang. The gang alone is the answer.
@@ -306,15 +288,14 @@ def cheapest_of_few(  # noqa: PLR0913, PLR0917 - what is searched, for what, by 
         if first is None and place_without(snapshot, option, _all_of(evictions)) is not None:
             snapshot.counters.cut_off += 1
         return first
-    names = {node for eviction in evictions for allocation in eviction.allocations for node in allocation.nodes()}
-    rooms, slots = snapshot.future_idle.rooms, _slots(snapshot, option)
-    elsewhere = sum(count for name, count in slots.items() if name not in names)
-    here = [rooms[name] for name in sorted(names & rooms.keys()) if rooms[name].pool == option.pool.name]
-    nodes = WhatIfNodes(here, option.request, elsewhere)
+    rooms = snapshot.future_idle.rooms
+    names = {name for allocation in _all_of(evictions) for name in allocation.nodes()} & rooms.keys()
+    here = [rooms[name] for name in sorted(names) if rooms[name].pool == option.pool.name]
+    nodes = WhatIfNodes(here, option.request, slots_by_node(snapshot.future_idle, option))
     nodes.limit(_all_of(evictions))
-    steps = Steps(MAX_STEPS)
-    found = EvictionSearch(rule, nodes, option.request.workers, evictions, steps, accepts, first, follows).run({})
-    snapshot.counters.cut_off += found is None and steps.are_over
+    search = EvictionSearch(rule, nodes, option.request.workers, evictions, MAX_STEPS, accepts, first, follows)
+    found = search.run({})
+    snapshot.counters.cut_off += found is None and search.steps < 0
     return found
 
 
@@ -325,12 +306,11 @@ def _all_of(evictions: Iterable[Eviction]) -> tuple[Allocation, ...]:
 def is_unschedulable(option: PoolOption, rule: VictimRule) -> bool:
     """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
     unschedulable = _unschedulable(option, rule)
-    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(option.request.sizes))
+    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(option.request))
 
 
 def _unschedulable(option: PoolOption, rule: VictimRule) -> UnschedulableRequests | None:
     """The failed requests of equal searches; None where they are not remembered."""
-    key, snapshot = rule.key, rule.snapshot
-    if key is None or option.request.workers > 1 or not rule.is_plain:
+    if rule.key is None or option.request.workers > 1 or not rule.is_plain:
         return None
-    return snapshot.unschedulable(("victims", snapshot.lifted, key, option.pool.name, option.request.profile))
+    return rule.snapshot.unschedulable("pauses", option, rule.key)

@@ -1,4 +1,8 @@
-"""Settled runs: what others were paused for keeps its GPUs until something new comes.
+"""Runs that are left alone though a rule would allow it: what a cut quota lets end by itself, and settled runs.
+
+`quotaShrink: drain`: that a quota was cut needs no memory. A run keeps the reason it was started with; one that says
+"within quota" was started when all such runs of its project held no more than the quota together. If they hold more
+than it now, it was cut. What had been started beyond the quota is reclaimed as ever.
 
 A run is settled against a project if runs that were paused for it still wait, and no job of that project has come since
 it started. It is then neither taken by fairness for that project, nor preempted by its jobs: they waited when the pause
@@ -12,13 +16,30 @@ it has no right; so `small` is settled. A job of higher priority that comes late
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.model.ids import JobId, ProjectName
-from gpuctl.model.units import Instant
+from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.reasons import IN_QUOTA
+from gpuctl.engine.shares.accounts import OwnerTree
+from gpuctl.model.ids import DomainName, JobId, ProjectName
+from gpuctl.model.units import GpuMilli, Instant
 
 _EVER: Instant = -(1 << 62)
+
+
+def draining(allocations: Iterable[Allocation], tree: OwnerTree) -> frozenset[JobId]:
+    """Runs within a quota that was cut below what they hold: their project's, or one that a department states."""
+    granted: Counter[tuple[DomainName, str]] = Counter()
+    kept: list[tuple[Allocation, list[tuple[tuple[DomainName, str], GpuMilli]]]] = []
+    for each in allocations:
+        if each.leaving or each.domain is None or each.run.reason is None or each.run.reason.code != IN_QUOTA:
+            continue
+        quotas = [((each.domain, owner), milli) for owner, milli in tree.quotas(each.domain, each.project)]
+        granted.update({owner: each.total_milli for owner, _ in quotas})
+        kept.append((each, quotas))
+    return frozenset(each.run.job for each, quotas in kept if any(granted[owner] > milli for owner, milli in quotas))
 
 
 def settled(pending_jobs: PendingJobs, started_ms: Mapping[JobId, Instant]) -> dict[ProjectName, frozenset[JobId]]:

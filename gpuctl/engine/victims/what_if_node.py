@@ -1,16 +1,12 @@
-"""Nodes as they are once some runs have left them: what is free there, and how many workers of a request fit then.
-
-They change no snapshot: they are for trying. Which runs may leave is not their business.
-"""
+"""Nodes as they are once some runs have left them: how many workers of a request fit then. They change no snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from gpuctl.engine.capacity.fit import Request, slots
+from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import NodeFree
-from gpuctl.engine.capacity.topology import Site, most_seated
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.model.ids import NodeName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
@@ -26,7 +22,7 @@ class Fit(NamedTuple):
     @staticmethod
     def of(node: NodeFree, request: Request) -> Fit:
         """How a request fits a node."""
-        free, fitting = [max(0, milli) for milli in node.free_of(request.profile)], slots(node, request)
+        free, fitting = [max(0, milli) for milli in node.free_of(request.profile)], node.slots(request)
         if request.fraction_milli:
             if sum(milli // request.fraction_milli for milli in free) > fitting:
                 return Fit(node, fitting, 0)
@@ -46,23 +42,21 @@ NEVER_MILLI: GpuMilli = 1 << 62
 
 
 class WhatIfNodes:
-    """Some nodes together: how a request fits each. `slots`: workers that fit on them, and on others that stay as they
-    are.
-    """
+    """Some nodes together: how a request fits each. `slots`: workers that fit on them, and elsewhere."""
 
     __slots__ = ("_most", "_request", "fits", "slots")
 
-    def __init__(self, rooms: Iterable[NodeFree], request: Request, elsewhere: int = 0) -> None:
+    def __init__(self, rooms: Iterable[NodeFree], request: Request, slots: Mapping[NodeName, int]) -> None:
+        """`slots`: workers that fit on each node now, these and others, which stay as they are."""
         self._request = request
         self._most: dict[NodeName, int] = {}
         self.fits = {room.name: Fit.of(room, request) for room in rooms}
-        self.slots = elsewhere + sum(fit.slots for fit in self.fits.values())
+        self.slots = sum(fit.slots for fit in self.fits.values())
+        self.slots += sum(count for name, count in slots.items() if name not in self.fits)
 
     def alone(self, name: NodeName) -> WhatIfNodes:
         """One of these nodes as it is now."""
-        one = WhatIfNodes((), self._request, self.fits[name].slots)
-        one.fits[name] = self.fits[name]
-        return one
+        return WhatIfNodes([self.fits[name].node], self._request, {})
 
     def limit(self, leaving: Iterable[Allocation]) -> None:
         """Note how many workers each node can have once all of these have left. No others may be removed from then on.
@@ -114,22 +108,3 @@ class WhatIfNodes:
         for name, fit in before.items():
             self.slots += fit.slots - self.fits[name].slots
             self.fits[name] = fit
-
-
-def in_one_rack(
-    rooms: Mapping[NodeName, NodeFree],
-    request: Request,
-    slots_by_node: Mapping[NodeName, int],
-    leaving: Mapping[NodeName, Iterable[Allocation]],
-) -> frozenset[NodeName]:
-    """Nodes of one rack on which all workers that have no place yet could have one, once the runs that may
-    leave have left. Cost: O(those that may leave) where there are racks.
-    """
-    names = leaving.keys() | slots_by_node.keys()
-    if not any(rooms[name].topology for name in names):
-        return frozenset()
-    more: dict[NodeName, int] = {}
-    for name, allocations in leaving.items():
-        more[name] = slots(rooms[name].without(allocations), request) - slots_by_node.get(name, 0)
-    sites = [Site(name, slots_by_node.get(name, 0), 0, rooms[name].topology) for name in sorted(names)]
-    return most_seated(sites, more, request.workers - sum(slots_by_node.values()))

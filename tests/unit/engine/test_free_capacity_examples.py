@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, WorkerRequest
+from gpuctl.engine.capacity.fit import Request, WorkerRequest
+from gpuctl.engine.capacity.free import FreeCapacity, NodeFree
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, PoolName
 
 NODE, POOL = NodeName("n1"), PoolName("a100")
-TOO_LARGE = (2000, 0, 0, 1)
+TOO_LARGE = Request(2000, 0, 0, 1)
 
 
 class Occupant(NamedTuple):

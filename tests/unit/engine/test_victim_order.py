@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from worlds import job, live_nodes, pool
 
-from gpuctl.engine.capacity.free import WorkerRequest
+from gpuctl.engine.capacity.fit import WorkerRequest
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
 from gpuctl.model.decision import Placement, WorkerPlacement
