@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
+from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.outcome import Outcome, decisions_of
 from gpuctl.engine.admit.reservations import keep_moves
 from gpuctl.engine.admit.scale_up import ScaleUp
@@ -65,7 +66,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     scale_up = ScaleUp(snapshot, lacking, carried.allocations)
     admission = Admission(snapshot, policy, scale_up, attempts=not all_unschedulable)
     outcome = admission.run(carried.pending_jobs)
-    outcome.pending_queues = carried.still_pending(outcome.started.keys() | outcome.reserved.keys())
+    decided = outcome.started.keys() | outcome.reserved.keys()
+    outcome.pending_queues = still_pending(carried.pending_jobs, snapshot.accounts, decided)
     keep_apart(outcome, carried.pending_jobs, snapshot)
     carried.all_unschedulable = outcome.all_unschedulable
 
@@ -77,7 +79,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, cache.uuids))
     retried = _decide(carried, admission, overlay, now_ms, cache)
     cache.keep(carried)
-    shares = carried.shares(_only_claimed(outcome, snapshot))
+    shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,

@@ -133,14 +133,17 @@ class StaticFit:
 
 
 class Demand:
-    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
+    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again.
 
-    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_read", "_wanted")
+    `has_changed`: a project was counted again in this cycle.
+    """
+
+    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_wanted", "has_changed")
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._dirty = dirty
-        self._read = 0
+        self.has_changed = False
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
@@ -164,7 +167,8 @@ class Demand:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
         to be counted.
         """
-        projects, self._read = self._dirty.since(self._read, shares=False), self._dirty.count
+        projects = self._dirty.to_count()
+        self.has_changed = bool(projects)
         for project in projects:
             owner = project_owner(project)
             for domain in self._domains:
@@ -205,6 +209,7 @@ class Demand:
     def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
         """Add what a running job could use besides, in this cycle only: the next one counts it again."""
         self.more(domain, project, milli)
+        self.has_changed = True
         self._dirty.of(project)
 
     def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
