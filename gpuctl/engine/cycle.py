@@ -50,14 +50,14 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     carried = cache.over(declared, state, now_ms)
     snapshot = carried.snapshot
     drains = policy.quota_shrink is QuotaShrink.DRAIN
-    protected = draining(carried.allocations, cache.tree) if drains else frozenset()
+    protected = draining(carried.allocations, carried.tree) if drains else frozenset()
     snapshot.protect(protected, settled(carried.pending_jobs, carried.beneficiaries()))
-    moving = keep_moves(carried.moving.values(), cache.static_fit, snapshot)
+    moving = keep_moves(carried.moving.values(), carried.static_fit, snapshot)
 
     # 2. Shares.
     carried.pending_jobs.count(carried.demand)
-    lacking = tuple(under_scaled(carried.changeable, cache.static_fit)) if carried.elastic else ()
-    count_growth(lacking, cache.capacity, carried.demand)
+    lacking = tuple(under_scaled(carried.changeable, carried.static_fit)) if carried.elastic else ()
+    count_growth(lacking, carried.capacity, carried.demand)
     shares_changed = _divide(declared, state, now_ms, carried)
 
     # 3. Admission. If no attempt of the last cycle succeeded and nothing has changed since, none would succeed now:
@@ -75,9 +75,9 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     overlay: dict[JobId, Decision] = dict(_still_moving(carried, moving))
     resized = tuple(scale_up.resizes())
     overlay.update(_with_reservation(carried, outcome.regained))
-    overlay.update((each.job, replace(each, placement=named(each.placement, cache.uuids))) for each in resized)
-    overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, cache.uuids))
-    retried = _decide(carried, admission, overlay, now_ms, cache)
+    overlay.update((each.job, replace(each, placement=named(each.placement, carried.uuids))) for each in resized)
+    overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
+    retried = _decide(carried, admission, overlay, now_ms)
     cache.keep(carried)
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
@@ -91,9 +91,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     )
 
 
-def _decide(
-    carried: CarriedState, admission: Admission, overlay: dict[JobId, Decision], now_ms: Instant, cache: EngineCache
-) -> Outcome:
+def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, Decision], now_ms: Instant) -> Outcome:
     """Enter one decision for each job: of `overlay`, by the reason it waits, or by itself. Returns the retries.
 
     Retries are decided last: they take what all others leave.
@@ -109,7 +107,7 @@ def _decide(
     retried = Outcome(kept=outcome.kept)
     if all(isinstance(decision, Pending | Keep) for decision in overlay.values()):
         retried = admission.start_retries(carried.pending_jobs)
-        overlay.update(decisions_of(retried, carried.pending_jobs, now_ms, cache.uuids))
+        overlay.update(decisions_of(retried, carried.pending_jobs, now_ms, carried.uuids))
     carried.decide(overlay, changed)
     return retried
 
@@ -119,7 +117,7 @@ def _divide(declared: Declared, state: ClusterState, now_ms: Instant, carried: C
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)
     usable = {
-        domain.name: carried.usable_milli[domain.name] + carried.adjustments.get(domain.name, 0)
+        domain.name: carried.capacity.usable_milli(domain.name) + carried.adjustments.get(domain.name, 0)
         for domain in declared.domains
     }
     full = full_use(sum(usable.values()), half_life_ms or 0)

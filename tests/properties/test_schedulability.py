@@ -32,7 +32,7 @@ def skipped(life: Life, leaving: int | None = None) -> dict[JobId, bool]:
     schedule(tree, state, now_ms, cache)  # works out what each project may have
     standing = cache.over(tree, state, now_ms)
     policy, lineup = tree.cluster.scheduling, standing.pending_jobs
-    lacking = under_scaled(standing.changeable, cache.static_fit)
+    lacking = under_scaled(standing.changeable, standing.static_fit)
     scale_up = ScaleUp(standing.snapshot, lacking, standing.allocations)
     admission = Admission(standing.snapshot, policy, scale_up)
     admission._keep_reserved(lineup)

@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
-from operator import attrgetter
+from operator import is_
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.pending_reasons import PendingReasons
 from gpuctl.engine.cache.differences import differences
 from gpuctl.engine.capacity.gang import Assignment
-from gpuctl.engine.capacity.nodes import Capacity, changed_nodes
+from gpuctl.engine.capacity.nodes import Capacity, changed_nodes, survey
 from gpuctl.engine.capacity.request_mix import LearnedMix
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.dirty import DirtyProjects
@@ -43,19 +43,24 @@ from gpuctl.model.decision import Decision, Finished, Keep, Pending, Reason, Sus
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
-from gpuctl.model.state import ACTIVE, ClusterState, Ledger, Run, RunPhase
+from gpuctl.model.state import ACTIVE, ClusterState, Ledger, Node, Run, RunPhase, uuids_of
 from gpuctl.model.units import GpuMilli, Instant
 
 
 class CarriedState:
-    """What each job and run says by itself, the allocations, and the pending jobs.
+    """What the nodes have, what each job and run says by itself, the allocations, and the pending jobs.
 
     `is_unchanged`: nothing was read again in this cycle. `all_unschedulable`, `kept`: those of the last cycle's
     `Outcome`.
     """
 
-    def __init__(self, declared: Declared, capacity: Capacity, tree: OwnerTree, static_fit: StaticFit) -> None:
-        self._capacity = capacity
+    def __init__(self, declared: Declared, nodes: tuple[Node, ...]) -> None:
+        self._terms = _terms(declared)
+        self._nodes = nodes
+        self.capacity = capacity = survey(declared, nodes)
+        self.uuids = uuids_of(nodes)
+        self.tree = OwnerTree(declared)
+        self.static_fit = StaticFit(capacity, self.tree)
         self._pinned = declared.pinned
         self._start_timeout_ms = declared.cluster.scheduling.start_timeout_ms
         self._blocked: Mapping[JobId, Reason] = {}
@@ -70,15 +75,14 @@ class CarriedState:
         self._read_always: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
         self._dirty = dirty = DirtyProjects(project.name for project in declared.projects)
-        self.snapshot = Snapshot(capacity, Accounts(tree, dirty), declared.cluster.scheduling.min_runtime)
+        self.snapshot = Snapshot(capacity, Accounts(self.tree, dirty), declared.cluster.scheduling.min_runtime)
         self._learned_mix = LearnedMix(declared.cluster.pools)
-        self.pending_jobs = PendingJobs(capacity, static_fit, dirty)
+        self.pending_jobs = PendingJobs(capacity, self.static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)
         self.demand = Demand(declared, self.snapshot.accounts, dirty)
         self.division = Division(declared, self.snapshot.accounts, self.demand)
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
-        self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
         self._all: dict[JobId, Decision] = {}
         self._order: list[JobId] = []
@@ -92,8 +96,11 @@ class CarriedState:
         self._overlaid: set[JobId] = set()
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:
-        """Whether this can be updated: the clock did not step back, and the same projects are pinned."""
-        return now_ms >= self._now_ms and declared.pinned == self._pinned
+        """Whether this can be updated: the clock did not step back, the same projects are pinned, and cluster and
+        projects are the same objects. With equal ones it begins anew, which gives the same result.
+        """
+        is_same = all(map(is_, _terms(declared), self._terms))
+        return is_same and now_ms >= self._now_ms and declared.pinned == self._pinned
 
     @property
     def elastic(self) -> bool:
@@ -124,15 +131,12 @@ class CarriedState:
                     found[run.job] = self._now_ms if run.started_at_ms is None else run.started_at_ms
         return found
 
-    def update(
-        self, declared: Declared, state: ClusterState, capacity: Capacity, now_ms: Instant, counters: Counters
-    ) -> None:
-        """Read what changed. `capacity` is of the same pools and projects as before."""
+    def update(self, declared: Declared, state: ClusterState, now_ms: Instant, counters: Counters) -> None:
+        """Read what changed."""
         self.changed = {}
         # A dict keeps their order, which is nearly sorted, so that sorting them is cheap.
         touched = dict.fromkeys(self.snapshot.renew(now_ms, counters))
-        before, self._capacity = self._capacity, capacity
-        nodes = changed_nodes(before, capacity)
+        before, nodes = self.capacity, self._changed_nodes(declared, state.nodes)
         self._now_ms = now_ms
         touched.update(self._changed_jobs(declared.jobs))
         touched.update(dict.fromkeys(self._changed_runs(state.runs)))
@@ -142,8 +146,8 @@ class CarriedState:
             touched[heappop(self._due)[1]] = None
         if nodes:
             self._dirty.of_all()
-            touched.update(dict.fromkeys(self.snapshot.entered_on(nodes) | self.pending_jobs.refit(capacity, nodes)))
-            self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
+            touched.update(dict.fromkeys(self.snapshot.entered_on(nodes)))
+            touched.update(dict.fromkeys(self.pending_jobs.refit(self.capacity, nodes)))
         jobs = sorted(touched)
         self._place(jobs)
         leaving, entering = self._settle(jobs, declared, state, {})
@@ -153,7 +157,7 @@ class CarriedState:
             jobs = sorted({job for job, _ in twice})
             touched.update(dict.fromkeys(jobs))
             leaving, entering = self._settle(jobs, declared, state, twice)
-            self._exchange(leaving, entering, capacity)
+            self._exchange(leaving, entering, self.capacity)
         self._touched = frozenset(touched)
         self.is_unchanged = not (touched or nodes or self.elastic)
         counters.read += len(touched)
@@ -196,23 +200,31 @@ class CarriedState:
 
     # What changed
 
+    def _changed_nodes(self, declared: Declared, nodes: tuple[Node, ...]) -> frozenset[NodeName]:
+        """Survey the nodes again if any has changed; those whose capacity has."""
+        if self._nodes == nodes:
+            return frozenset()
+        names = {node.name: node for node in self._nodes}
+        before, known = self.capacity, self.capacity.nodes
+        same = {node.name: known[node.name] for node in nodes if names.get(node.name) is node}
+        self.capacity, self._nodes, self.uuids = survey(declared, nodes, same), nodes, uuids_of(nodes)
+        return changed_nodes(before, self.capacity)
+
     def _changed_jobs(self, jobs: tuple[Job, ...]) -> dict[JobId, None]:
-        gone, come = differences(self._job_list, jobs, attrgetter("id"))
+        gone, come = differences(self._job_list, jobs)
         self._job_list = jobs
         if gone or come:
             self._learned_mix.take(gone, -1)
             self._learned_mix.take(come)
             self.snapshot.adopt(self._learned_mix.mix())
         for job in gone:
-            if self._jobs.get(job.id) == job:
-                del self._jobs[job.id]
-        named = dict(zip(map(attrgetter("id"), come), come, strict=True))
-        self._jobs.update(named)
-        return dict.fromkeys(named) | dict.fromkeys(map(attrgetter("id"), gone))
+            self._jobs.pop(job.id, None)
+        self._jobs.update({job.id: job for job in come})
+        return dict.fromkeys(job.id for job in chain(come, gone))
 
     def _changed_runs(self, runs: tuple[Run, ...]) -> Iterable[JobId]:
         """Read the runs there are now. Few jobs have more than one."""
-        gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
+        gone, come = differences(self._run_list, runs)
         self._run_list = runs
         for run in gone:
             left = list(self._runs.pop(run.job))
@@ -233,12 +245,7 @@ class CarriedState:
                 before, after = self._ledgers.get(project, _EMPTY_LEDGER), ledgers.get(project, _EMPTY_LEDGER)
                 if before is not after:
                     found.update(job for job, _ in before.seen ^ after.seen)
-                    found.update(job for job, _ in before.finished.keys() ^ after.finished.keys())
-                    found.update(
-                        job
-                        for (job, digest), past in after.finished.items()
-                        if before.finished.get((job, digest), past) != past
-                    )
+                    found.update(job for (job, _), _ in before.finished.items() ^ after.finished.items())
         self._blocked, self._ledgers = blocked, ledgers
         return found
 
@@ -251,7 +258,7 @@ class CarriedState:
             if run.digest != digest and run.phase in IN_PLACE:
                 declared = self._jobs.get(job)
                 of_run = declared if declared is not None and declared.digest == run.digest else None
-                found += allocations_of(run, of_run, self._capacity)
+                found += allocations_of(run, of_run, self.capacity)
             digest = run.digest
         return found
 
@@ -294,7 +301,7 @@ class CarriedState:
             decision = by_itself(job, run, declared, state, self._now_ms)
             self.demand.see(job, ends=isinstance(decision, Finished | Suspended | TimeOut))
             if decision is None and run is not None and run.phase in ACTIVE:
-                decision = stopped(job, run, self._capacity, twice, self._now_ms, self._start_timeout_ms)
+                decision = stopped(job, run, self.capacity, twice, self._now_ms, self._start_timeout_ms)
                 if decision is None:
                     staying.append((job, run))
                     continue
@@ -319,8 +326,8 @@ class CarriedState:
         """Replace allocations in the snapshot; between them it takes over `nodes`, which were `before` otherwise."""
         self._adjust(leaving, before, -1)
         self.snapshot.leave_all(leaving)
-        self.snapshot.refit(self._capacity, nodes)
-        self._adjust(entering, self._capacity, 1)
+        self.snapshot.refit(self.capacity, nodes)
+        self._adjust(entering, self.capacity, 1)
         self.snapshot.enter_all(entering)
 
     def _enter(self, jobs: Iterable[JobId], declared: Declared) -> list[Allocation]:
@@ -384,6 +391,10 @@ class CarriedState:
             if len(self._due) > 4 * len(self._jobs) + 1000:
                 self._due = list(dict.fromkeys(self._due))
                 heapify(self._due)
+
+
+def _terms(declared: Declared) -> tuple[object, ...]:
+    return declared.cluster, declared.domains, declared.departments, declared.projects
 
 
 _EMPTY_LEDGER = Ledger(project=ProjectName(""))
