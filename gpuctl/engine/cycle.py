@@ -55,7 +55,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     moving = keep_moves(carried.moving.values(), carried.static_fit, snapshot)
 
     # 2. Shares.
-    carried.pending_jobs.count(carried.demand)
+    carried.pending_jobs.count(carried.demand, carried.stopping(moving))
     lacking = tuple(under_scaled(carried.changeable, carried.static_fit)) if carried.elastic else ()
     count_growth(lacking, carried.capacity, carried.demand)
     shares_changed = _divide(declared, state, now_ms, carried)

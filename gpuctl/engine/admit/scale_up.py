@@ -51,7 +51,7 @@ class ScaleUp:
     __slots__ = ("_snapshot", "_unrest", "outcome", "runs")
 
     def __init__(self, snapshot: Snapshot, runs: Iterable[UnderScaled], allocations: Iterable[Allocation]) -> None:
-        self.runs = {run.job.id: run for run in runs}
+        self.runs = {run.job.id: run for run in runs if run.can_grow}
         self._snapshot = snapshot
         self.outcome = Outcome()
         changing = (each for each in allocations if each.leaving or each.run.phase is RunPhase.STARTING)

@@ -8,7 +8,7 @@ the snapshot is undone before the next one. Cost of a cycle: what changed, and o
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from operator import is_
@@ -119,6 +119,14 @@ class CarriedState:
         return (
             allocation for raw, entered in kept if any(part.job is not None for part in entered) for allocation in raw
         )
+
+    def stopping(self, moving: Container[JobId]) -> Iterator[Job]:
+        """The jobs whose runs were paused for others and stop; those `moving` hold their next place."""
+        for allocation in self.snapshot.leaving_runs:
+            run = allocation.run
+            is_paused = run.phase is RunPhase.STOPPING and run.paused_for is not None and run.job not in moving
+            if is_paused and isinstance(self.decisions.get(run.job), Pending):
+                yield self._jobs[run.job]
 
     def beneficiaries(self) -> dict[JobId, Instant]:
         """When each run started for which a paused run still waits or stops; a start not noted yet is of this cycle."""

@@ -165,8 +165,11 @@ class PendingJobs:
                 self.paused_for -= Counter((beneficiary,))
             self._exit(pending)
 
-    def count(self, demand: Demand) -> None:
-        """Count all pending jobs as demand, each in its domain. Cost: the dirty projects."""
+    def count(self, demand: Demand, stopping: Iterable[Job]) -> None:
+        """Count all pending jobs as demand, each in its domain, and those whose runs are stopping, to wait like them.
+
+        Cost: the dirty projects; a project with a stopping run is dirty until that has stopped.
+        """
         for project in demand.renew():
             classes = [each for queue in self.queues_of(project) for each in queue.job_classes.values()]
             if all(each.first.job_options.is_plain for each in classes):
@@ -178,6 +181,11 @@ class PendingJobs:
                 if domain != pending.domain:
                     self._exit(pending)
                     self._enter(kind_of(pending), [replace(pending, domain=domain)])
+        for job in stopping:
+            options = self._static_fit.of(job)
+            if isinstance(options, JobOptions):
+                demand.count(job, options)
+                self._dirty.of(job.id.project)
 
     def _reserved_in(self, pending: PendingJob) -> DomainName | None:
         place = pending.run.placement if pending.run is not None else None

@@ -71,6 +71,13 @@ class UnderScaled:
         """The workers that it lacks and could have in place."""
         return max(0, self.most(capacity) - len(self.workers) - len(self.gained))
 
+    @property
+    def can_grow(self) -> bool:
+        """Whether new pods can be made now. A Job makes none of an index whose last pod is still leaving. A Deployment
+        does, and of a lost node's pods it is not known when they will be gone.
+        """
+        return self.allocation.run.leaving is None or self.job.type is JobType.INFERENCE
+
     def devices_on(self, node: NodeName) -> frozenset[int] | None:
         """The devices of a node that its pods can have; None for any."""
         if not self.is_claimed:
@@ -102,16 +109,12 @@ class UnderScaled:
 
 
 def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> Iterator[UnderScaled]:
-    """The under-scaled ones of some runs.
-
-    A Job makes no pod of an index whose last pod is still leaving. A Deployment does, and of a lost node's pods it is
-    not known when they will be gone.
-    """
+    """The under-scaled ones of some runs."""
     for allocation in allocations:
         job, run = allocation.job, allocation.run
         if job is None or run.phase not in ACTIVE or len(allocation.placement.workers) >= job.workers:
             continue
-        if run.made_with is None or (run.leaving is not None and job.type is not JobType.INFERENCE):
+        if run.made_with is None:
             continue
         for option in static_fit.options(job):
             if static_fit.pool_of(allocation.placement) == option.pool.name:

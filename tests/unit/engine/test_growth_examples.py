@@ -53,6 +53,18 @@ def test_one_that_has_lost_a_node_is_stopped_and_does_not_grow_elsewhere(story: 
     assert isinstance(decided(world, tree), Displace)
 
 
+def test_workers_that_it_gave_up_are_demand_while_their_pods_leave() -> None:
+    jobs = [job("a/e", workers=4, min_workers=1), job("b/one", 4000), job("b/two", 4000)]
+    tree = declared([project("a", 0, weight=1), project("b", 0, weight=1)], jobs, [COUNTED])
+    world = world_of(tree, a_e=at((1, 0), (1, 1)))
+    key = next(key for key in world.runs if key[0] == JobId.parse("a/e"))
+    gone = world.runs[key]
+    for run in (gone, replace(gone, leaving=at((1, 2)))):
+        world.runs[key] = run
+        shares = {row.project: row.share_milli for row in schedule(tree, world.state(), world.now_ms).shares}
+        assert shares == {"a": 4000, "b": 4000}
+
+
 COUNTED = pool(nodes=[4, 4], sharing=Sharing.DEVICE_PLUGIN)
 FIRST, SECOND = job("a/e", workers=4, min_workers=1), job("b/f", workers=4, min_workers=1)
 
