@@ -5,7 +5,8 @@
 3. Admission: which jobs start, and which runs make way (`admit/`, `victims/`).
 4. Decisions: one decision with one reason for each job, retries last.
 
-What follows from a decision, the next cycle decides: a run that is paused here waits there, and has its own rights.
+A run that is paused here has its next place reserved here too, if its own rights give it one. All else that follows
+from a decision, the next cycle decides.
 The phases share only what is written here: the snapshot and the other parts of `CarriedState`, which phase 1 brings up
 to date. Nothing else of a cycle outlives it.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from gpuctl.engine import schedule
@@ -50,8 +51,12 @@ class TinyCluster:
     finished: dict[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     cycles: int = 0
-    written: int = 0
-    """Cycles that decided something new, and did not only wait for pods."""
+    decided: int = 0
+    """Cycles that decided something new.
+
+    One that starts a job in the place that an earlier cycle reserved for it decides nothing: that was decided then, and
+    pods had to leave first. Nor does one that only waits for pods.
+    """
 
     def copy(self) -> TinyCluster:
         """The same cluster, to go on with separately; its log is empty."""
@@ -83,7 +88,7 @@ class TinyCluster:
         """Write the decisions, then let pods follow; whether any run has changed."""
         jobs = {job.id: job for job in tree.jobs}
         before = dict(self.runs)
-        is_written = False
+        is_new = False
         stopping = [job for job, run in self.runs.items() if run.phase is RunPhase.STOPPING]
         for decision in made.decisions:
             run = self.runs.get(decision.job)
@@ -91,12 +96,12 @@ class TinyCluster:
             after = transition.decided(jobs[decision.job], run, decision, self.now_ms)
             if after is not None and after != run:
                 self.runs[decision.job] = after
-                is_written = True
+                is_new |= run is None or is_stopped(run, after) or places(run) != places(after)
         for job in [job for job in self.runs if job not in jobs]:
             self.runs[job] = transition.removed(self.runs[job])
         self.now_ms += CYCLE_MS
         self.cycles += 1
-        self.written += is_written
+        self.decided += is_new
         for job in stopping:
             self.runs[job] = transition.stopped(self.runs[job])
         for job, run in list(self.runs.items()):
@@ -145,6 +150,17 @@ class TinyCluster:
 def workers_of(run: Run) -> int:
     """How many workers have a place."""
     return len(run.placement.workers) if run.placement else 0
+
+
+def places(run: Run) -> Counter[WorkerPlacement]:
+    """What a run has, or is to have by what was decided already: a run that stops loses all but its next place."""
+    held = () if run.phase is RunPhase.STOPPING or run.placement is None else run.placement.workers
+    return Counter((*held, *(run.reserved.workers if run.reserved is not None else ())))
+
+
+def is_stopped(before: Run, after: Run) -> bool:
+    """Whether a run is stopped, even if it goes on in the same place."""
+    return before.phase in ACTIVE and after.phase is RunPhase.STOPPING
 
 
 def start(spec: WorldSpec) -> TinyCluster:

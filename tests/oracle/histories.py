@@ -1,8 +1,10 @@
 """Histories of outside changes, with books of their own: what must hold after each change, whatever was decided.
 
-After a change the cluster rests within three schedules. Then the beneficiary of every loss runs, no run was stopped
-twice, and no job within guarantees at each level waits while preemptible work above quota could make its place. No
-device ever carries more than one device's worth.
+After a change no more than three schedules decide something new, and the cluster rests: mostly a run loses its node, a
+pause makes it a place, and something follows from that. A start in a place that an earlier schedule reserved is no new
+decision, it is the end of a wait for pods. Then the beneficiary of every loss runs, no run was stopped twice, and no
+job within guarantees at each level waits while preemptible work above quota could make its place. No device ever
+carries more than one device's worth.
 """
 
 from __future__ import annotations
@@ -173,7 +175,7 @@ def _after(spec: WorldSpec, cluster: TinyCluster, told: Told) -> Iterator[Disagr
     """Let the cluster rest after a change, and what is wrong then."""
     tree = declared(spec)
     cluster.losses.clear()
-    cluster.written = 0
+    cluster.decided = 0
     for _ in range(12):
         made = cluster.decide(tree)
         yield from illegal(spec, tree, cluster, made)
@@ -186,9 +188,9 @@ def _after(spec: WorldSpec, cluster: TinyCluster, told: Told) -> Iterator[Disagr
     else:
         yield Disagreement(Kind.UNREST, "never", spec, "", "still changing after 12 schedules")
         return
-    told.schedules[cluster.written] += 1
-    if cluster.written > MOST_SCHEDULES:
-        yield Disagreement(Kind.UNREST, "late", spec, "", f"{cluster.written} schedules decided something new")
+    told.schedules[cluster.decided] += 1
+    if cluster.decided > MOST_SCHEDULES:
+        yield Disagreement(Kind.UNREST, "late", spec, "", f"{cluster.decided} schedules decided something new")
     yield from _wasted(spec, cluster)
     yield from _unguaranteed(spec, tree, cluster)
 

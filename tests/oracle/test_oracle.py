@@ -63,6 +63,16 @@ def test_a_run_that_goes_on_elsewhere_is_not_stopped_again(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [7000099, 7001772, 7002140, 7003479])
+def test_a_pause_moves_no_share_while_pods_stop(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
+@pytest.mark.parametrize("seed", [7003107, 7003218, 7003758])
+def test_a_paused_run_makes_its_own_way_in_the_same_cycle(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
 @pytest.mark.parametrize("seed", seeds(0, 200))
 def test_the_engine_divides_as_the_design_says(seed: int) -> None:
     spec = draw(seed)

@@ -34,6 +34,11 @@ class Held:
     workers: tuple[Worker, ...]
 
     @property
+    def reserved(self) -> tuple[Worker, ...]:
+        """Places that are reserved for workers that it lacks."""
+        return () if self.run.reserved is None else tuple((str(w.node), w.gpus) for w in self.run.reserved.workers)
+
+    @property
     def milli(self) -> int:
         """Its GPUs."""
         return self.run.gpu_milli * len(self.workers)
@@ -101,11 +106,15 @@ class View:
         return self.domain_of[job.pools[0]]
 
     def free(self, gone: Iterable[tuple[Held, int]] = ()) -> dict[PoolName, dict[str, Devices]]:
-        """What is free of each device once so many of the last workers of some runs have left."""
+        """What is free of each device once so many of the last workers of some runs have left.
+
+        What was freed for an elastic run stays reserved for it as long as it runs.
+        """
         leaves = {held.job.id: count for held, count in gone}
         rooms = {pool: {node: list(left) for node, left in nodes.items()} for pool, nodes in self.capacity.items()}
         for held in self.held:
-            for node, gpus in held.workers[: len(held.workers) - leaves.get(held.job.id, 0)]:
+            kept = held.workers[: len(held.workers) - leaves.get(held.job.id, 0)]
+            for node, gpus in (*kept, *(held.reserved if kept else ())):
                 room = rooms[held.pool].get(node)
                 for gpu in gpus if room is not None else ():
                     room[gpu] -= min(1000, held.run.gpu_milli)  # type: ignore[index]

@@ -9,6 +9,7 @@ a pool a place is reserved. Retries of starts that failed take what is idle afte
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from gpuctl.engine.admit.reservations import (
     in_the_way,
     is_free,
     is_loose,
-    reserve_to_go_on,
+    place_to_go_on,
     reserved_for,
     stays_guaranteed,
     yields,
@@ -42,7 +43,7 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch, clear
 from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
-from gpuctl.engine.victims.room import find_room, room_rank
+from gpuctl.engine.victims.room import find_room, find_room_to_go_on, in_precedence, room_rank
 from gpuctl.engine.victims.rules import VictimRule, rules_of
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import SchedulingPolicy
@@ -53,6 +54,8 @@ Reserved: TypeAlias = list[tuple[PendingJob, Assignment]]
 
 _workers: Callable[[PoolOption], int] = attrgetter("request.workers")
 
+MAX_ROOMS = 10
+"""Paused runs of a cycle for which room is searched, at the most; the others wait for the next cycle."""
 MAX_PASSES = 2
 """Passes over the pending jobs: a second one when repacking has made room."""
 
@@ -113,11 +116,30 @@ class Admission:
             self._note(pending, "keep", assignment.option)
 
     def _let_go_on(self) -> None:
-        """Reserve for paused runs what no pending job takes; nothing where elastic runs that gave up workers may."""
+        """Reserve places for paused runs: what no pending job takes, else room that is made by their own rights.
+
+        Those that make way for one are asked after it. The first that finds no place is the last to look at what is
+        free: a later one could be paused again for it. None goes on where elastic runs that gave up workers may.
+        """
         pauses = {} if self.outcome.given_up else self.outcome.pauses
-        paused = [pause.allocation for pause in pauses.values() if pause.goes_on is None]
-        for job, assignment in reserve_to_go_on(paused, self._snapshot).items():
-            pauses[job] = replace(pauses[job], goes_on=assignment)
+        paused = deque(in_precedence((each.allocation for each in pauses.values() if not each.goes_on), self._snapshot))
+        is_open, rooms_left = True, MAX_ROOMS
+        while paused and (is_open or rooms_left):
+            run = paused.popleft()
+            free = place_to_go_on(run, self._snapshot)
+            assignment = free if is_open else None
+            if free is None and rooms_left:
+                rooms_left -= 1
+                room = find_room_to_go_on(run, self._snapshot)
+                if room is not None:
+                    self.outcome.pause(room, run.run.job)
+                    self._snapshot.pause(room.evicted)
+                    paused.extend(in_precedence((v for v in room.victims if not v.is_extra), self._snapshot))
+                    assignment = room.assignment
+            if run.job is not None and assignment is not None:
+                self._snapshot.occupy(run.job, assignment)
+                pauses[run.run.job] = replace(pauses[run.run.job], goes_on=assignment)
+            is_open &= assignment is not None
 
     # Reservations of the last cycle
 
@@ -131,7 +153,7 @@ class Admission:
             assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
             if assignment is None or not self._snapshot.allows(pending.job, assignment.option):
                 continue
-            if is_loose(pending):
+            if is_loose(pending, pending_jobs, self._snapshot):
                 loose.append((pending, assignment))
             else:
                 self._hold(pending, assignment, coming, occupied)

@@ -3,7 +3,8 @@
 A reservation is the placement on a queued run. The job starts there, or sooner elsewhere. The reservation stands while
 its place is idle or coming free, or as long as a rule still allows to pause the runs in it; so a crash between the
 reservation and the pauses ends in the same pauses. A run that is moved has its next place reserved before it has
-stopped, and that place counts as held by its project. Which reservations yield: docs/concepts.md, "Reservations".
+stopped, and that place counts as held by its project; so has one that is paused, if it finds a place. Which
+reservations yield: docs/concepts.md, "Reservations".
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
-from gpuctl.engine.victims.room import in_precedence
 from gpuctl.engine.victims.rules import with_leaving
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName
@@ -33,10 +33,12 @@ def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
     return _assignment_in(pending.run.placement if pending.run else None, pending.options, snapshot)
 
 
-def is_loose(pending: PendingJob) -> bool:
-    """Whether no run was paused for a reservation."""
-    reason = pending.run.reason if pending.run else None
-    return reason is not None and reason.code != reasons.FOR_PAUSED
+def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
+    """Whether no run was paused for a reservation, or such runs neither stop nor wait any more."""
+    job, reason = pending.job.id, pending.run.reason if pending.run else None
+    if reason is None or reason.code == reasons.FOR_PAUSED or job in pending_jobs.paused_for:
+        return False
+    return all(allocation.run.paused_for != job for allocation in snapshot.leaving_runs)
 
 
 def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
@@ -92,22 +94,12 @@ def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: Pen
     return fits_only_there
 
 
-def reserve_to_go_on(paused: Iterable[Allocation], snapshot: Snapshot) -> dict[JobId, Assignment]:
-    """Reserve places for paused runs in GPUs that are idle or come free, those within their projects' shares first.
-
-    The first that finds none is the last: a later one could be paused again for it. Elastic runs wait like others.
-    """
-    reserved: dict[JobId, Assignment] = {}
-    for allocation in in_precedence(paused, snapshot):
-        job = allocation.job
-        options = () if job is None or job.is_elastic else options_of(job, snapshot.capacity)
-        allowed = [o for o in options if o.request.gpu_milli and job is not None and snapshot.allows(job, o)]
-        assignment = place(snapshot.future_idle, allowed) if allowed else None
-        if job is None or assignment is None:
-            break
-        snapshot.occupy(job, assignment)
-        reserved[job.id] = assignment
-    return reserved
+def place_to_go_on(paused: Allocation, snapshot: Snapshot) -> Assignment | None:
+    """A place for a paused run in GPUs that are idle or come free; none for an elastic run, which waits like others."""
+    job = paused.job
+    options = () if job is None or job.is_elastic else options_of(job, snapshot.capacity)
+    allowed = [o for o in options if o.request.gpu_milli and job is not None and snapshot.allows(job, o)]
+    return place(snapshot.future_idle, allowed) if allowed else None
 
 
 def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:

@@ -61,6 +61,15 @@ def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due:
     return min(found, key=room_rank, default=None)
 
 
+def find_room_to_go_on(paused: Allocation, snapshot: Snapshot) -> Room | None:
+    """The same for all workers of a run that is paused, by the rights that it has once it waits."""
+    job = paused.job
+    if job is None or job.is_elastic or not _may_claim(paused, snapshot, paused.total_milli):
+        return None
+    options = [option for option in options_of(job, snapshot.capacity) if option.request.gpu_milli]
+    return find_room(snapshot, job, [option for option in options if snapshot.is_open(job, option)], _always)
+
+
 def _rooms(option: PoolOption, rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
     found = find_victims(option, rule, lambda victims: _what_follows(option, rule, victims))
     victims = victims_of(found[1]) if found is not None else ()
@@ -113,15 +122,19 @@ def _may_take(rule: VictimRule, victim: Allocation, lost_milli: GpuMilli) -> boo
 
     `lost_milli`: what its project loses with it.
     """
-    job, domain, project, snapshot = victim.job, victim.domain, victim.project, rule.snapshot
+    gained_milli = rule.milli if victim.project == rule.job.id.project else 0
+    return _may_claim(victim, rule.snapshot, victim.total_milli + gained_milli - lost_milli)
+
+
+def _may_claim(run: Allocation, snapshot: Snapshot, more_milli: GpuMilli) -> bool:
+    """Whether a run outranks one of its project, or its project has a claim with so many more GPUs."""
+    job, domain, project = run.job, run.domain, run.project
     if job is None or domain is None:
         return False
-    if snapshot.lowest(domain, project) < job.priority:
-        return True
-    gained_milli = rule.milli if project == rule.job.id.project else 0
-    return stays_within_share(
-        snapshot.accounts, domain, project, victim.total_milli + gained_milli - lost_milli
-    ) and any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
+    return snapshot.lowest(domain, project) < job.priority or (
+        stays_within_share(snapshot.accounts, domain, project, more_milli)
+        and any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
+    )
 
 
 def _milli_by_project(allocations: Iterable[Allocation]) -> Counter[ProjectName]:

@@ -40,6 +40,21 @@ def test_a_crash_at_any_write_ends_in_the_same_pauses(crash_in_cycle: int, after
     assert all(count == 1 for count in world.starts().values())
 
 
+@pytest.mark.parametrize("crash_in_cycle", [0, 1, 2, 3])
+@pytest.mark.parametrize("after_writes", [0, 1, 2, 3])
+def test_a_crash_between_a_pause_and_what_follows_from_it_ends_in_both(crash_in_cycle: int, after_writes: int) -> None:
+    projects, pools = [project("a", 1000), project("b", 2000)], [pool(nodes=[3])]
+    jobs = [job("b/high", priority=1), job("b/low", 2000)]
+    world = World(nodes=live_nodes(pools))
+    world.settle(declared(projects, jobs, pools))
+    tree = declared(projects, [*jobs, job("a/own")], pools)
+    for cycle in range(4):
+        world.cycle(tree, after_writes if cycle == crash_in_cycle else None)
+    world.settle(tree)
+    assert world.running() == {"a/own", "b/high"}
+    assert sorted(str(victim) for victim, _ in world.paused) == ["b/high", "b/low"]
+
+
 def promised() -> tuple[World, Declared, list[object]]:
     """One GPU full of a's work, reserved for b's job while a's still stops."""
     projects = [project("a", 0), project("b", 2000)]
