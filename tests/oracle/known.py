@@ -21,13 +21,12 @@ class Known:
 KNOWN: dict[str, Known] = {
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
-        worlds=(5001493,),
-        histories=(7003424,),
+        histories=(7003424, 7004950),
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
         worlds=(7008145, 7016427),
-        histories=(7004662,),
+        histories=(7002667, 7003476),
     ),
     "no rest: late": Known(
         why="After a change no more than three schedules decide something new.",

@@ -73,6 +73,15 @@ def test_a_paused_run_makes_its_own_way_in_the_same_cycle(seed: int) -> None:
     assert run_histories([seed]).families == {}
 
 
+def test_an_elastic_job_is_demand_with_the_workers_that_its_quota_leaves() -> None:
+    assert run_worlds([5001493]).families == {}
+
+
+@pytest.mark.parametrize("seed", [7004353, 7004385, 7004662])
+def test_a_start_and_a_set_of_victims_are_final(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
 @pytest.mark.parametrize("seed", seeds(0, 200))
 def test_the_engine_divides_as_the_design_says(seed: int) -> None:
     spec = draw(seed)

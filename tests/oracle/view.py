@@ -167,14 +167,15 @@ class View:
                 wants[held.job.id.project] += held.milli + self.lacks(held) * held.run.gpu_milli
                 fixed[held.job.id.project] += 0 if held.job.preemptible else held.milli
         for job in sorted(self.waiting, key=lambda job: rank(job, self.runs[job.id])):
-            milli = job.gpu_milli * self.most_workers(job)
-            if self.domain_for(job) != domain or not milli:
+            most, project = self.most_workers(job), job.id.project
+            if self.domain_for(job) != domain or not most:
                 continue
-            project = job.id.project
-            if not job.preemptible:
-                if fixed[project] + milli > self.allowance(domain, f"project {project}").quota_milli:
-                    continue
-                fixed[project] += milli
+            if not job.preemptible:  # Its own quota bounds it: it asks for as many workers as that leaves it.
+                left = self.allowance(domain, f"project {project}").quota_milli - fixed[project]
+                sizes = range(most, job.min_workers - 1, -1)
+                most = next((workers for workers in sizes if job.gpu_milli * workers <= left), 0)
+                fixed[project] += job.gpu_milli * most
+            milli = job.gpu_milli * most
             wants[project] += milli
         return dict(wants)
 

@@ -45,7 +45,7 @@ from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.engine.victims.room import find_room, find_room_to_go_on, in_precedence, room_rank
 from gpuctl.engine.victims.rules import VictimRule, rules_of
-from gpuctl.model.decision import Reason
+from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
 
@@ -230,6 +230,8 @@ class Admission:
             return True
         if self._backfill(pending, startable, lambda option: self._start_on_idle(pending, [option])):
             return True
+        if self._take_over(pending, [option for option in options if self._snapshot.allows(pending.job, option)]):
+            return True
         # No run is paused for a job whose object is not made yet: the API server could refuse it.
         known, most = pending.run is not None, max(map(_workers, pending.options))
         whole = [option for option in options if option.request.gpu_milli and _workers(option) == most]
@@ -265,6 +267,28 @@ class Admission:
         self._start(pending, assignment, "start")
         return True
 
+    def _take_over(self, pending: PendingJob, options: Iterable[PoolOption]) -> bool:
+        """Start a job within its project's share in place of starts of this cycle that it outranks: as runs they would
+        be paused for it in the next. A project's jobs are in order in each domain only.
+        """
+        snapshot, repacking = self._snapshot, self._repacking
+        for option in options:
+            outranked = repacking.outranked(pending, option)
+            for count, each in enumerate(outranked, 1):
+                snapshot.vacate(each.job, repacking.assignments[each])
+                if not snapshot.stays_within_share(pending.job, option) or not has_place(snapshot.idle, option):
+                    continue
+                for other in outranked[:count]:
+                    repacking.drop(other)
+                    self._decided.discard(other.job.id)
+                    del self.outcome.started[other.job.id]
+                    step = TraceStep(job=other.job.id, rule="hold back", numbers={"beside": str(pending.job.id)})
+                    self.outcome.trace.append(step)
+                return self._start_on_idle(pending, [option])
+            for each in outranked:
+                snapshot.occupy(each.job, repacking.assignments[each])
+        return False
+
     def _backfill(
         self, pending: PendingJob, options: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]
     ) -> bool:
@@ -289,8 +313,8 @@ class Admission:
     def _make_room(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
         """Reserve what is coming free anyway in a pool, or pause the cheapest runs and reserve their place."""
         for option in options:
-            coming = place_in(self._snapshot.future_idle, option)
-            if coming is not None and self._snapshot.allows(pending.job, option):
+            coming = self._coming(pending, option)
+            if coming is not None:
                 rules = [rule for rule in self._rules(pending, option)[:1] if rule.is_entitled]
                 return self._take(pending, Room(Assignment(option, coming), rules[0]) if rules else None)
         room = find_room(self._snapshot, pending.job, options, partial(self._is_due, pending))
@@ -298,6 +322,11 @@ class Admission:
         if room is not None and room.cost.price and self._bring_together(pending, options, most_price=0):
             return True
         return self._take(pending, room)
+
+    def _coming(self, pending: PendingJob, option: PoolOption) -> Placement | None:
+        """A place that is idle or comes free anyway, if the job breaks no ceiling there: no run stops for it then."""
+        allowed = self._snapshot.allows(pending.job, option)
+        return place_in(self._snapshot.future_idle, option) if allowed else None
 
     def _start_smaller(self, pending: PendingJob, most: int) -> bool:
         """Start an elastic job with fewer workers than `most`: as many as it is entitled to, else as many as are idle.
@@ -330,9 +359,9 @@ class Admission:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
         found: list[Room] = []
         for option in options if self._policy.consolidation else ():
-            room = (
-                self._migrations.consolidate(option, self._rules(pending, option)) if option.request.gpu_milli else None
-            )
+            if not option.request.gpu_milli or self._coming(pending, option) is not None:
+                continue
+            room = self._migrations.consolidate(option, self._rules(pending, option))
             if room and room.cost.price <= most_price and self._is_due(pending, option, room.victims):
                 found.append(room)
         return self._take(pending, min(found, key=room_rank, default=None))

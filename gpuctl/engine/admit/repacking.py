@@ -7,12 +7,15 @@ run; runs and reservations stay where they are.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_all, place_in
-from gpuctl.engine.jobs.project_queue import PendingJob
+from gpuctl.engine.jobs.project_queue import PendingJob, is_first_class, rank_of
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.engine.victims.preempt import makes_way
+from gpuctl.model.ids import JobId, PoolName, ProjectName
+from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_PLACINGS = 10_000
 """Placements tried by repacking in one cycle, in all: the bound on what a batch can cost."""
@@ -21,13 +24,15 @@ MAX_PLACINGS = 10_000
 class Repacking:
     """The admissions of one cycle with their assignments, each of which is entered in the snapshot."""
 
-    __slots__ = ("_fractions", "_in_pool", "_placings_left", "_snapshot", "assignments")
+    __slots__ = ("_fractions", "_in_pool", "_lowest", "_movable_milli", "_placings_left", "_snapshot", "assignments")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._placings_left = MAX_PLACINGS
-        self._fractions: dict[PoolName, int] = {}
-        self._in_pool: dict[PoolName, int] = {}
+        self._fractions: Counter[PoolName] = Counter()
+        self._in_pool: Counter[PoolName] = Counter()
+        self._lowest: dict[tuple[ProjectName, PoolName], int] = {}
+        self._movable_milli: dict[PoolName, GpuMilli] = defaultdict(int)
         self.assignments: dict[PendingJob, Assignment] = {}
 
     def admit(self, pending: PendingJob, options: Sequence[PoolOption]) -> Assignment | None:
@@ -48,35 +53,66 @@ class Repacking:
         False once the placements of the cycle would not be enough.
         """
         request, pool = option.request, option.pool.name
-        admitted = self._in_pool.get(pool, 0)
+        admitted = self._in_pool[pool]
         if not 0 < admitted < self._placings_left or self._snapshot.unschedulable("repacking", option).cover(request):
             return False
         idle = self._snapshot.idle
+        others = (name for name in self._snapshot.capacity.pools_of(option.domain) if name != pool)
+        leaves_milli = min(self._movable_milli[pool], sum(map(idle.all_free_milli, others)))
         if not request.fraction_milli and not request.profile:
             # A device that is not whole now becomes so only if a fraction on it is placed elsewhere.
-            whole = idle.whole_devices(pool) + self._fractions.get(pool, 0)
+            whole = idle.whole_devices(pool) + self._fractions[pool] + leaves_milli // WHOLE_GPU
             return whole >= request.devices * request.workers > 0
-        return idle.free_milli(pool, request.profile) >= request.total_milli > 0
+        return idle.free_milli(pool, request.profile) + leaves_milli >= request.total_milli > 0
 
     def compact(self) -> bool:
         """Repack the pools with new fractions where that leaves more devices whole; True if an admission moved."""
         pools = sorted({s.option.pool.name for s in self.assignments.values() if s.option.request.fraction_milli})
         return sum(self._repack(pool, {}, always=False) for pool in pools) > 0
 
+    def outranked(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
+        """The admissions to an option's pool that make way for a job of their project, the last in its order first.
+
+        Cost: O(admissions) where one of its project has a lower priority, or training could make way.
+        """
+        snapshot, milli, project = self._snapshot, option.request.total_milli, pending.job.id.project
+        lowest = self._lowest.get((project, option.pool.name))
+        if lowest is None or (lowest >= pending.job.priority and not is_first_class(pending.job)):
+            return []
+        mates = (
+            mate
+            for mate, found in self.assignments.items()
+            if mate.job.id.project == project
+            and found.option.pool.name == option.pool.name
+            and makes_way(snapshot, mate.job, pending.job, option.domain, milli)
+        )
+        return sorted(mates, key=rank_of, reverse=True)
+
+    def drop(self, pending: PendingJob) -> None:
+        """Forget an admission whose place is given back."""
+        self._count(pending, self.assignments.pop(pending), -1)
+
     def _keep(self, pending: PendingJob, assignment: Assignment) -> None:
-        pool = assignment.option.pool.name
-        if pending not in self.assignments:
-            self._in_pool[pool] = self._in_pool.get(pool, 0) + 1
-            if assignment.option.request.fraction_milli:
-                self._fractions[pool] = self._fractions.get(pool, 0) + assignment.option.request.workers
+        if pending in self.assignments:
+            self._count(pending, self.assignments[pending], -1)
+        self._count(pending, assignment, 1)
         self.assignments[pending] = assignment
+
+    def _count(self, pending: PendingJob, assignment: Assignment, sign: int) -> None:
+        request, pool = assignment.option.request, assignment.option.pool.name
+        key, priority = (pending.job.id.project, pool), pending.job.priority
+        self._lowest[key] = min(priority, self._lowest.get(key, priority))
+        self._in_pool[pool] += sign
+        self._fractions[pool] += sign * request.workers if request.fraction_milli else 0
+        if len(_alike(pending, assignment.option)) > 1:
+            self._movable_milli[pool] += sign * request.total_milli
 
     def _repack(self, pool: PoolName, more: Mapping[PendingJob, PoolOption], *, always: bool) -> bool:
         """Place a pool's admissions, and some more, largest first; False, and nothing changed, if that fails.
 
         Unless `always`, it fails too if no more devices are whole after it.
         """
-        self._placings_left -= self._in_pool.get(pool, 0) + len(more)
+        self._placings_left -= self._in_pool[pool] + len(more)
         if self._placings_left < 0:
             return False
         old = {pending: found for pending, found in self.assignments.items() if found.option.pool.name == pool}
@@ -87,7 +123,8 @@ class Repacking:
         if all(place_in(idle, option) is not None for option in more.values()):
             options = {pending: found.option for pending, found in old.items()} | dict(more)
             order = sorted(options, key=lambda pending: _size(pending, options[pending]))
-            placed = place_all(idle, [(options[pending],) for pending in order])
+            alike = ((pending, options[pending]) for pending in order)
+            placed = place_all(idle, [_alike(*each) if always and each[0] not in more else each[1:] for each in alike])
             new = None if placed is None else dict(zip(order, placed, strict=True))
         if new is None:
             for option in more.values():
@@ -104,6 +141,13 @@ class Repacking:
             self._snapshot.occupy(pending.job, assignment)
             self._keep(pending, assignment)
         return True
+
+
+def _alike(pending: PendingJob, option: PoolOption) -> list[PoolOption]:
+    """The options of a job that are as good as the one it was admitted with: it may go to another of their pools."""
+    sized = (other.sized(option.request.workers) for other in pending.options)
+    key = option.order, option.domain, option.request.total_milli
+    return [each for each in sized if each is not None and (each.order, each.domain, each.request.total_milli) == key]
 
 
 def _size(pending: PendingJob, option: PoolOption) -> tuple[int, int, int, int, JobId]:

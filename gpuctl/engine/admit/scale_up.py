@@ -89,14 +89,17 @@ class ScaleUp:
         missing = run.missing(self._snapshot.capacity)
         if not missing or job in outcome.pauses or job in outcome.given_up:
             return False
-        # Idle GPUs beyond the share are not held for a run that can't take them now.
-        is_quiet = within_share or self._hindrance(run, outcome.regained.values()) is None
-        is_due = not within_share or self._snapshot.stays_within_share(run.job, run.option)
-        if is_quiet and is_due and self._snapshot.allows(run.job, run.option):
-            place = place_in(run.usable(self._snapshot.idle), run.option)
-            if place is not None:
+        place = place_in(run.usable(self._snapshot.idle), run.option)
+        if place is not None and self._snapshot.allows(run.job, run.option):
+            # No run is paused where idle GPUs will do. Those beyond the share are not held if it can't grow now.
+            is_due = (
+                self._snapshot.stays_within_share(run.job, run.option)
+                if within_share
+                else self._hindrance(run, outcome.regained.values()) is None
+            )
+            if is_due:
                 self._gain(run, place)
-                return True
+            return is_due
         best, low, high = None, 0, missing if run.option.request.gpu_milli else 0
         while low < high:
             middle = (low + high + 1) // 2

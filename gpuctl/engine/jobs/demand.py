@@ -184,12 +184,13 @@ class Demand:
         """Count a pending job, in its project's order: in the first domain with quota left for it, else in its first.
 
         A job with a place `reserved` in a domain counts there. Work that can't be paused is no demand beyond its
-        project's quota.
+        project's quota: an elastic job is with as many workers as the quota leaves it.
         """
         project, able = job.id.project, job_options.wanted
         if not job.preemptible:
-            quota = self._accounts.tree.quota
-            able = tuple([(d, milli) for d, milli in able if self._fixed_after(d, project, milli) <= quota(d, project)])
+            left = ((domain, self._quota_left(domain, project)) for domain, _ in able)
+            most = ((domain, job_options.most_milli(domain, milli)) for domain, milli in left)
+            able = tuple([(domain, milli) for domain, milli in most if milli is not None])
             if not able:
                 return job_options.domain
         domain, milli = able[0]
@@ -212,5 +213,7 @@ class Demand:
         self.has_changed = True
         self._dirty.of(project)
 
-    def _fixed_after(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> GpuMilli:
-        return self._accounts.fixed(domain, project_owner(project)) + self._fixed.get((domain, project), 0) + milli
+    def _quota_left(self, domain: DomainName, project: ProjectName) -> GpuMilli:
+        """What a project's quota leaves for work that can't be paused, beside what it holds and what was counted."""
+        fixed = self._accounts.fixed(domain, project_owner(project)) + self._fixed.get((domain, project), 0)
+        return self._accounts.tree.quota(domain, project) - fixed

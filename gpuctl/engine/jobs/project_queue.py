@@ -65,6 +65,16 @@ class JobOptions:
         self.domain, self.milli = self.wanted[0]
         self.is_plain = job.preemptible and len(self.wanted) == 1
 
+    def most_milli(self, domain: DomainName, left_milli: GpuMilli) -> GpuMilli | None:
+        """GPUs of as many workers as may be in a domain where so much is left; None if the fewest are too many."""
+        found: list[GpuMilli] = []
+        for option in self.options:
+            each_milli, workers = option.request.gpu_milli, option.request.workers
+            most = min(workers, left_milli // each_milli) if each_milli else workers
+            if option.domain == domain and most >= (option.least or workers):
+                found.append(each_milli * most)
+        return max(found, default=None)
+
 
 @dataclass(slots=True, eq=False)
 class PendingJob:

@@ -132,6 +132,8 @@ class MigrationSearch:
         must_pause = self._must_pause(option)
 
         def accepts(chosen: tuple[Eviction, ...]) -> bool:
+            if not any(eviction.is_move for eviction in chosen):
+                return False  # `find_room` has tried it.
             is_enough = must_pause <= gpu_milli_of(victims_of(chosen)) and self._placings_left > 0
             return is_enough and self._told(option, rule, chosen) is not None
 

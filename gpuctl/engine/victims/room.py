@@ -45,7 +45,9 @@ def find_room(snapshot: Snapshot, job: Job, options: Sequence[PoolOption], is_du
         if any(not room.cost.price and room.assignment.option.order < option.order for room in found):
             break
         for rule in rules_of(snapshot, job, option.domain, option.request.total_milli):
-            found += _rooms(option, rule, is_due)
+            # What comes free by itself is for jobs with a claim.
+            with snapshot.searching(snapshot.future_idle if rule.is_entitled else snapshot.idle):
+                found += _rooms(option, rule, is_due)
     return min(found, key=room_rank, default=None)
 
 
