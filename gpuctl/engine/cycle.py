@@ -21,6 +21,7 @@ from gpuctl.engine.admit.admission import Admission
 from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.outcome import Outcome, decisions_of
 from gpuctl.engine.admit.reservations import keep_moves
+from gpuctl.engine.admit.retries import start_retries
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.cache.carried_state import CarriedState
@@ -107,7 +108,7 @@ def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, De
     carried.kept = outcome.kept
     retried = Outcome(kept=outcome.kept)
     if all(isinstance(decision, Pending | Keep) for decision in overlay.values()):
-        retried = admission.start_retries(carried.pending_jobs)
+        start_retries(carried.pending_jobs, snapshot, retried)
         overlay.update(decisions_of(retried, carried.pending_jobs, now_ms, carried.uuids))
     carried.decide(overlay, changed)
     return retried

@@ -4,7 +4,7 @@ Reservations of the last cycle come first. Then jobs, and elastic runs that lack
 is left that could be scheduled: first those that stay within their project's fair share, then the others. An attempt
 tries, in this order: idle GPUs, GPUs that come free anyway, the cheapest set of victims, fewer workers, migration of
 runs that can go on elsewhere. A job that can't start is skipped and blocks no other; but for the longest-waiting job of
-a pool a place is reserved. Retries of starts that failed take what is idle after that (docs/concepts.md, "Retries").
+a pool a place is reserved.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from gpuctl.engine.admit.reservations import (
 )
 from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.schedulability import Schedulability
-from gpuctl.engine.admit.start_conflicts import keep_apart
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob
+from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
@@ -271,22 +270,15 @@ class Admission:
         """Start a job within its project's share in place of starts of this cycle that it outranks: as runs they would
         be paused for it in the next. A project's jobs are in order in each domain only.
         """
-        snapshot, repacking = self._snapshot, self._repacking
         for option in options:
-            outranked = repacking.outranked(pending, option)
-            for count, each in enumerate(outranked, 1):
-                snapshot.vacate(each.job, repacking.assignments[each])
-                if not snapshot.stays_within_share(pending.job, option) or not has_place(snapshot.idle, option):
-                    continue
-                for other in outranked[:count]:
-                    repacking.drop(other)
-                    self._decided.discard(other.job.id)
-                    del self.outcome.started[other.job.id]
-                    step = TraceStep(job=other.job.id, rule="hold back", numbers={"beside": str(pending.job.id)})
-                    self.outcome.trace.append(step)
+            held_back = self._repacking.make_way(pending, option)
+            for other in held_back:
+                self._decided.discard(other.job.id)
+                del self.outcome.started[other.job.id]
+                step = TraceStep(job=other.job.id, rule="hold back", numbers={"beside": str(pending.job.id)})
+                self.outcome.trace.append(step)
+            if held_back:
                 return self._start_on_idle(pending, [option])
-            for each in outranked:
-                snapshot.occupy(each.job, repacking.assignments[each])
         return False
 
     def _backfill(
@@ -369,40 +361,6 @@ class Admission:
     def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
         """The combinations of rights by which the job may have runs paused."""
         return rules_of(self._snapshot, pending.job, option.domain, option.request.total_milli)
-
-    # Retries
-
-    def start_retries(self, pending_jobs: PendingJobs) -> Outcome:
-        """Start the retries that find idle GPUs and break no ceiling, the one that waits longest first.
-
-        They come after all else, in a cycle that starts, pauses, moves and stops nothing: what follows from such a
-        change comes first, so a retry changes no decision about another job. Cost: a search for a place for each kind
-        of job that finds none, and for each start.
-        """
-        snapshot, outcome = self._snapshot, Outcome(kept=self.outcome.kept)
-        without_place: set[JobOptions] = set()
-        for pending in sorted(pending_jobs.retries.values(), key=lambda each: (each.queued_at_ms, each.job.id)):
-            if pending.job_options in without_place:
-                continue
-            found = (place(snapshot.idle, options) for options in self._retry_options(pending))
-            assignment = next(filter(None, found), None)
-            if assignment is None:
-                without_place.add(pending.job_options)
-                continue
-            job, option = pending.job, assignment.option
-            outcome.trace.append(gain_step(snapshot, job.id, "start", option))
-            snapshot.occupy(job, assignment)
-            reason = reason_to_run(snapshot.accounts, option.domain, job.id.project, option.request.total_milli)
-            outcome.started[job.id] = assignment, reason
-        keep_apart(outcome, pending_jobs, snapshot)
-        return outcome
-
-    def _retry_options(self, pending: PendingJob) -> Iterator[list[PoolOption]]:
-        """The options to choose from: those for all workers, then in each pool the most workers that find idle GPUs."""
-        yield [option for option in pending.options if self._snapshot.allows(pending.job, option)]
-        for option in pending.options if pending.job.is_elastic else ():
-            allowed = [each for each in option.smaller() if self._snapshot.allows(pending.job, each)]
-            yield list(smaller_options(self._snapshot, allowed, ()))
 
     # Outcomes
 

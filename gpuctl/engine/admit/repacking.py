@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_all, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place, place_all, place_in
 from gpuctl.engine.jobs.project_queue import PendingJob, is_first_class, rank_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
@@ -88,9 +88,20 @@ class Repacking:
         )
         return sorted(mates, key=rank_of, reverse=True)
 
-    def drop(self, pending: PendingJob) -> None:
-        """Forget an admission whose place is given back."""
-        self._count(pending, self.assignments.pop(pending), -1)
+    def make_way(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
+        """Give up the fewest of these admissions that leave a job room within its project's share, and return them;
+        none where all of them leave too little.
+        """
+        snapshot, outranked = self._snapshot, self.outranked(pending, option)
+        for count, each in enumerate(outranked, 1):
+            snapshot.vacate(each.job, self.assignments[each])
+            if snapshot.stays_within_share(pending.job, option) and has_place(snapshot.idle, option):
+                for other in outranked[:count]:
+                    self._count(other, self.assignments.pop(other), -1)
+                return outranked[:count]
+        for each in outranked:
+            snapshot.occupy(each.job, self.assignments[each])
+        return []
 
     def _keep(self, pending: PendingJob, assignment: Assignment) -> None:
         if pending in self.assignments:

@@ -1,0 +1,49 @@
+"""Retries: starts of runs whose last start failed, on GPUs that are idle once all other jobs have been attempted.
+
+How long a run is a retry stands in `jobs/timing`. The rule, with an example: docs/concepts.md, "Retries".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.engine.admit.outcome import Outcome, gain_step
+from gpuctl.engine.admit.start_conflicts import keep_apart
+from gpuctl.engine.capacity.gang import PoolOption, place
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
+from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob
+from gpuctl.engine.shares.entitlement import reason_to_run
+from gpuctl.engine.snapshot import Snapshot
+from gpuctl.engine.victims.elastic import smaller_options
+
+
+def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcome) -> None:
+    """Start the retries that find idle GPUs and break no ceiling, the one that waits longest first.
+
+    They come after all else, in a cycle that starts, pauses, moves and stops nothing: what follows from such a change
+    comes first, so a retry changes no decision about another job. `outcome` is new, but for its head reservations.
+    Cost: a search for a place for each kind of job that finds none, and for each start.
+    """
+    without_place: set[JobOptions] = set()
+    for pending in sorted(pending_jobs.retries.values(), key=lambda each: (each.queued_at_ms, each.job.id)):
+        if pending.job_options in without_place:
+            continue
+        found = (place(snapshot.idle, options) for options in _choices(pending, snapshot))
+        assignment = next(filter(None, found), None)
+        if assignment is None:
+            without_place.add(pending.job_options)
+            continue
+        job, option = pending.job, assignment.option
+        outcome.trace.append(gain_step(snapshot, job.id, "start", option))
+        snapshot.occupy(job, assignment)
+        reason = reason_to_run(snapshot.accounts, option.domain, job.id.project, option.request.total_milli)
+        outcome.started[job.id] = assignment, reason
+    keep_apart(outcome, pending_jobs, snapshot)
+
+
+def _choices(pending: PendingJob, snapshot: Snapshot) -> Iterator[list[PoolOption]]:
+    """The options to choose from: those for all workers, then in each pool the most workers that find idle GPUs."""
+    yield [option for option in pending.options if snapshot.allows(pending.job, option)]
+    for option in pending.options if pending.job.is_elastic else ():
+        allowed = [each for each in option.smaller() if snapshot.allows(pending.job, each)]
+        yield list(smaller_options(snapshot, allowed, ()))
