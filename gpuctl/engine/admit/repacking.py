@@ -19,16 +19,22 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_PLACINGS = 10_000
 """Placements tried by repacking in one cycle, in all: the bound on what a batch can cost."""
+MAX_OUTRANKED = 100_000
+"""Admissions looked at in one cycle for jobs that outrank some: the bound on what a project's jobs can cost."""
 
 
 class Repacking:
     """The admissions of one cycle with their assignments, each of which is entered in the snapshot."""
 
-    __slots__ = ("_fractions", "_in_pool", "_lowest", "_movable_milli", "_placings_left", "_snapshot", "assignments")
+    __slots__ = (
+        "_fractions", "_in_pool", "_looks_left", "_lowest", "_movable_milli", "_placings_left", "_snapshot",
+        "assignments",
+    )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._placings_left = MAX_PLACINGS
+        self._looks_left = MAX_OUTRANKED
         self._fractions: Counter[PoolName] = Counter()
         self._in_pool: Counter[PoolName] = Counter()
         self._lowest: dict[tuple[ProjectName, PoolName], int] = {}
@@ -73,11 +79,15 @@ class Repacking:
     def outranked(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
         """The admissions to an option's pool that make way for a job of their project, the last in its order first.
 
-        Cost: O(admissions) where one of its project has a lower priority, or training could make way.
+        None are told beyond MAX_OUTRANKED. Cost: O(admissions) where one of its project has a lower priority, or
+        training could make way.
         """
         snapshot, milli, project = self._snapshot, option.request.total_milli, pending.job.id.project
         lowest = self._lowest.get((project, option.pool.name))
         if lowest is None or (lowest >= pending.job.priority and not is_first_class(pending.job)):
+            return []
+        self._looks_left -= len(self.assignments)
+        if self._looks_left < 0:
             return []
         mates = (
             mate
