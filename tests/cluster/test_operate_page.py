@@ -49,7 +49,7 @@ IN_OTHER_TESTS = {
         "tests/cluster/test_hand_edits.py::test_what_is_ours_is_back_and_what_is_theirs_stays",
     "a person edits an object":
         "tests/cluster/test_hand_edits.py::test_what_is_only_theirs_costs_no_write",
-    "a pod can't run: its image, a Secret, the memory, a volume, a node, or the server refuses it":
+    "a pod can't run or is not ready: its image, a Secret, memory, a volume, a node, a probe, or the server refuses it":
         f"{PODS}::test_a_container_that_can_not_start",
     "a run has not started after 15 minutes (`scheduling.startTimeout`)":
         "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
