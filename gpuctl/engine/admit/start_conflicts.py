@@ -111,7 +111,9 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
         return
     order = {start: _start_order(pending, start, at) for at, (pending, start) in enumerate(beginning)}
     beginning.sort(key=lambda each: order[each[1]])
-    reserved = (UnboundStart.of(job, a) for job, a in snapshot.assigned() if job not in outcome.started)
+    # An elastic run regains workers once all starts beside it are done, so none waits for it.
+    waiting = outcome.started.keys() | outcome.regained.keys()
+    reserved = (UnboundStart.of(job, a) for job, a in snapshot.assigned() if job not in waiting)
     kept = (UnboundStart.of(job, assignment) for job, (assignment, _) in outcome.kept.items())
     on_node: defaultdict[NodeName, list[UnboundStart]] = defaultdict(list)
     for start in chain(begun, reserved, (start for _, start in beginning), kept):
