@@ -175,6 +175,10 @@ class Snapshot:
         """Whether fairness leaves a run alone because it started a short time ago."""
         return not self.has_run(allocation, self.min_runtime.after(allocation.run.starts).fairness_ms)
 
+    def is_settled(self, allocation: Allocation, project: ProjectName) -> bool:
+        """Whether a run is settled against a project. A surplus worker is not: the run that gives it up goes on."""
+        return not allocation.is_extra and allocation.run.job in self.settled.get(project, ())
+
     def spared(self, allocation: Allocation) -> int:
         """How much a run is spared: 0 unless it is young, else its starts; most in the first time after each start."""
         if not self.is_young(allocation):

@@ -26,7 +26,7 @@ KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
         worlds=(7008145, 7016427),
-        histories=(7002667, 7003476),
+        histories=(7003476,),
     ),
     "no rest: late": Known(
         why="After a change no more than three schedules decide something new.",

@@ -190,7 +190,7 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
         else:
             right = _right_over(claim, project)
             right = None if right is None or not _are_old_enough(claim, project, right) else right
-        if right in (Right.OWN, Right.FAIRNESS) and any(_is_settled(loss.held, claim) for loss in theirs):
+        if right in (Right.OWN, Right.FAIRNESS) and any(_is_settled(loss, claim) for loss in theirs):
             right = None
         if right is None:
             return None
@@ -198,11 +198,14 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
     return found
 
 
-def _is_settled(held: Held, claim: Claim) -> bool:
-    """Whether a run that was paused for this one still waits, and the project has had no new job since this started."""
-    runs = claim.view.runs.values()
+def _is_settled(loss: Loss, claim: Claim) -> bool:
+    """Whether a run that was paused for this one still waits, and the project has had no new job since this started.
+
+    Surplus workers are not settled, for the run that gives them up goes on.
+    """
+    held, runs = loss.held, claim.view.runs.values()
     paused = (run for run in runs if run.paused_for == held.job.id and run.job in claim.view.declared)
-    if not any(run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in paused):
+    if loss.is_surplus or not any(run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in paused):
         return False
     came = (
         run.queued_at_ms

@@ -82,6 +82,14 @@ def test_a_start_and_a_set_of_victims_are_final(seed: int) -> None:
     assert run_histories([seed]).families == {}
 
 
+def test_a_run_is_not_moved_beside_the_pause_of_one_that_outranks_it() -> None:
+    assert run_histories([7002667]).families == {}
+
+
+def test_surplus_workers_are_not_settled_and_no_start_waits_for_them() -> None:
+    assert run_histories([7001964]).families == {}
+
+
 @pytest.mark.parametrize("seed", seeds(0, 200))
 def test_the_engine_divides_as_the_design_says(seed: int) -> None:
     spec = draw(seed)

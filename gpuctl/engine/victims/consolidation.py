@@ -23,6 +23,7 @@ from gpuctl.engine.victims.eviction import (
     Room,
     moved,
     movers_of,
+    outranked,
     pauses,
     victims_of,
 )
@@ -184,7 +185,8 @@ def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule
     if cost is None or moves is None:
         return None
     loss = sum(eviction.moved_loss(rule.snapshot.now_ms) for eviction in movers)
-    return Room(assignment, rule, victims, moves, cost._replace(moved_loss=loss, moved=len(movers)))
+    cost = cost._replace(outranked=outranked(chosen), moved_loss=loss, moved=len(movers))
+    return Room(assignment, rule, victims, moves, cost)
 
 
 def _short_milli(snapshot: Snapshot, option: PoolOption) -> GpuMilli:

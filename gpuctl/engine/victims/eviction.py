@@ -65,8 +65,8 @@ class Eviction(NamedTuple):
     def cost(self, now_ms: Instant) -> Cost:
         """What it costs by itself."""
         if self.is_move:
-            return Cost(0, 0, 0, self.moved_loss(now_ms), 1, 0, ())
-        return Cost(0, self.total_milli, int(self.stops), 0, 0, self.total_milli, ())
+            return Cost(0, 0, 0, 0, self.moved_loss(now_ms), 1, 0, ())
+        return Cost(0, self.total_milli, int(self.stops), 0, 0, 0, self.total_milli, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,13 @@ def victims_of(chosen: Iterable[Eviction]) -> tuple[Allocation, ...]:
 def movers_of(chosen: Iterable[Eviction]) -> tuple[Allocation, ...]:
     """The runs of a set that are moved."""
     return tuple(chain.from_iterable(eviction.allocations for eviction in chosen if eviction.is_move))
+
+
+def outranked(chosen: Sequence[Eviction]) -> int:
+    """How many runs of a set are moved though one of its victims, of their project, goes before them in the queue."""
+    victims = [(run.project, run.job.priority) for run in victims_of(chosen) if run.job is not None]
+    movers = [(run.project, run.job.priority) for run in movers_of(chosen) if run.job is not None]
+    return sum(any(its == own and high > low for its, high in victims) for own, low in movers)
 
 
 class _Rest(NamedTuple):
@@ -226,8 +233,8 @@ class EvictionSearch:
         by_pauses = max(0, short_milli - rest.moves_milli)
         more = -(-max(0, by_pauses - rest.extra_milli) // rest.largest_milli)
         lost_milli = cost.lost_milli + by_pauses
-        least = (cost.price, lost_milli, cost.stopped + more, cost.moved_loss, cost.moved, lost_milli)
-        return least >= self.best[0][:6]
+        least = (cost.price, lost_milli, cost.stopped + more, 0, cost.moved_loss, cost.moved, lost_milli)
+        return least >= self.best[0][:7]
 
     def _consider(self, chosen: tuple[Eviction, ...], cost: Cost) -> bool:
         """Take a set that makes room as the best, if it is; False if it may not be taken without others, or one that
@@ -235,12 +242,12 @@ class EvictionSearch:
         """
         if not chosen or (self.accepts is not None and not self.accepts(chosen)):
             return False
-        if self.best is not None and self.best[0][:6] <= cost[:6]:
+        if self.best is not None and self.best[0][:7] <= cost[:7]:
             return True
         victims = victims_of(chosen)
         lost_milli, stopped = (0, 0) if self.follows is None else self.follows(victims)
         preferences = tuple(sorted(map(self.rule.snapshot.preference, victims)))
-        cost = cost._replace(preferences=preferences).more(lost_milli, stopped)
-        if self.best is None or cost[:6] < self.best[0][:6]:
+        cost = cost._replace(outranked=outranked(chosen), preferences=preferences).more(lost_milli, stopped)
+        if self.best is None or cost[:7] < self.best[0][:7]:
             self.best = cost, chosen
         return not lost_milli

@@ -32,8 +32,7 @@ def preemptible_by(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuM
         return ()
 
     def find() -> Iterator[list[Allocation]]:
-        settled = snapshot.settled.get(project, frozenset())
-        runs = (run for run in snapshot.pausable(domain).get(project, []) if run.run.job not in settled)
+        runs = (run for run in snapshot.pausable(domain).get(project, []) if not snapshot.is_settled(run, project))
         yield [run for run in runs if run.job is not None and makes_way(snapshot, run.job, job, domain, milli)]
 
     return snapshot.candidates(preempt_key(snapshot, job, domain, milli), find)

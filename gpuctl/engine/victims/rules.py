@@ -43,13 +43,15 @@ class Cost(NamedTuple):
     """What a set of evictions costs; smaller is better.
 
     The rule's price; GPUs lost now and by what follows; runs that stop, which a run that only loses extra workers does
-    not; what moved runs lose, in GPU-milliseconds, and how many they are; GPUs lost at once, for what follows may not
-    come; the victims' preferences.
+    not; moved runs that a victim of their project outranks, which would take their next places; what moved runs lose,
+    in GPU-milliseconds, and how many they are; GPUs lost at once, for what follows may not come; the victims'
+    preferences.
     """
 
     price: int
     lost_milli: GpuMilli
     stopped: int
+    outranked: int
     moved_loss: int
     moved: int
     at_once_milli: GpuMilli
@@ -57,14 +59,14 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost) -> Cost:
         """The cost of two sets together, but for price and preferences, which do not add up."""
-        return Cost._make((self.price, *map(add, self[1:6], other[1:6]), ()))
+        return Cost._make((self.price, *map(add, self[1:7], other[1:7]), ()))
 
     def more(self, lost_milli: GpuMilli, stopped: int) -> Cost:
         """The cost with what follows."""
         return self._replace(lost_milli=self.lost_milli + lost_milli, stopped=self.stopped + stopped)
 
 
-NO_COST = Cost(0, 0, 0, 0, 0, 0, ())
+NO_COST = Cost(0, 0, 0, 0, 0, 0, 0, ())
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +151,6 @@ class VictimRule:
             return []
         # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
         is_fair = strategy is ReclaimStrategy.FAIRNESS
-        settled = self.snapshot.settled.get(self.job.id.project, frozenset()) if is_fair else frozenset()
         least_ms = self.snapshot.min_runtime.guarantee_ms
         return [
             allocation
@@ -158,7 +159,7 @@ class VictimRule:
             and (allocation.total_milli <= most or not is_fair)
             and (not self.snapshot.is_young(allocation) if is_fair else self.snapshot.has_run(allocation, least_ms))
             and allocation.run.job not in self.snapshot.protected
-            and allocation.run.job not in settled
+            and not (is_fair and self.snapshot.is_settled(allocation, self.job.id.project))
         ]
 
     def may_move(self, allocation: Allocation) -> bool:
@@ -222,7 +223,7 @@ class VictimRule:
             return None
         preferences = tuple(sorted(map(self.snapshot.preference, chosen)))
         milli, stopped = gpu_milli_of(chosen), sum(not allocation.is_extra for allocation in chosen)
-        return Cost(price, milli, stopped, 0, 0, milli, preferences)
+        return Cost(price, milli, stopped, 0, 0, 0, milli, preferences)
 
     def allows_moves(self, victims: Iterable[Allocation] = ()) -> bool:
         """Whether others may be moved for the job: its project stays within its fair share once victims have left."""

@@ -151,7 +151,7 @@ class EvictionWalk:
     def _order(self, cost: Cost, name: NodeName) -> Order:
         preferences = cost.preferences
         lost = tuple([preference.lost(self._snapshot.now_ms) for preference in preferences]) if self._close else ()
-        return cost[:6], lost, name not in self._close, preferences
+        return cost[:7], lost, name not in self._close, preferences
 
     def _enter(self, name: NodeName) -> None:
         """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and by
@@ -169,12 +169,12 @@ class EvictionWalk:
                 part = min(short, eviction.total_milli)
                 loss += eviction.moved_loss(self._snapshot.now_ms) * part // max(1, eviction.total_milli)
                 short -= part
-            cost = Cost(0, by_pauses, 0, loss, 0, by_pauses, ())
+            cost = Cost(0, by_pauses, 0, 0, loss, 0, by_pauses, ())
         else:
             sizes = [eviction.total_milli for eviction in stays]
             milli = max(short, min(sizes))
             fewest = -(-milli // max(1, *sizes)) if all(eviction.stops for eviction in stays) else 0
-            cost = Cost(0, milli, fewest, 0, 0, milli, (self._snapshot.preference(stays[0].allocations[0]),))
+            cost = Cost(0, milli, fewest, 0, 0, 0, milli, (self._snapshot.preference(stays[0].allocations[0]),))
         heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name]))
 
     def _take(self, entry: Entry) -> bool:
