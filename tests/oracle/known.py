@@ -28,8 +28,4 @@ KNOWN: dict[str, Known] = {
         worlds=(7008145, 7016427),
         histories=(7003476,),
     ),
-    "no rest: late": Known(
-        why="After a change no more than three schedules decide something new.",
-        histories=(7001964,),
-    ),
 }
