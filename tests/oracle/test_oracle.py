@@ -58,7 +58,7 @@ def test_victims_are_compared_over_all_pools(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 
 
-@pytest.mark.parametrize("seed", [7000652, 7000950, 7005910, 7006099, 7006307])
+@pytest.mark.parametrize("seed", [7000652, 7000950, 7005910, 7006099, 7006307, 7018231])
 def test_a_run_that_goes_on_elsewhere_is_not_stopped_again(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 
