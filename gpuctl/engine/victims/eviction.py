@@ -234,7 +234,7 @@ class EvictionSearch:
         more = -(-max(0, by_pauses - rest.extra_milli) // rest.largest_milli)
         lost_milli = cost.lost_milli + by_pauses
         least = (cost.price, lost_milli, cost.stopped + more, 0, cost.moved_loss, cost.moved, lost_milli)
-        return least >= self.best[0][:7]
+        return least >= self.best[0][:-1]
 
     def _consider(self, chosen: tuple[Eviction, ...], cost: Cost) -> bool:
         """Take a set that makes room as the best, if it is; False if it may not be taken without others, or one that
@@ -242,12 +242,12 @@ class EvictionSearch:
         """
         if not chosen or (self.accepts is not None and not self.accepts(chosen)):
             return False
-        if self.best is not None and self.best[0][:7] <= cost[:7]:
+        if self.best is not None and self.best[0][:-1] <= cost[:-1]:
             return True
         victims = victims_of(chosen)
         lost_milli, stopped = (0, 0) if self.follows is None else self.follows(victims)
         preferences = tuple(sorted(map(self.rule.snapshot.preference, victims)))
         cost = cost._replace(outranked=outranked(chosen), preferences=preferences).more(lost_milli, stopped)
-        if self.best is None or cost[:7] < self.best[0][:7]:
+        if self.best is None or cost[:-1] < self.best[0][:-1]:
             self.best = cost, chosen
         return not lost_milli

@@ -45,7 +45,7 @@ class Cost(NamedTuple):
     The rule's price; GPUs lost now and by what follows; runs that stop, which a run that only loses extra workers does
     not; moved runs that a victim of their project outranks, which would take their next places; what moved runs lose,
     in GPU-milliseconds, and how many they are; GPUs lost at once, for what follows may not come; the victims'
-    preferences.
+    preferences. `[:-1]` are the amounts, which a search can bound before it knows the victims.
     """
 
     price: int
@@ -59,7 +59,7 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost) -> Cost:
         """The cost of two sets together, but for price and preferences, which do not add up."""
-        return Cost._make((self.price, *map(add, self[1:7], other[1:7]), ()))
+        return Cost._make((self.price, *map(add, self[1:-1], other[1:-1]), ()))
 
     def more(self, lost_milli: GpuMilli, stopped: int) -> Cost:
         """The cost with what follows."""

@@ -151,7 +151,7 @@ class EvictionWalk:
     def _order(self, cost: Cost, name: NodeName) -> Order:
         preferences = cost.preferences
         lost = tuple([preference.lost(self._snapshot.now_ms) for preference in preferences]) if self._close else ()
-        return cost[:7], lost, name not in self._close, preferences
+        return cost[:-1], lost, name not in self._close, preferences
 
     def _enter(self, name: NodeName) -> None:
         """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and by
