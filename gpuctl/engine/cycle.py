@@ -18,7 +18,6 @@ from dataclasses import replace
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
-from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.outcome import Outcome, decisions_of
 from gpuctl.engine.admit.reservations import keep_moves
 from gpuctl.engine.admit.retries import start_retries
@@ -68,8 +67,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     scale_up = ScaleUp(snapshot, lacking, carried.allocations)
     admission = Admission(snapshot, policy, scale_up, attempts=not all_unschedulable)
     outcome = admission.run(carried.pending_jobs)
-    decided = outcome.started.keys() | outcome.reserved.keys()
-    outcome.pending_queues = still_pending(carried.pending_jobs, snapshot.accounts, decided)
+    outcome.pending_queues = carried.still_pending(outcome.started.keys() | outcome.reserved.keys())
     keep_apart(outcome, carried.pending_jobs, snapshot)
     carried.all_unschedulable = outcome.all_unschedulable
 
@@ -81,7 +79,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
     cache.keep(carried)
-    shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
+    shares = carried.shares(_only_claimed(outcome, snapshot))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,

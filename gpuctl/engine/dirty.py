@@ -1,51 +1,57 @@
 """The projects whose facts have changed, so that a cycle costs what changed.
 
-Example: a run of project A ends. A is marked dirty, and the next cycle counts A's demand again and tells its jobs anew
-why they wait, and does neither for any other project. A project is marked when its allocations, its share or its
-pending jobs change.
+Example: a run of project A ends. A is marked dirty, and the next cycle counts A's demand and ranks A's queue again, and
+no other project's. A project is marked when its allocations, its share or its pending jobs change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from gpuctl.model.ids import ProjectName
 
 
 class DirtyProjects:
-    """Two sets of marks, in the order in which they were made. Each has one reader, which empties it.
+    """Marks of projects, numbered. `count`: how many were made; each reader keeps the count of its last reading."""
 
-    A project of which only the share changed is not counted again.
-    """
-
-    __slots__ = ("_all", "_to_count", "_to_explain")
+    __slots__ = ("_facts", "_shares", "count")
 
     def __init__(self, projects: Iterable[ProjectName]) -> None:
-        self._all = dict.fromkeys(projects)
-        self._to_count = dict(self._all)
-        self._to_explain = dict(self._all)
+        self.count = 0
+        self._facts: dict[ProjectName, int] = {}
+        self._shares: dict[ProjectName, int] = {}
+        for project in projects:
+            self.of(project)
 
     def of(self, project: ProjectName) -> None:
         """Mark a project."""
-        self._to_count[project] = self._to_explain[project] = None
+        self._mark(self._facts, project)
 
     def of_share(self, project: ProjectName) -> None:
-        """Mark a project because its share changed."""
-        self._to_explain[project] = None
+        """Mark a project because its share changed: its jobs need not be counted again.
+
+        Without the difference, with 10,000 jobs that differ, an unchanged cycle takes 3.2x, one with a new job 2.3x.
+        """
+        self._mark(self._shares, project)
 
     def of_all(self) -> None:
         """Mark every project."""
-        self._to_count.update(self._all)
-        self._to_explain.update(self._all)
+        for project in tuple(self._facts):
+            self.of(project)
 
-    def to_count(self) -> list[ProjectName]:
-        """The marked projects whose demand is to be counted again. They are not marked any more."""
-        found = list(self._to_count)
-        self._to_count.clear()
-        return found
+    def since(self, count: int, *, shares: bool = True) -> list[ProjectName]:
+        """The projects marked after so many marks; without `shares` not those of which only the share changed.
 
-    def to_explain(self) -> list[ProjectName]:
-        """The marked projects whose jobs may wait for another reason now. They are not marked any more."""
-        found = list(self._to_explain)
-        self._to_explain.clear()
-        return found
+        Cost: what it returns.
+        """
+        found: list[ProjectName] = []
+        for marks in (self._shares, self._facts) if shares else (self._facts,):
+            found += [project for project, _ in takewhile(lambda mark: mark[1] > count, reversed(marks.items()))]
+        return list(dict.fromkeys(reversed(found)))
+
+    def _mark(self, marks: dict[ProjectName, int], project: ProjectName) -> None:
+        """Enter a mark as the last of its dict, which is in the order of marks."""
+        self.count += 1
+        marks.pop(project, None)
+        marks[project] = self.count

@@ -43,10 +43,11 @@ class PendingReasons:
     what is reserved, and the classes for which the search for victims was cut off.
     """
 
-    __slots__ = ("_dirty", "_short")
+    __slots__ = ("_dirty", "_read", "_short")
 
     def __init__(self, dirty: DirtyProjects) -> None:
         self._dirty = dirty
+        self._read = 0
         self._short: tuple[Sorts, Sorts, Reserved, frozenset[JobClass]] = frozenset(), frozenset(), {}, frozenset()
 
     def update(
@@ -68,7 +69,7 @@ class PendingReasons:
         )
         classes = frozenset(pending_jobs.class_of(job) for job in cut_off if pending_jobs.is_queued(job))
         self._short = enough, by_cpu, _reserved(pending_jobs, snapshot, reservations), classes
-        projects = self._dirty.to_explain()
+        projects, self._read = self._dirty.since(self._read), self._dirty.count
         if before != self._short:
             return self._changed(pending_jobs.queues.values(), snapshot)
         limits = chain.from_iterable(

@@ -14,6 +14,7 @@ from itertools import chain
 from operator import is_
 
 from gpuctl.engine import reasons
+from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.pending_reasons import PendingReasons
 from gpuctl.engine.cache.differences import differences
 from gpuctl.engine.capacity.gang import Assignment
@@ -39,7 +40,7 @@ from gpuctl.engine.jobs.runs import (
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import parted
-from gpuctl.model.decision import Decision, Finished, Keep, Pending, Reason, Suspended, TimeOut
+from gpuctl.model.decision import Decision, FairShare, Finished, Keep, Pending, Reason, Suspended, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -80,7 +81,9 @@ class CarriedState:
         self.pending_jobs = PendingJobs(capacity, self.static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)
         self.demand = Demand(declared, self.snapshot.accounts, dirty)
-        self.division = Division(declared, self.snapshot.accounts, self.demand)
+        self.division = Division(declared, self.snapshot.accounts, self.demand, dirty)
+        self._shares: tuple[int, tuple[FairShare, ...]] = (0, ())
+        self._queues: tuple[int, tuple[tuple[JobId, ...], ...]] = (0, ())
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
         self.adjustments: dict[DomainName, GpuMilli] = {}
@@ -197,6 +200,19 @@ class CarriedState:
         if self._all_in_order is None:
             self._all_in_order = tuple(map(self._all.__getitem__, self._order))
         return self._all_in_order
+
+    def still_pending(self, decided: Collection[JobId]) -> tuple[tuple[JobId, ...], ...]:
+        """The jobs of each queue that are not decided, in the order of attempts; kept while no project is dirty."""
+        if self._queues[0] != self._dirty.count:
+            found = still_pending(self.pending_jobs, self.snapshot.accounts, decided)
+            self._queues = self._dirty.count, found
+        return self._queues[1]
+
+    def shares(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> tuple[FairShare, ...]:
+        """The rows of fair shares, see `Division.rows`; kept while no project is dirty."""
+        if self._shares[0] != self._dirty.count:
+            self._shares = self._dirty.count, tuple(self.division.rows(reserved))
+        return self._shares[1]
 
     def _by_itself(self, job: JobId) -> Decision:
         """The decision about a job that competing does not change."""

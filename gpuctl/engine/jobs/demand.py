@@ -133,17 +133,14 @@ class StaticFit:
 
 
 class Demand:
-    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again.
+    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
 
-    `has_changed`: a project was counted again in this cycle.
-    """
-
-    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_wanted", "has_changed")
+    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_read", "_wanted")
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._dirty = dirty
-        self.has_changed = False
+        self._read = 0
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
@@ -167,8 +164,7 @@ class Demand:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
         to be counted.
         """
-        projects = self._dirty.to_count()
-        self.has_changed = bool(projects)
+        projects, self._read = self._dirty.since(self._read, shares=False), self._dirty.count
         for project in projects:
             owner = project_owner(project)
             for domain in self._domains:
@@ -210,7 +206,6 @@ class Demand:
     def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
         """Add what a running job could use besides, in this cycle only: the next one counts it again."""
         self.more(domain, project, milli)
-        self.has_changed = True
         self._dirty.of(project)
 
     def _quota_left(self, domain: DomainName, project: ProjectName) -> GpuMilli:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 
+from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.shares.accounts import Accounts, project_owner
 from gpuctl.engine.shares.fairshare import ShareClaim, divide, in_whole_gpus
@@ -21,11 +22,12 @@ from gpuctl.model.units import GpuMilli
 class Division:
     """The portions in the accounts, and the share claims they follow from."""
 
-    __slots__ = ("_accounts", "_demand", "_keys", "_projects", "_terms")
+    __slots__ = ("_accounts", "_demand", "_dirty", "_keys", "_projects", "_terms")
 
-    def __init__(self, declared: Declared, accounts: Accounts, demand: Demand) -> None:
+    def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._demand = demand
+        self._dirty = dirty
         self._projects = declared.projects
         names = sorted(project.name for project in declared.projects)
         self._keys = [(domain.name, name) for domain in declared.domains for name in names]
@@ -37,14 +39,14 @@ class Division:
         `used`: past use of each project; `full`: all use there could have been; both in milli-GPU-hours.
         """
         in_parts, milli = self._demand.in_parts, max(0, milli)
-        terms = milli, full, used, in_parts
-        if self._terms.get(domain) == terms and not self._demand.has_changed:
+        if self._terms.get(domain) == (milli, full, used, in_parts, self._dirty.count):
             return False
-        self._terms[domain] = terms
         claims, held = self._claims(domain, used, in_parts), partial(self._accounts.held, domain)
         portions = divide(milli, claims, full)
         entitled = in_whole_gpus(milli, claims, portions, held, counts_use=bool(full))
-        return self._accounts.apportion(domain, portions, entitled)
+        has_moved = self._accounts.apportion(domain, portions, entitled)
+        self._terms[domain] = milli, full, used, in_parts, self._dirty.count
+        return has_moved
 
     def rows(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> Iterator[FairShare]:
         """What is shown of each project and domain where it has a quota, demand or allocation.
