@@ -117,7 +117,7 @@ def _divide(declared: Declared, state: ClusterState, now_ms: Instant, carried: C
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)
     usable = {
-        domain.name: carried.capacity.usable_milli(domain.name) + carried.adjustments.get(domain.name, 0)
+        domain.name: carried.usable_milli[domain.name] + carried.adjustments.get(domain.name, 0)
         for domain in declared.domains
     }
     full = full_use(sum(usable.values()), half_life_ms or 0)

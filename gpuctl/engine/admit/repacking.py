@@ -125,7 +125,7 @@ class Repacking:
         self._lowest[key] = min(priority, self._lowest.get(key, priority))
         self._in_pool[pool] += sign
         self._fractions[pool] += sign * request.workers if request.fraction_milli else 0
-        if len(_alike(pending, assignment.option)) > 1:
+        if len(pending.options) > 1 and len(_alike(pending, assignment.option)) > 1:
             self._movable_milli[pool] += sign * request.total_milli
 
     def _repack(self, pool: PoolName, more: Mapping[PendingJob, PoolOption], *, always: bool) -> bool:

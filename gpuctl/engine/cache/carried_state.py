@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
-from operator import is_
+from operator import attrgetter, is_
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.attempts import still_pending
@@ -86,6 +86,7 @@ class CarriedState:
         self._queues: tuple[int, tuple[tuple[JobId, ...], ...]] = (0, ())
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
+        self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
         self._all: dict[JobId, Decision] = {}
         self._order: list[JobId] = []
@@ -159,6 +160,7 @@ class CarriedState:
             self._dirty.of_all()
             touched.update(dict.fromkeys(self.snapshot.entered_on(nodes)))
             touched.update(dict.fromkeys(self.pending_jobs.refit(self.capacity, nodes)))
+            self.usable_milli = {domain.name: self.capacity.usable_milli(domain.name) for domain in declared.domains}
         jobs = sorted(touched)
         self._place(jobs)
         leaving, entering = self._settle(jobs, declared, state, {})
@@ -235,20 +237,21 @@ class CarriedState:
         return changed_nodes(before, self.capacity)
 
     def _changed_jobs(self, jobs: tuple[Job, ...]) -> dict[JobId, None]:
-        gone, come = differences(self._job_list, jobs)
+        gone, come = differences(self._job_list, jobs, attrgetter("id"))
         self._job_list = jobs
         if gone or come:
             self._learned_mix.take(gone, -1)
             self._learned_mix.take(come)
             self.snapshot.adopt(self._learned_mix.mix())
         for job in gone:
-            self._jobs.pop(job.id, None)
+            if self._jobs.get(job.id) == job:
+                del self._jobs[job.id]
         self._jobs.update({job.id: job for job in come})
         return dict.fromkeys(job.id for job in chain(come, gone))
 
     def _changed_runs(self, runs: tuple[Run, ...]) -> Iterable[JobId]:
         """Read the runs there are now. Few jobs have more than one."""
-        gone, come = differences(self._run_list, runs)
+        gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
         self._run_list = runs
         for run in gone:
             left = list(self._runs.pop(run.job))
