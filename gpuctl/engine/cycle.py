@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
+from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.outcome import Outcome, decisions_of
 from gpuctl.engine.admit.reservations import keep_moves
 from gpuctl.engine.admit.retries import start_retries
@@ -67,7 +68,10 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     scale_up = ScaleUp(snapshot, lacking, carried.allocations)
     admission = Admission(snapshot, policy, scale_up, attempts=not all_unschedulable)
     outcome = admission.run(carried.pending_jobs)
-    outcome.pending_queues = carried.still_pending(outcome.started.keys() | outcome.reserved.keys())
+    decided = outcome.started.keys() | outcome.reserved.keys()
+    outcome.pending_queues = carried.dirty.kept(
+        "queues", lambda: still_pending(carried.pending_jobs, snapshot.accounts, decided)
+    )
     keep_apart(outcome, carried.pending_jobs, snapshot)
     carried.all_unschedulable = outcome.all_unschedulable
 
@@ -79,7 +83,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
     cache.keep(carried)
-    shares = carried.shares(_only_claimed(outcome, snapshot))
+    shares = carried.dirty.kept("shares", lambda: tuple(carried.division.rows(_only_claimed(outcome, snapshot))))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,

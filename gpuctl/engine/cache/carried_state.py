@@ -14,7 +14,6 @@ from itertools import chain
 from operator import attrgetter, is_
 
 from gpuctl.engine import reasons
-from gpuctl.engine.admit.attempts import still_pending
 from gpuctl.engine.admit.pending_reasons import PendingReasons
 from gpuctl.engine.cache.differences import differences
 from gpuctl.engine.capacity.gang import Assignment
@@ -40,7 +39,7 @@ from gpuctl.engine.jobs.runs import (
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import parted
-from gpuctl.model.decision import Decision, FairShare, Finished, Keep, Pending, Reason, Suspended, TimeOut
+from gpuctl.model.decision import Decision, Finished, Keep, Pending, Reason, Suspended, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName, RunKey
 from gpuctl.model.job import Job
@@ -75,15 +74,13 @@ class CarriedState:
         self._entered: dict[JobId, tuple[Allocation, ...]] = {}
         self._read_always: set[JobId] = set()
         self._due: list[tuple[Instant, JobId]] = []
-        self._dirty = dirty = DirtyProjects(project.name for project in declared.projects)
+        self.dirty = dirty = DirtyProjects(project.name for project in declared.projects)
         self.snapshot = Snapshot(capacity, Accounts(self.tree, dirty), declared.cluster.scheduling.min_runtime)
         self._learned_mix = LearnedMix(declared.cluster.pools)
         self.pending_jobs = PendingJobs(capacity, self.static_fit, dirty)
         self.pending_reasons = PendingReasons(dirty)
         self.demand = Demand(declared, self.snapshot.accounts, dirty)
         self.division = Division(declared, self.snapshot.accounts, self.demand, dirty)
-        self._shares: tuple[int, tuple[FairShare, ...]] = (0, ())
-        self._queues: tuple[int, tuple[tuple[JobId, ...], ...]] = (0, ())
         self.decisions: dict[JobId, Decision] = {}
         self.moving: dict[JobId, tuple[Job, Run]] = {}
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
@@ -157,7 +154,7 @@ class CarriedState:
         while self._due and self._due[0][0] <= now_ms:
             touched[heappop(self._due)[1]] = None
         if nodes:
-            self._dirty.of_all()
+            self.dirty.of_all()
             touched.update(dict.fromkeys(self.snapshot.entered_on(nodes)))
             touched.update(dict.fromkeys(self.pending_jobs.refit(self.capacity, nodes)))
             self.usable_milli = {domain.name: self.capacity.usable_milli(domain.name) for domain in declared.domains}
@@ -202,19 +199,6 @@ class CarriedState:
         if self._all_in_order is None:
             self._all_in_order = tuple(map(self._all.__getitem__, self._order))
         return self._all_in_order
-
-    def still_pending(self, decided: Collection[JobId]) -> tuple[tuple[JobId, ...], ...]:
-        """The jobs of each queue that are not decided, in the order of attempts; kept while no project is dirty."""
-        if self._queues[0] != self._dirty.count:
-            found = still_pending(self.pending_jobs, self.snapshot.accounts, decided)
-            self._queues = self._dirty.count, found
-        return self._queues[1]
-
-    def shares(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> tuple[FairShare, ...]:
-        """The rows of fair shares, see `Division.rows`; kept while no project is dirty."""
-        if self._shares[0] != self._dirty.count:
-            self._shares = self._dirty.count, tuple(self.division.rows(reserved))
-        return self._shares[1]
 
     def _by_itself(self, job: JobId) -> Decision:
         """The decision about a job that competing does not change."""
