@@ -42,7 +42,7 @@ class DirtyProjects:
     def kept(self, what: str, make: Callable[[], T]) -> T:
         """What `make` gives, made again once a project has been marked.
 
-        Without it for queues and rows of shares an unchanged cycle of 10,000 jobs takes 2.1x.
+        Without it for queues and rows of shares an unchanged cycle takes 1.3x with 10,000 jobs and with 100,000.
         """
         if what not in self._kept or self._kept[what][0] != self.count:
             self._kept[what] = self.count, make()
