@@ -9,8 +9,10 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from sources import NumberedCommits
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -22,7 +24,6 @@ from gpuctl.app.ports import ObjectList, R, SourceUnavailable, T, WatchEvent
 from gpuctl.app.reconciler import Reconciler
 from gpuctl.app.report import Journal
 from gpuctl.k8s.kinds import Kind
-from gpuctl.model.history import Commit
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, RunPhase
@@ -35,7 +36,7 @@ Story = Sequence[tuple[str, Files]]
 
 
 @dataclass(frozen=True)
-class Declarations:
+class Declarations(NumberedCommits):
     """A source with one commit for each step of a story. `head_text`: the file of the Cluster, without its name."""
 
     head_text: str
@@ -54,20 +55,6 @@ class Declarations:
         files = {"cluster.yaml": self.head_text.format(name=self.cluster), **self.story[number][1]}
         told = {f"c/{path}": SourceFile(content=text.encode(), revision=revision) for path, text in files.items()}
         return SourceTree(cluster_dir="c", revision=revision, files=told)
-
-    def follows(self, older: Revision, newer: Revision) -> bool:
-        return older <= newer
-
-    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        del revisions
-        return ()
-
-    def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """It has no signatures, and asks for none."""
-
-    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
-        del since, until, within
-        return frozenset()
 
 
 class Doomed:

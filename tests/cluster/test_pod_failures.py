@@ -18,7 +18,8 @@ from gpuctl.adapters.kubernetes.terminal import PodSessions
 from gpuctl.app.inspect import live, with_events
 from gpuctl.k8s.objects import uid
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe.incidents import ASK_AFTER_MS, READY_AFTER_MS
 from gpuctl.views.explain import explain_job
@@ -91,6 +92,16 @@ def late(town: Town, clock: Ahead, spec: str) -> None:
     clock.by_ms += ASK_AFTER_MS
 
 
+def warned(town: Town, pod: tuple[ObjectRef, Body], reason: str, words: str, **part: str) -> None:
+    """An event of a pod, or of a part of it, as a kubelet writes it."""
+    ref, body = pod
+    about = {"kind": "Pod", "namespace": ref.namespace, "name": ref.name, "uid": uid(body), **part}
+    town.plane.call("POST", f"/api/v1/namespaces/{ref.namespace}/events", {
+        "metadata": {"name": "as-a-kubelet"}, "involvedObject": about, "type": "Warning", "reason": reason,
+        "message": words, "lastTimestamp": format_timestamp(SystemClock().now_ms()),
+    })  # fmt: skip
+
+
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_container_that_can_not_start(town: Town, reason: str) -> None:
     town.jobs["stuck"] = f", gpus: 2, workers: 2, env: {{STUCK: {reason}}}"
@@ -100,13 +111,9 @@ def test_a_container_that_can_not_start(town: Town, reason: str) -> None:
 
 def test_a_volume_that_can_not_be_mounted(town: Town, clock: Ahead) -> None:
     late(town, clock, ", env: {STUCK: ContainerCreating}")
-    (pod, body), *_ = town.until(lambda: town.live("Pod", "stuck"))
-    about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid(body)}
+    pod, *_ = town.until(lambda: town.live("Pod", "stuck"))
     words = 'MountVolume.SetUp failed for volume "volume-0": secret "s" not found'
-    town.plane.call("POST", f"/api/v1/namespaces/{pod.namespace}/events", {
-        "metadata": {"name": "as-a-kubelet"}, "involvedObject": about, "type": "Warning", "reason": "FailedMount",
-        "message": words, "lastTimestamp": format_timestamp(SystemClock().now_ms()),
-    })  # fmt: skip
+    warned(town, pod, "FailedMount", words)
     assert town.until(lambda: found if (found := told(town, clock))[0] else None) == ("FailedMount", words)
     gives_its_gpus_back(town)
 
@@ -117,12 +124,7 @@ def test_a_sidecar_that_does_not_come_to_run(town: Town, clock: Ahead) -> None:
     late(town, clock, f", env: {{STUCK: ContainerCreating}}, sidecars: [{{name: proxy, image: x, probes: {probe}}}]")
     (pod, body), *_ = town.until(lambda: town.live("Pod", "stuck"))
     words = "Startup probe failed: dial tcp 10.0.0.3:3128: connect: connection refused"
-    about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid(body)}
-    town.plane.call("POST", f"/api/v1/namespaces/{pod.namespace}/events", {
-        "metadata": {"name": "probed"}, "involvedObject": {**about, "fieldPath": "spec.initContainers{proxy}"},
-        "type": "Warning", "reason": "Unhealthy", "message": words,
-        "lastTimestamp": format_timestamp(SystemClock().now_ms()),
-    })  # fmt: skip
+    warned(town, (pod, body), "Unhealthy", words, fieldPath="spec.initContainers{proxy}")
     (run,) = town.until(lambda: [each for each in town.cycle().state.runs if each.problem is not None])
     assert problem_text(run.problem) == f"Init:Unhealthy (container proxy of {pod.name}): {words}"
     gives_its_gpus_back(town)
@@ -144,12 +146,7 @@ def test_a_service_that_runs_and_is_not_ready(town: Town, clock: Ahead) -> None:
 
     become(ready=False)
     words = "Readiness probe failed: HTTP probe failed with statuscode: 503"
-    about = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": uid(body)}
-    town.plane.call("POST", f"/api/v1/namespaces/{pod.namespace}/events", {
-        "metadata": {"name": "probed"}, "involvedObject": {**about, "fieldPath": "spec.containers{main}"},
-        "type": "Warning", "reason": "Unhealthy", "message": words,
-        "lastTimestamp": format_timestamp(SystemClock().now_ms()),
-    })  # fmt: skip
+    warned(town, (pod, body), "Unhealthy", words, fieldPath="spec.containers{main}")
     assert told(town, clock) == ("", "")
     clock.by_ms += READY_AFTER_MS
     assert town.until(lambda: found if (found := told(town, clock))[0] else None) == ("Unhealthy", words)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from sources import NumberedCommits
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -19,7 +20,6 @@ from gpuctl.app.ports import Note, R, T
 from gpuctl.app.report import Journal
 from gpuctl.k8s import kinds
 from gpuctl.k8s.workloads import job_of
-from gpuctl.model.history import Commit
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body
@@ -75,7 +75,7 @@ class Slow:
 
 
 @dataclass
-class Process:
+class Process(NumberedCommits):
     """A controller in virtual time: one wave of short jobs after another is declared, and those before it no more."""
 
     waves: int
@@ -118,20 +118,6 @@ class Process:
         }
         read = {f"c/{path}": SourceFile(content=text.encode(), revision=revision) for path, text in files.items()}
         return SourceTree(cluster_dir="c", revision=revision, files=read)
-
-    def follows(self, older: Revision, newer: Revision) -> bool:
-        return older <= newer
-
-    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        del revisions
-        return ()
-
-    def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """It has no signatures, and asks for none."""
-
-    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
-        del since, until, within
-        return frozenset()
 
     # Recorder
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from sources import NumberedCommits
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -22,7 +23,6 @@ from gpuctl.app.report import Journal
 from gpuctl.k8s import names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, text, uid
-from gpuctl.model.history import Commit
 from gpuctl.model.ids import ObjectRef, Revision
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, ClusterState, RawObjects
@@ -54,7 +54,7 @@ def story() -> list[Files]:
     return told
 
 
-class OneCommit:
+class OneCommit(NumberedCommits):
     """A source that has one commit: the n-th of the story. Those before it can be read as well."""
 
     def __init__(self, told: Sequence[Files], number: int) -> None:
@@ -71,20 +71,6 @@ class OneCommit:
             raise SourceUnavailable("GPU8006", "not yet")
         files = {f"{FOLDER}/{path}": SourceFile(content=c, revision=revision) for path, c in self._told[number].items()}
         return SourceTree(cluster_dir=FOLDER, revision=revision, files=files)
-
-    def follows(self, older: Revision, newer: Revision) -> bool:
-        return older <= newer
-
-    def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        del revisions
-        return ()
-
-    def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """It has no signatures, and asks for none."""
-
-    def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
-        del since, until, within
-        return frozenset()
 
 
 class Never:
