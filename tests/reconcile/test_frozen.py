@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from stage import BASE, Stage, job, project
-from theatre import Doomed
+from theatre import Heard
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.status import Direct, read_status
@@ -106,7 +106,7 @@ def test_nothing_is_written_to_a_frozen_cluster(tmp_path: Path) -> None:
     stage.commit({
         "c/projects/b/m.yaml": job("m", "b"), "c/projects/b/j2.yaml": None, "c/projects/n/project.yaml": project("n"),
     })  # fmt: skip
-    stage.through = counted = Doomed(stage.cluster)
+    stage.through = counted = Heard(stage.cluster)
     stage.at(70, lambda: stage.cluster.finish(JobId(ProjectName("a"), "j1"), 0))
     stage.play(200)
     assert counted.writes == 0

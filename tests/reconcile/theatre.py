@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -84,13 +85,17 @@ class Never:
         return False
 
 
-class Doomed:
-    """A cluster whose user is killed at a write: before it is sent, or after it was done and before it is answered."""
+Place = tuple[int, bool]
+"""Where a process may die: at a write by its number, from 1; before it is sent, or when it is done and not answered."""
+Tell = Callable[[Place], object]
 
-    def __init__(self, cluster: Cluster, at_write: int | None = None, *, after: bool = False) -> None:
+
+class Heard:
+    """A cluster that tells of each write before it is sent, and after it was done and before it is answered."""
+
+    def __init__(self, cluster: Cluster, tell: Tell = bool) -> None:
         self._cluster = cluster
-        self._at_write = at_write
-        self._after = after
+        self._tell = tell
         self.writes = 0
 
     def list(self, kind: Kind) -> ObjectList:
@@ -100,28 +105,46 @@ class Doomed:
         return self._cluster.watch(kind, resource_version, timeout_ms)
 
     def apply(self, body: Body) -> Body:
-        self._begin()
-        stored = self._cluster.apply(body)
-        self._end()
-        return stored
+        return self._told(lambda: self._cluster.apply(body))
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        self._begin()
-        ending = self._cluster.delete(ref, uid, resource_version)
-        self._end()
-        return ending
+        return self._told(lambda: self._cluster.delete(ref, uid, resource_version))
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         return self._cluster.each(work, items)
 
-    def _begin(self) -> None:
+    def _told(self, write: Callable[[], R]) -> R:
         self.writes += 1
-        if self.writes == self._at_write and not self._after:
+        self._tell((self.writes, False))
+        done = write()
+        self._tell((self.writes, True))
+        return done
+
+
+def kill_at(doom: Place) -> Tell:
+    """kill -9 of this process at a write."""
+
+    def tell(place: Place) -> None:
+        if place == doom:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _end(self) -> None:
-        if self.writes == self._at_write and self._after:
-            os.kill(os.getpid(), signal.SIGKILL)
+    return tell
+
+
+def keep_in(folder: Path, database: Path) -> Tell:
+    """Keep the cluster's file as a kill at each write would leave it, by `left_at`; after a write, the newest."""
+
+    def tell(place: Place) -> None:
+        for suffix in ("", "-wal"):  # what is committed is in these two; SQLite makes the third anew
+            shutil.copy(f"{database}{suffix}", f"{left_at(folder, place)}{suffix}")
+
+    return tell
+
+
+def left_at(folder: Path, doom: Place) -> Path:
+    """Where `keep_in` has the file that a kill at a write would leave."""
+    write, is_done = doom
+    return folder / ("after.db" if is_done else f"before-{write}.db")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +162,22 @@ class Outcome:
         return (self.runs, self.finished, self.inventories, self.lines, len(self.pods))
 
 
-def play(  # noqa: PLR0917 - a step, and how its process ends
+def play(  # noqa: PLR0917 - a step, and who hears of its writes
     database: Path,
     told: Sequence[Files],
     number: int,
     at_ms: int,
-    doom: tuple[int, bool] | None = None,
+    tell: Tell = bool,
     declared: Sequence[WorkloadKind] = (),
 ) -> tuple[Outcome, int]:
-    """Reconcile the n-th commit until its minute is over. `doom`: be killed at that write, after it or before it.
+    """Reconcile the n-th commit until its minute is over; the outcome, and how many writes it took.
 
     `declared`: the kinds of other controllers that its Cluster declares, which the server has.
     """
     clock = VirtualClock(at_ms)
     embedded = EmbeddedCluster(clock, str(database))
     embedded.define(declared)
-    cluster = Doomed(embedded, doom[0], after=doom[1]) if doom else Doomed(embedded)
+    cluster = Heard(embedded, tell)
     lines: list[str] = []
     outside = Outside(source=OneCommit(told, number), cluster=cluster, machines=embedded, clock=clock)
     reconciler = Reconciler(outside, Journal(lines.append), Never())
