@@ -136,13 +136,13 @@ class Process(NumberedCommits):
         self.clock.advance_to(self.clock.now_ms() + duration_ms)
         jobs = self.cluster.list(kinds.JOB).items
         mine = [job.name for body in jobs if (job := job_of(body)) is not None]
-        done = [body for body in jobs if body.get("status", {}).get("succeeded")]
-        if len(done) == len(mine) == WAVE and all(name.startswith(f"j{self.wave}-") for name in mine):
-            self.ended += len(done)
+        going = [body for body in jobs if not body.get("status", {}).get("succeeded")]
+        if not going and len(mine) == WAVE and all(name.startswith(f"j{self.wave}-") for name in mine):
+            self.ended += len(jobs)
             self.held += [bytes_held()] if self.wave in {SETTLED_WAVES, self.waves - 1} else []
             self.wave += 1
             self.clock.advance_to(self.clock.now_ms() + 2 * WINDOW_MS)
-        for body in jobs:
+        for body in going:
             self.finish(body)
         return self.requested()
 
