@@ -43,9 +43,9 @@ INTERRUPTED = frozenset({
 own, for all of these tests one after the other take longer than all others."""
 
 LONGEST_FIRST = (
-    "plane_with_gpuctl", "interrupted", "real_lab", "test_story_on_kueue", "test_bench_cluster", "test_operate_page",
-    "test_install_page", "test_idle", "test_admission_rules", "test_install_upgrade", "test_jobset_life",
-    "test_tenants", "test_forged_objects", "control_plane", "test_install",
+    "plane_with_gpuctl", "interrupted", "real_lab", "test_operate_page", "test_story_on_kueue", "control_plane",
+    "test_bench_cluster", "test_declared_life", "test_idle", "test_jobset_life", "test_install_upgrade",
+    "test_install_page", "test_forged_objects", "test_demo", "test_tenants", "test_install_again", "test_sharing",
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,6 +12,7 @@ from subprocess import run as execute
 from typing import Any
 
 import pytest
+import warm
 import yaml
 from codehosts import REPOSITORY, TOKEN, GitHubHost, GitLabHost, served
 from commands import AT_MS, ROOT
@@ -45,9 +45,7 @@ def change(repository: WorkingCopy, tmp_path: Path) -> Path:
 
 def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     bin_ = tmp_path / "bin"
-    bin_.mkdir(exist_ok=True)
-    (bin_ / "gpuctl").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gpuctl "$@"\n')
-    (bin_ / "gpuctl").chmod(0o755)
+    warm.write_command(bin_)
     return {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(tmp_path), **more}
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from commands import ROOT, Run
 
 SCENARIO = """\
@@ -97,10 +97,7 @@ def test_the_demo_needs_nothing_of_its_users_environment(tmp_path: Path) -> None
     broken = "[commit]\n  gpgsign = true\n[core]\n  hooksPath = /nonexistent\n[init]\n  templateDir = /nonexistent\n"
     (home / ".gitconfig").write_text(broken)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "GIT_AUTHOR_DATE": "nonsense"}
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuctl", "demo", "--keep", str(tmp_path / "story")],
-        capture_output=True, text=True, check=False, env=environment, cwd=ROOT,
-    )  # fmt: skip
+    done = warm.run("demo", "--keep", tmp_path / "story", env=environment, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("as in the report") == 4
     assert "\x1b" not in done.stdout

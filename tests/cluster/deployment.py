@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import warm
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane
 from unattended import account_token
@@ -42,9 +41,9 @@ class Pod:
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", account_token(plane))
         words = [self._here(word, instead) for word in container["args"]]
         own = {each["name"]: self._here(each["value"], instead) for each in container["env"] if "value" in each}
-        line = [sys.executable, "-m", "gpuctl", *words, "--kubeconfig", str(kubeconfig), "--interval", "1s"]
+        line = [*words, "--kubeconfig", str(kubeconfig), "--interval", "1s"]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(line, stdout=log, stderr=log, env={**os.environ, **env, **own})
+            self._process = warm.Begun(line, log, env={**os.environ, **env, **own})
 
     def refresh(self) -> None:
         """Write the volumes, as the kubelet does."""

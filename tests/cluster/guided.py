@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import warm
 from controlplane.server import ADMIN, ControlPlane, node
 from deployment import HOME, Pod
 from guide import blocks
@@ -67,11 +68,12 @@ class Scene:
         }  # fmt: skip
         (folder / "kubeconfig").write_text(json.dumps(config))
         self.env = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder),
+            "PATH": f"{folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder),
             "KUBECONFIG": str(folder / "kubeconfig"), "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": f"url.{folder}/.insteadOf", "GIT_CONFIG_VALUE_0": "https://git.example.com/",
             "GIT_CONFIG_KEY_1": f"url.{folder}/.insteadOf", "GIT_CONFIG_VALUE_1": "https://127.0.0.1/acme/",
         }  # fmt: skip
+        warm.write_command(folder / "bin")
         self.instead = {"https://git.example.com/gpus.git": "https://127.0.0.1/acme/gpus.git"}
         self._pod: Pod | None = None
         self.commit(cluster(), project("team-a"), project("team-b"), job(STEADY), job(TRAIN))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from controlplane.server import ControlPlane, node
 from unattended import account_kubeconfig, install
 
@@ -34,7 +34,7 @@ STATES = {
 
 
 def gpuctl(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gpuctl", *args], capture_output=True, text=True, check=False)
+    return warm.run(*args)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import warm
 from controlplane.server import ControlPlane
 from unattended import typed
 
@@ -22,9 +22,8 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def reconciled(folder: Path, kubeconfig: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", str(folder / "repo"), "--path", "c", "--once"]
-    line += ["--kubeconfig", str(kubeconfig), "--workdir", str(folder / "work")]
-    return subprocess.run(line, capture_output=True, text=True, timeout=90, check=False)
+    line = ["reconcile", "--repo", str(folder / "repo"), "--path", "c", "--once"]
+    return warm.run(*line, "--kubeconfig", kubeconfig, "--workdir", folder / "work", timeout=90)
 
 
 def looker(plane: ControlPlane, folder: Path) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from controlplane.server import ADMIN, ControlPlane, node
 from unattended import account_token, within
 
@@ -51,7 +52,7 @@ class Guide:
     def __init__(self, folder: Path, planes: dict[str, ControlPlane]) -> None:
         self.folder = folder
         self.planes = planes
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, warm.Begun] = {}
         clusters, contexts = [], []
         for name, plane in planes.items():
             about = {"server": plane.url, "certificate-authority": str(plane.ca_file)}
@@ -63,12 +64,14 @@ class Guide:
         }  # fmt: skip
         (folder / "kubeconfig").write_text(json.dumps(config))
         self.env = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), "TOKEN": "secret",
+            "PATH": f"{folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder),
+            "TOKEN": "secret",
             "KUBECONFIG": str(folder / "kubeconfig"), "GIT_AUTHOR_NAME": "ann", "GIT_AUTHOR_EMAIL": "ann@example.com",
             "GIT_COMMITTER_NAME": "ann", "GIT_COMMITTER_EMAIL": "ann@example.com",
             "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{folder}/service/.insteadOf",
             "GIT_CONFIG_VALUE_0": "https://git.example.com/",
         }  # fmt: skip
+        warm.write_command(folder / "bin")
         self.repository = folder / "service" / "gpus.git"
         """The empty one that waits at the Git service."""
         line = ["git", "init", "-q", "--bare", "--initial-branch", "main", str(self.repository)]
@@ -87,10 +90,10 @@ class Guide:
         """Gpuctl in a cluster, with its account."""
         plane = self.planes[name]
         kubeconfig = plane.write_kubeconfig(self.folder / f"{name}.account", account_token(plane))
-        command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", str(self.repository), "--path"]
+        command = ["reconcile", "--repo", str(self.repository), "--path"]
         command += ["clusters/prod", "--kubeconfig", str(kubeconfig), "--workdir", str(self.folder / f"{name}.work")]
         with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen([*command, "--interval", "1s"], stdout=log, stderr=log)
+            self.processes[name] = warm.Begun([*command, "--interval", "1s"], log)
 
     def end(self, name: str) -> None:
         """As its pods are ended."""

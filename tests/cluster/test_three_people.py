@@ -7,14 +7,13 @@ objects. Nobody of team `a` may learn one, from any command or from what is publ
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from click.testing import CliRunner, Result
 from controlplane.server import ControlPlane
 from unattended import Site, within
@@ -360,14 +359,15 @@ def test_what_controls_a_running_controller_names_the_freezers_role(name: str, p
 @pytest.mark.parametrize("person", PEOPLE[1:])
 def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: str, scene: Scene) -> None:
     follow = ("--repo", str(scene.site.copy.folder), "--path", "c", "--branch", "main")
-    line = [sys.executable, "-m", "gpuctl", "reconcile", *follow, "--workdir", str(scene.folder / f"{person}-work")]
+    line = ["reconcile", *follow, "--workdir", str(scene.folder / f"{person}-work")]
     log = scene.folder / f"{person}.log"
-    with log.open("wb") as out, subprocess.Popen([*line, *scene.where(person)], stdout=out, stderr=out) as process:
-        try:
-            within(20, lambda: "GPU7015" in log.read_text(), log.read_text)
-        finally:
-            process.terminate()
-        assert process.wait(30) == 0
+    with log.open("wb") as out:
+        process = warm.Begun([*line, *scene.where(person)], out)
+    try:
+        within(20, lambda: "GPU7015" in log.read_text(), log.read_text)
+    finally:
+        process.terminate()
+    assert process.wait(30) == 0
     assert "may not " in log.read_text()
 
 

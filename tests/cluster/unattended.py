@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
 
+import warm
 from click.testing import CliRunner, Result
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane, node, pauses
@@ -226,11 +226,11 @@ class Process:
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", self.token, url=url)
         self.metrics_address = f"127.0.0.1:{free_port()}"
         self.log = folder / "journal"
-        command = [sys.executable, "-m", "gpuctl", "reconcile", "--repo", repo or str(site.copy.folder), "--path", "c"]
+        command = ["reconcile", "--repo", repo or str(site.copy.folder), "--path", "c"]
         command += ["--branch", "main", "--kubeconfig", str(kubeconfig), "--workdir", str(folder / "work")]
         command += ["--metrics-address", self.metrics_address, "--log-format", "json", *options]
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = warm.Begun(command, log)
         self.pid = self._process.pid
 
     def lines(self) -> list[dict[str, Any]]:

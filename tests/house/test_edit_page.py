@@ -6,11 +6,11 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from shutil import copytree
 
 import pytest
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "edit.md"
@@ -35,10 +35,12 @@ def test_the_commands_print_what_the_page_shows(request: pytest.FixtureRequest, 
     shown = []
     for line in LINES:
         words = shlex.split(line)
-        words = [sys.executable, "-m", "gpuctl", *words[1:]] if words[0] == "gpuctl" else words
-        done = subprocess.run(
-            words, cwd=tmp_path, env=env, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        if words[0] == "gpuctl":
+            done = warm.run(*words[1:], cwd=tmp_path, env=env, together=True)
+        else:
+            done = subprocess.run(
+                words, cwd=tmp_path, env=env, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
         shown.append(f"$ {line}\n{done.stdout}")
     text, page = "\n".join(shown), PAGE.read_text()
     found = BLOCK.search(page)

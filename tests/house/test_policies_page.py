@@ -1,16 +1,14 @@
 """docs/policies.md shows what the commands print, and `--update-golden` writes it anew. The library judges rightly."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from shutil import copytree
 
 import pytest
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "policies.md"
-COMMAND = [sys.executable, "-m", "gpuctl"]
 JOB = """\
 apiVersion: gpuctl.dev/v1
 kind: Job
@@ -23,7 +21,7 @@ spec:
 
 
 def _printed(*words: str, cwd: Path = ROOT) -> tuple[int, str]:
-    done = subprocess.run([*COMMAND, *words], cwd=cwd, capture_output=True, text=True, check=False)
+    done = warm.run(*words, cwd=cwd)
     assert done.stderr == ""
     return done.returncode, done.stdout
 
@@ -70,7 +68,7 @@ def test_policies_that_are_checked_in_git_alone_are_those_of_the_page(request: p
         "--image",
         "x",
     )
-    done = subprocess.run([*COMMAND, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = warm.run(*command, cwd=ROOT, check=True)
     _shown("alone", done.stderr, update=request.config.getoption("--update-golden"))
 
 

@@ -6,11 +6,11 @@ Every command is in the README, and every link leads somewhere.
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from shutil import copytree
 
 import pytest
+import warm
 
 from gpuctl.compile import compile_tree
 from gpuctl.model.source import SourceFile, SourceTree
@@ -26,7 +26,6 @@ PAGES = [
     ROOT / "gpuctl" / "engine" / "README.md",
     *sorted(DOCS.rglob("*.md")),
 ]
-COMMAND = [sys.executable, "-m", "gpuctl"]
 MISTAKE = """\
 apiVersion: gpuctl.dev/v1
 kind: Job
@@ -54,7 +53,7 @@ def _shown(page: Path, name: str, text: str, *, update: bool) -> None:
 
 
 def test_the_demo_prints_what_its_page_shows_and_the_readme_in_part(request: pytest.FixtureRequest) -> None:
-    done = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, check=True)
+    done = warm.run("demo", check=True)
     told = done.stdout.lstrip("\n")
     _shown(DOCS / "demo.md", "demo", told, update=request.config.getoption("--update-golden"))
     parts = _block(README, "demo").removesuffix("\n").split("\n\n")
@@ -68,7 +67,7 @@ def test_mistakes_are_told_as_the_page_shows(request: pytest.FixtureRequest, tmp
     for name, text in {"cluster.yaml": cluster, "project.yaml": project, "train.yaml": MISTAKE}.items():
         (tmp_path / "prod").mkdir(exist_ok=True)
         (tmp_path / "prod" / name).write_text(text)
-    done = subprocess.run([*COMMAND, "validate", "prod"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = warm.run("validate", "prod", cwd=tmp_path)
     assert done.returncode == 1
     _shown(DOCS / "declare.md", "mistake", done.stdout, update=request.config.getoption("--update-golden"))
 
@@ -86,7 +85,7 @@ def test_defaults_are_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_p
     }.items():
         (tmp_path / "prod" / name).write_text(text)
     command = ["validate", "--expanded", "prod/train.yaml"]
-    done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = warm.run(*command, cwd=tmp_path, check=True)
     shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
     _shown(DOCS / "declare.md", "expanded", shown, update=request.config.getoption("--update-golden"))
 
@@ -129,7 +128,7 @@ def test_the_job_with_code_from_git_is_one(tmp_path: Path) -> None:
     texts = {"cluster.yaml": f"{cluster}  gitSync: {{image: git-sync}}\n", "p.yaml": project, "j.yaml": found.group(1)}
     for name, text in texts.items():
         (tmp_path / "prod" / name).write_text(text)
-    done = subprocess.run([*COMMAND, "render", "prod"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = warm.run("render", "prod", cwd=tmp_path, check=True)
     assert "value: https://git.example.com/team-a/train.git\n" in done.stdout
     assert "- mountPath: /code\n" in done.stdout
 
@@ -143,7 +142,7 @@ def test_a_template_is_shown_as_on_the_page(request: pytest.FixtureRequest, tmp_
         (tmp_path / "prod" / f"{name.rpartition('/')[2]}.yaml").write_text(text)
     (tmp_path / "prod" / "sweep.yaml").write_text(files.group(1))
     command = ["validate", "--expanded", "prod/sweep.yaml"]
-    done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = warm.run(*command, cwd=tmp_path, check=True)
     shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
     _shown(DOCS / "declare.md", "template", shown, update=request.config.getoption("--update-golden"))
 
@@ -158,7 +157,7 @@ def test_a_plan_is_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_pa
     change, _, planned = _block(README, "plan").partition("\n")
     subprocess.run(["bash", "-c", change.removeprefix("$ ")], cwd=tmp_path, check=True, capture_output=True)
     command = ["plan", "clusters/tr4858", "--base", "main"]
-    done = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = warm.run(*command, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     shown = f"$ gpuctl {' '.join(command)}\n{done.stdout}"
     _shown(DOCS / "cli.md", "plan", shown, update=request.config.getoption("--update-golden"))
@@ -166,7 +165,7 @@ def test_a_plan_is_told_as_the_page_shows(request: pytest.FixtureRequest, tmp_pa
 
 
 def test_every_command_is_in_the_readme() -> None:
-    done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
+    done = warm.run("--help", check=True)
     listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0]
     missing = [line.split()[0] for line in listed.splitlines() if f"`{line.split()[0]}`" not in README.read_text()
                and f"`gpuctl {line.split()[0]}" not in README.read_text()]  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 
 import pytest
+import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for page in sorted((ROOT / "docs" / "transcripts").glob("*.md")) if page.stem != "index"]
@@ -54,7 +55,8 @@ def _clone(tmp_path: Path, names: tuple[str, ...]) -> Path:
 def _environment(home: Path) -> dict[str, str]:
     """Nothing of the machine's own settings; `gpuctl`, `python` and the tools are those that run this test."""
     people = {f"GIT_{role}_{key}": "ana@example.com" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    warm.write_command(home / "bin")
+    path = f"{home / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     quiet = {"GIT_CONFIG_GLOBAL": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8"}
     return {**people, **quiet, "PATH": path, "HOME": str(home)}
 

@@ -6,9 +6,10 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+import warm
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _IDS = re.compile(r"\b[0-9a-f]{10,16}\b")
@@ -40,10 +41,12 @@ def follow(
         if words[0] == "cd":
             here /= words[1]
             continue
-        command = [sys.executable, "-m", "gpuctl", *words[1:]] if words[0] == "gpuctl" else words
-        done = subprocess.run(
-            command, cwd=here, env=env, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        if words[0] == "gpuctl":
+            done = warm.run(*words[1:], cwd=here, env=env, together=True)
+        else:
+            done = subprocess.run(
+                words, cwd=here, env=env, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
         told += done.stdout
         ends.append(done.returncode)
     for here_text, there in told_as.items():

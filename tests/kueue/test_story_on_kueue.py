@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from controlplane.build import go
 from controlplane.server import ControlPlane, node
 from release.tools import TOOLS
@@ -154,11 +154,9 @@ class Reconciled(Story):
         self.run()
 
     def run(self) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpuctl", "reconcile", "--repo", self._repo.folder, "--path", "c", "--once",
-             "--target", "kueue", "--kubeconfig", self.plane.kubeconfig, "--workdir", self._folder / "work",
-             "--log-format", "json"],
-            capture_output=True, text=True, check=False,
+        done = warm.run(
+            "reconcile", "--repo", self._repo.folder, "--path", "c", "--once", "--target", "kueue",
+            "--kubeconfig", self.plane.kubeconfig, "--workdir", self._folder / "work", "--log-format", "json",
         )  # fmt: skip
         self.lines = [json.loads(line) for line in done.stderr.splitlines()]
         assert done.returncode == 0, done.stderr

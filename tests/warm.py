@@ -1,0 +1,223 @@
+"""`gpuctl` in processes of its own that are there at once: forked of one that has imported all of it, and done no more.
+
+To start Python and to import gpuctl takes half a second of processor time, most of what many a command takes. What a
+process is by its start is tested with `python -m gpuctl` itself, as in tests/reconcile/test_process.py.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from typing import IO
+
+_MESSAGE_BYTES = 1 << 20
+_HERE = Path(__file__).resolve()
+
+
+class Begun:
+    """A process of gpuctl, by its number; as much of Popen as tests use."""
+
+    def __init__(
+        self,
+        words: Sequence[str | Path],
+        output: IO[bytes],
+        *,
+        errors: IO[bytes] | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._answers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._answers.connect(_address())
+        variables = dict(os.environ if env is None else env)
+        asked = {"words": [*map(str, words)], "cwd": str(cwd or Path.cwd()), "env": variables}
+        with Path(os.devnull).open("rb") as nothing:
+            files = [nothing.fileno(), output.fileno(), (errors or output).fileno()]
+            socket.send_fds(self._answers, [json.dumps(asked).encode()], files)
+        self.pid = int(self._answers.recv(_MESSAGE_BYTES))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended."""
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("gpuctl", timeout or 0)
+            self.returncode = int(self._answers.recv(_MESSAGE_BYTES))
+            self._answers.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to one that has not ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    *words: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    together: bool = False,
+    check: bool = False,
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """A command to its end, and what it printed; `together`: errors among the rest, as on a terminal.
+
+    `check`: CalledProcessError for another exit code than 0.
+    """
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        begun = Begun(words, output, errors=output if together else errors, cwd=cwd, env=env)
+        try:
+            code = begun.wait(timeout)
+        except BaseException:
+            begun.kill()
+            raise
+        output.seek(0)
+        errors.seek(0)
+        done = subprocess.CompletedProcess([*words], code, output.read().decode(), errors.read().decode())
+        if check:
+            done.check_returncode()
+        return done
+
+
+def write_command(folder: Path) -> None:
+    """Make a folder with the command `gpuctl`, for shells that have it in their PATH."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "gpuctl"
+    script.write_text(_SCRIPT.format(python=sys.executable, address=_address()))
+    script.chmod(0o755)
+
+
+_SCRIPT = """#!{python} -IS
+import json, os, signal, socket, sys
+answers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+answers.connect({address!r})
+asked = {{"words": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}}
+socket.send_fds(answers, [json.dumps(asked).encode()], [0, 1, 2])
+child = int(answers.recv(100))
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os.kill(child, number))
+code = int(answers.recv(100))
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""Asks for a process as `Begun` does, with the files of its own. To start it takes a fiftieth of a second."""
+
+
+@cache
+def _address() -> str:
+    """Where the process listens that has imported all; it ends with this one."""
+    path = str(Path(mkdtemp(prefix="gpuctl-warm-")) / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen()
+        server = subprocess.Popen(
+            [sys.executable, _HERE, str(listener.fileno())], stdin=subprocess.PIPE, pass_fds=[listener.fileno()]
+        )
+    atexit.register(_end, server, Path(path))
+    return path
+
+
+def _end(server: subprocess.Popen[bytes], listens: Path) -> None:
+    server.communicate()  # closes its input
+    listens.unlink()
+    listens.parent.rmdir()
+
+
+def _serve(listener: socket.socket) -> Mapping[str, object]:
+    """Fork for each request, until the process ends that asks. Returns in those forks, with what is to be run."""
+    from gpuctl.cli.main import COMMANDS  # noqa: PLC0415 - not in the process of the tests
+
+    for each in (*(where.partition(":")[0] for where in COMMANDS.values()), *_LATE):
+        import_module(each)
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command is another process
+    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+        asking, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            return _begin(asking)
+        asking.close()
+    sys.exit()
+
+
+_LATE = (
+    "gpuctl.wiring.controller",
+    "gpuctl.adapters.kubernetes.cluster",
+    "gpuctl.app.demo",
+    "gpuctl.app.play",
+    "gpuctl.app.loop",
+    "gpuctl.compile",
+    "gpuctl.api",
+    "kubernetes.client.rest",
+    "kubernetes.config",
+)
+"""What commands import once they are run."""
+
+
+def _begin(asking: socket.socket) -> Mapping[str, object]:
+    """Say the number of the command's process and how it ended; returns in that process, which is as one just begun."""
+    message, files, _, _ = socket.recv_fds(asking, _MESSAGE_BYTES, 3)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child:
+        for file in files:
+            os.close(file)
+        asking.send(str(child).encode())
+        _, status = os.waitpid(child, 0)
+        asking.send(str(os.waitstatus_to_exitcode(status)).encode())
+        os._exit(0)
+    asking.close()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    asked: Mapping[str, object] = json.loads(message)
+    return asked
+
+
+def _become(asked: Mapping[str, object]) -> None:
+    """What a process has of its own from its start."""
+    words, env = asked["words"], asked["env"]
+    assert isinstance(words, list)
+    assert isinstance(env, dict)
+    os.chdir(str(asked["cwd"]))
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    random.seed()
+    sys.argv = ["gpuctl", *words]
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(_HERE.parents[1])  # as `python -m gpuctl` finds it
+    _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    from gpuctl.__main__ import main
+
+    main()
