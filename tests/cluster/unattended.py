@@ -104,7 +104,10 @@ def project(name: str, quota: int) -> dict[str, str]:
 
 @dataclass
 class Site:
-    """A cluster that gpuctl keeps: its node, its namespaces, its repository. `leave` takes all of it away."""
+    """A cluster that gpuctl keeps: its node, its namespaces, its repository. `leave` takes all of it away.
+
+    No other on the same control plane has its name: nobody waits until its namespaces are gone.
+    """
 
     plane: ControlPlane
     folder: Path
@@ -205,7 +208,8 @@ class Site:
         kept = "/api/v1/namespaces/gpuctl-system/configmaps"
         for body in self._get(f"{kept}?{labelled}"):
             self.plane.call("DELETE", f"{kept}/{body['metadata']['name']}")
-        self.plane.remove_namespaces([each["metadata"]["name"] for each in self._get(f"/api/v1/namespaces?{labelled}")])
+        left = [each["metadata"]["name"] for each in self._get(f"/api/v1/namespaces?{labelled}")]
+        self.plane.remove_namespaces(left, wait=False)
         self.plane.call("DELETE", f"/api/v1/nodes/{self.name}-1")
 
     def _get(self, path: str) -> list[Any]:
