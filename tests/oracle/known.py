@@ -25,7 +25,7 @@ KNOWN: dict[str, Known] = {
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
-        worlds=(7008145, 7016427),
+        worlds=(7016427,),
         histories=(7003476,),
     ),
 }

@@ -90,6 +90,10 @@ def test_surplus_workers_are_not_settled_and_no_start_waits_for_them() -> None:
     assert run_histories([7001964]).families == {}
 
 
+def test_idle_gpus_wait_for_the_run_that_is_next() -> None:
+    assert run_worlds([7008145]).families == {}
+
+
 @pytest.mark.parametrize("seed", seeds(0, 200))
 def test_the_engine_divides_as_the_design_says(seed: int) -> None:
     spec = draw(seed)

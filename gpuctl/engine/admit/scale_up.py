@@ -36,7 +36,7 @@ class Hindrance(StrEnum):
     """Why a run gets no more workers in a cycle. The values are shown in the trace."""
 
     UNREST = "unrest"
-    """On its nodes a run starts, has a reservation or is leaving, or the run itself is starting."""
+    """On its nodes a start has pods without a node, or a run has a reservation or is leaving; or it starts itself."""
     NEIGHBOUR = "neighbour"
     """On its nodes another run scales up."""
     CEILING = "ceiling"
@@ -54,8 +54,8 @@ class ScaleUp:
         self.runs = {run.job.id: run for run in runs if run.can_grow}
         self._snapshot = snapshot
         self.outcome = Outcome()
-        changing = (each for each in allocations if each.leaving or each.run.phase is RunPhase.STARTING)
-        self._unrest = {node for each in (changing if self.runs else ()) for node in each.placement.nodes}
+        changing = (each for each in (allocations if self.runs else ()) if each.leaving or each.run.unbound)
+        self._unrest = {node for each in changing for node in each.placement.nodes}
 
     def keep(self) -> None:
         """Reserve again the places of the last cycle that are idle or coming free, within every ceiling."""
@@ -91,12 +91,8 @@ class ScaleUp:
             return False
         place = place_in(run.usable(self._snapshot.idle), run.option)
         if place is not None and self._snapshot.allows(run.job, run.option):
-            # No run is paused where idle GPUs will do. Those beyond the share are not held if it can't grow now.
-            is_due = (
-                self._snapshot.stays_within_share(run.job, run.option)
-                if within_share
-                else self._hindrance(run, outcome.regained.values()) is None
-            )
+            # No run is paused where idle GPUs will do.
+            is_due = not within_share or self._snapshot.stays_within_share(run.job, run.option)
             if is_due:
                 self._gain(run, place)
             return is_due
@@ -140,25 +136,17 @@ class ScaleUp:
         run.coming += 0 if is_idle else len(place.workers)
         self.outcome.all_unschedulable = False
 
-    def _hindrance(self, run: UnderScaled, growing: Iterable[UnderScaled]) -> Hindrance | None:
-        """What hinders a run, besides ceilings and room, from getting workers now. Its new pods may go to any node that
-        its run's pods name, so nothing else may be about to start on one of these.
-        """
-        if not self._unrest.isdisjoint(run.nodes) or not _taken_nodes(self.outcome).isdisjoint(run.nodes):
-            return Hindrance.UNREST
-        has_neighbour = any(each is not run and not each.nodes.isdisjoint(run.nodes) for each in growing)
-        return Hindrance.NEIGHBOUR if has_neighbour else None
-
     # Decisions
 
     def resizes(self) -> Iterator[Resize]:
         """The runs that go on with fewer workers, and the under-scaled ones that go on with more.
 
-        What a run gained that can't scale up now stays in the outcome.
+        What a run gained that can't scale up now stays in the outcome. Its new pods may go to any node that its pods
+        name, so it scales up only where nothing else is about to take a place on one of these.
         """
         outcome, snapshot = self.outcome, self._snapshot
         yield from _given_up(outcome)
-        grown: list[UnderScaled] = []
+        unrest, growing = self._unrest | _taken_nodes(outcome), set[NodeName]()
         hindered: dict[JobId, Hindrance] = {}
         for name, run in {**outcome.regained, **self.runs}.items():
             if name in outcome.pauses or name in outcome.given_up:
@@ -167,12 +155,14 @@ class ScaleUp:
                 numbers: dict[str, str | int] = {"free": len(run.gained) - run.coming, "coming": run.coming}
                 outcome.trace.append(TraceStep(job=name, rule="regain", numbers=numbers))
                 continue
-            hindrance = self._hindrance(run, grown)
+            neighbour = None if growing.isdisjoint(run.nodes) else Hindrance.NEIGHBOUR
+            is_at_rest = run.allocation.run.phase is RunPhase.RUNNING and unrest.isdisjoint(run.nodes)
+            hindrance = neighbour if is_at_rest else Hindrance.UNREST
             if run.gained and hindrance is None:
                 numbers = {"from": len(run.workers), "to": len(run.workers) + len(run.gained)}
                 outcome.trace.append(TraceStep(job=name, rule="grow", numbers=numbers))
                 run.workers += run.gained
-                grown.append(run)
+                growing |= run.nodes
                 del outcome.regained[name]
                 yield Resize(
                     job=name,

@@ -109,10 +109,18 @@ def test_while_another_leaves_or_starts_on_its_node_it_stays_as_it_is(
     tree = borrowing(FIRST, job("b/x"))
     world = world_of(tree, a_e=at((1, 0)), b_x=at((1, 1)))
     key = JobId.parse("b/x"), FIRST.digest
-    world.runs[key] = replace(world.runs[key], phase=phase)
+    world.runs[key] = replace(world.runs[key], phase=phase, unbound=(NodeName("dgx1-1"),))
     assert isinstance(all_decided(world, tree)["a/e"], Keep)
     rule, name, value = step
     assert told(world, tree, "a/e")[rule][name] == value
+
+
+def test_once_all_pods_of_a_start_have_nodes_it_is_in_nobodys_way() -> None:
+    tree = borrowing(FIRST, job("b/x"))
+    world = world_of(tree, a_e=at((1, 0)), b_x=at((1, 1)))
+    key = JobId.parse("b/x"), FIRST.digest
+    world.runs[key] = replace(world.runs[key], phase=RunPhase.STARTING)
+    assert workers(all_decided(world, tree)["a/e"]) == 3
 
 
 def test_while_it_starts_itself_it_stays_as_it_is() -> None:
