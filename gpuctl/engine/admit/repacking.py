@@ -76,19 +76,21 @@ class Repacking:
         pools = sorted({s.option.pool.name for s in self.assignments.values() if s.option.request.fraction_milli})
         return sum(self._repack(pool, {}, always=False) for pool in pools) > 0
 
-    def outranked(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
-        """The admissions to an option's pool that make way for a job of their project, the last in its order first.
+    def may_make_way(self, pending: PendingJob, option: PoolOption) -> bool:
+        """Whether an admission to an option's pool may make way for a job of its project."""
+        lowest = self._lowest.get((pending.job.id.project, option.pool.name))
+        is_outranked = lowest is not None and (lowest < pending.job.priority or is_first_class(pending.job))
+        return is_outranked and self._looks_left >= len(self.assignments)
 
-        None are told beyond MAX_OUTRANKED. Cost: O(admissions) where one of its project has a lower priority, or
-        training could make way.
+    def make_way(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
+        """Give up the fewest admissions that leave a job room within its project's share, the last in its order first.
+
+        Returns them; none where all of them leave too little, and beyond MAX_OUTRANKED. Cost: O(admissions).
         """
+        if not self.may_make_way(pending, option):
+            return []
         snapshot, milli, project = self._snapshot, option.request.total_milli, pending.job.id.project
-        lowest = self._lowest.get((project, option.pool.name))
-        if lowest is None or (lowest >= pending.job.priority and not is_first_class(pending.job)):
-            return []
         self._looks_left -= len(self.assignments)
-        if self._looks_left < 0:
-            return []
         mates = (
             mate
             for mate, found in self.assignments.items()
@@ -96,13 +98,7 @@ class Repacking:
             and found.option.pool.name == option.pool.name
             and makes_way(snapshot, mate.job, pending.job, option.domain, milli)
         )
-        return sorted(mates, key=rank_of, reverse=True)
-
-    def make_way(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
-        """Give up the fewest of these admissions that leave a job room within its project's share, and return them;
-        none where all of them leave too little.
-        """
-        snapshot, outranked = self._snapshot, self.outranked(pending, option)
+        outranked = sorted(mates, key=rank_of, reverse=True)
         for count, each in enumerate(outranked, 1):
             snapshot.vacate(each.job, self.assignments[each])
             if snapshot.stays_within_share(pending.job, option) and has_place(snapshot.idle, option):

@@ -188,9 +188,8 @@ class Schedulability:
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether an option has idle room, by repacking or backfill if need be, within every ceiling."""
         least = option.fewest
-        repacking = self._repacking
-        is_open = has_place(self._snapshot.idle, least) or repacking.may_repack(least)
-        is_open = is_open or bool(repacking.outranked(pending, least))
+        is_open = has_place(self._snapshot.idle, least) or self._repacking.may_repack(least)
+        is_open = is_open or self._repacking.may_make_way(pending, least)
         if not is_open and not (self._has_reserved_room(least) and self._may_backfill(pending, option)):
             return False
         return self._snapshot.allows(pending.job, least)
