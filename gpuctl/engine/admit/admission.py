@@ -93,7 +93,8 @@ class Admission:
             # Within share first: jobs that leave their projects above their shares get what is left.
             for self._within_share in (True, False):
                 check.within_share = self._within_share
-                attempt_all(queues, check, self._snapshot, self._decided, self._attempt)
+                found = attempt_all(queues, check, self._snapshot, self._decided, self._attempt)
+                self.outcome.all_unschedulable &= not found
             if not self._repacking.compact():
                 break
         for pending, assignment in self._repacking.assignments.items():
@@ -262,7 +263,6 @@ class Admission:
         assignment = self._repacking.admit(pending, options)
         if assignment is None:
             return False
-        self.outcome.all_unschedulable = False
         self._start(pending, assignment, "start")
         return True
 
@@ -380,7 +380,6 @@ class Admission:
         """Pause and move the runs that make room, if it was found, and reserve the place that they leave."""
         if room is None:
             return False
-        self.outcome.all_unschedulable = False
         self.outcome.pause(room, pending.job.id)
         self._snapshot.pause(room.evicted)
         self._snapshot.occupy(pending.job, room.assignment)

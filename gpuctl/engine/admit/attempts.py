@@ -42,13 +42,14 @@ def attempt_all(
     snapshot: Snapshot,
     decided: Collection[JobId],
     attempt: Callable[[PendingJob], bool],
-) -> None:
-    """Attempt jobs until none is schedulable. `attempt` says whether the job has a place now.
+) -> bool:
+    """Attempt jobs until none is schedulable; whether any attempt succeeded.
 
-    `decided`: jobs that need no attempt; it grows as jobs are given a place.
+    `attempt` says whether the job has a place now. `decided`: jobs that need no attempt; it grows as jobs are given a
+    place.
     """
     unfinished, accounts = list(queues), snapshot.accounts
-    pauses = -1
+    pauses, has_succeeded = -1, False
     left: dict[ProjectQueue, list[tuple[Rank, JobClass]]] = {}
     order: list[tuple[Place, ProjectQueue]] = []  # A place is at best what it is here until the head is known.
     while True:
@@ -58,7 +59,7 @@ def attempt_all(
             order = [(_place_of(queue, accounts, 0, _EVER), queue) for queue in left]
             heapify(order)
         if not order:
-            return
+            return has_succeeded
         _, queue = order[0]
         pending = _head(left[queue], check, decided)
         if pending is None:
@@ -67,7 +68,9 @@ def attempt_all(
         place = _place_of(queue, accounts, pending.gpu_milli, pending.queued_at_ms)
         if len(order) > 1 and min(order[1:3])[0] < place:
             heapreplace(order, (place, queue))
-        elif not attempt(pending):
+        elif attempt(pending):
+            has_succeeded = True
+        else:
             heappop(left[queue])
 
 

@@ -134,7 +134,6 @@ class ScaleUp:
         run.gained += place.workers
         run.paid += place.workers if is_paid else ()
         run.coming += 0 if is_idle else len(place.workers)
-        self.outcome.all_unschedulable = False
 
     # Decisions
 
