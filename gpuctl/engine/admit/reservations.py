@@ -64,7 +64,11 @@ def _is_guaranteed_to_others(pending: PendingJob, pending_jobs: PendingJobs, sna
     """
     queues = (queue for queue in pending_jobs.queues.values() if queue.project != pending.job.id.project)
     sorts = (sort for queue in queues for sort in queue.sorts.values() if sort.has_run)
-    guaranteed = (sort for sort in sorts if any(stays_guaranteed(snapshot, sort.first, o) for o in sort.first.options))
+    guaranteed = (
+        sort
+        for sort in sorts
+        if any(stays_guaranteed(snapshot, sort.first, option.fewest) for option in sort.first.options)
+    )
     others = (job_class.first.run for sort in guaranteed for job_class in sort.classes)
     return any(run is not None and run.placement is None for run in others)
 
