@@ -25,7 +25,6 @@ KNOWN: dict[str, Known] = {
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
-        worlds=(7016427,),
         histories=(7003476,),
     ),
 }

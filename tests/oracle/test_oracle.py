@@ -15,7 +15,7 @@ from gpuctl.model.ids import JobId
 
 from .cluster import start
 from .known import KNOWN
-from .report import run_histories, run_worlds, seeds, smallest_world
+from .report import run_histories, run_worlds, seeds, smallest_history
 from .view import View
 from .worlds import declared, draw
 
@@ -94,6 +94,10 @@ def test_idle_gpus_wait_for_the_run_that_is_next() -> None:
     assert run_worlds([7008145]).families == {}
 
 
+def test_halves_of_a_gang_fill_one_device() -> None:
+    assert run_worlds([7016427]).families == {}
+
+
 @pytest.mark.parametrize("seed", seeds(0, 200))
 def test_the_engine_divides_as_the_design_says(seed: int) -> None:
     spec = draw(seed)
@@ -106,8 +110,8 @@ def test_the_engine_divides_as_the_design_says(seed: int) -> None:
 
 
 def test_the_smallest_example_of_a_family_is_a_scenario() -> None:
-    family, known = next((name, known) for name, known in KNOWN.items() if known.worlds)
-    text = smallest_world(family, known.worlds[:1])
+    family, known = next((name, known) for name, known in KNOWN.items() if known.histories)
+    text = smallest_history(family, known.histories[:1])
     path = Path("smallest.yaml")
     outcome = simulate_file(str(path), text.encode(), wiring.scenario_reader(path), wiring.sandbox)
     assert outcome.report is not None

@@ -6,7 +6,7 @@ node, because one claim template serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
@@ -228,9 +228,20 @@ def _deal_all(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, 
     for room, (_, count) in zip(rooms, nodes, strict=True):
         order = sorted(room.devices_of(request.profile), key=lambda i: (-popular.get(i, 0), i))
         if request.fraction_milli:
-            order.sort(key=lambda i: room.gpu_milli[i] >= WHOLE_GPU)  # Used devices first.
+            order = _few_devices(room, order, request.fraction_milli, count)
         workers += deal(room, request, count, order)
     return Placement(workers=tuple(workers))
+
+
+def _few_devices(room: NodeFree, order: Sequence[int], milli: GpuMilli, count: int) -> list[int]:
+    """The devices of a node that so many fractions fill: no more whole ones than must be, and those before used ones.
+
+    So a whole device that can't be spared takes all that it can, and what is free on used ones stays in one piece.
+    """
+    used = [index for index in order if room.gpu_milli[index] < WHOLE_GPU]
+    left = count - sum(max(0, room.gpu_milli[index]) // milli for index in used)
+    whole = [index for index in order if room.gpu_milli[index] >= WHOLE_GPU]
+    return whole[: max(0, -(-left // (WHOLE_GPU // milli)))] + used
 
 
 def deal(room: NodeFree, request: Request, count: int, order: Iterable[int]) -> list[WorkerPlacement]:

@@ -41,6 +41,12 @@ def test_fractions_that_arrive_together_fill_as_few_devices_as_they_need(order: 
     assert len({on(p)[0] for p in made.values()}) == 2
 
 
+def test_halves_of_a_gang_fill_the_whole_device_that_one_of_them_must_have() -> None:
+    made = places([job("a/small", 300, priority=1), job("a/gang", 500, workers=2)], [pool(nodes=[2])])
+    (device,) = {gpus for _, gpus in on(made["gang"])}
+    assert device != on(made["small"])[0][1]
+
+
 def test_a_batch_is_laid_out_anew_rather_than_left_waiting() -> None:
     sizes = [1000, 1000, 1000, 3000, 2000, 4000, 4000]
     made = places([job(f"a/{i}", milli, priority=-i) for i, milli in enumerate(sizes)], [pool(nodes=[8, 8])])
