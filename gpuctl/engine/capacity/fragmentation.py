@@ -58,7 +58,10 @@ def usual(mix: Mix) -> Mix:
 
 
 class Fragmentation:
-    """The measure for one mix. Results are kept for each state of a node, as many nodes are in the same state."""
+    """The measure for one mix. Results are kept for each state of a node, as many nodes are in the same state.
+
+    Without that `bench engine`'s consolidation takes 1.7x.
+    """
 
     __slots__ = ("_cpu_steps", "_lost", "_wants", "_weight")
 
