@@ -8,7 +8,6 @@ others were paused for stay reserved on the run; those that are idle are taken a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome
@@ -30,19 +29,6 @@ from gpuctl.model.units import Instant
 
 AFTER_ALL: Instant = 1 << 62
 """When a run's missing workers are queued: of equal priority the jobs that wait come first."""
-
-
-class Hindrance(StrEnum):
-    """Why a run gets no more workers in a cycle. The values are shown in the trace."""
-
-    UNREST = "unrest"
-    """On its nodes a start has pods without a node, or a run has a reservation or is leaving; or it starts itself."""
-    NEIGHBOUR = "neighbour"
-    """On its nodes another run scales up."""
-    CEILING = "ceiling"
-    """Its project may hold no more."""
-    ROOM = "room"
-    """Nothing is idle where its pods can go."""
 
 
 class ScaleUp:
@@ -146,7 +132,7 @@ class ScaleUp:
         outcome, snapshot = self.outcome, self._snapshot
         yield from _given_up(outcome)
         unrest, growing = self._unrest | _taken_nodes(outcome), set[NodeName]()
-        hindered: dict[JobId, Hindrance] = {}
+        hindered: dict[JobId, str] = {}
         for name, run in {**outcome.regained, **self.runs}.items():
             if name in outcome.pauses or name in outcome.given_up:
                 continue
@@ -154,9 +140,9 @@ class ScaleUp:
                 numbers: dict[str, str | int] = {"free": len(run.gained) - run.coming, "coming": run.coming}
                 outcome.trace.append(TraceStep(job=name, rule="regain", numbers=numbers))
                 continue
-            neighbour = None if growing.isdisjoint(run.nodes) else Hindrance.NEIGHBOUR
+            neighbour = None if growing.isdisjoint(run.nodes) else "neighbour"
             is_at_rest = run.allocation.run.phase is RunPhase.RUNNING and unrest.isdisjoint(run.nodes)
-            hindrance = neighbour if is_at_rest else Hindrance.UNREST
+            hindrance = neighbour if is_at_rest else "unrest"
             if run.gained and hindrance is None:
                 numbers = {"from": len(run.workers), "to": len(run.workers) + len(run.gained)}
                 outcome.trace.append(TraceStep(job=name, rule="grow", numbers=numbers))
@@ -172,13 +158,11 @@ class ScaleUp:
                     placement=Placement(workers=tuple(run.workers)),
                 )
             if len(run.workers) < run.job.workers:
-                hindered[name] = hindrance or (
-                    Hindrance.ROOM if snapshot.allows(run.job, run.option) else Hindrance.CEILING
-                )
+                hindered[name] = hindrance or ("room" if snapshot.allows(run.job, run.option) else "ceiling")
         for name in sorted(hindered):
             run = self.runs[name]
             numbers = {"workers": len(run.workers), "most": run.most(snapshot.capacity), "asked": run.job.workers}
-            numbers["because"] = hindered[name].value
+            numbers["because"] = hindered[name]
             outcome.trace.append(TraceStep(job=name, rule="stay small", numbers=numbers))
 
 
