@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, options_of, place, place_in
-from gpuctl.engine.jobs.demand import StaticFit
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.static_fit import StaticFit
 from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way

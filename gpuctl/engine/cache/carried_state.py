@@ -21,7 +21,7 @@ from gpuctl.engine.capacity.nodes import Capacity, changed_nodes, survey
 from gpuctl.engine.capacity.request_mix import LearnedMix
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.dirty import DirtyProjects
-from gpuctl.engine.jobs.demand import Demand, StaticFit
+from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.jobs.division import Division
 from gpuctl.engine.jobs.pending_jobs import PendingJobs, pending_decisions
 from gpuctl.engine.jobs.project_queue import JobClass
@@ -36,6 +36,7 @@ from gpuctl.engine.jobs.runs import (
     next_change_ms,
     stopped,
 )
+from gpuctl.engine.jobs.static_fit import StaticFit
 from gpuctl.engine.shares.accounts import Accounts, OwnerTree
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import parted

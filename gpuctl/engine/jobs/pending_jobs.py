@@ -16,9 +16,10 @@ from typing import TypeAlias
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.dirty import DirtyProjects
-from gpuctl.engine.jobs.demand import Demand, StaticFit
+from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.jobs.project_queue import JobClass, JobOptions, Kind, PendingJob, ProjectQueue, kind_of, rank_of
 from gpuctl.engine.jobs.runs import record_of
+from gpuctl.engine.jobs.static_fit import StaticFit
 from gpuctl.engine.jobs.timing import is_retry, reason_to_wait
 from gpuctl.model.decision import Decision, Pending, Reason, RunRecord
 from gpuctl.model.ids import DomainName, JobId, NodeName, ProjectName

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from gpuctl.engine.capacity.free import FreeCapacity, NodeFree, copy_of
 from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
-from gpuctl.engine.jobs.demand import Demand, StaticFit
+from gpuctl.engine.jobs.demand import Demand
 from gpuctl.engine.jobs.runs import Allocation
+from gpuctl.engine.jobs.static_fit import StaticFit
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.declared import Way
 from gpuctl.model.ids import NodeName

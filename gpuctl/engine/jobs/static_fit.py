@@ -1,0 +1,129 @@
+"""Which pools could ever serve a job, and with how many workers: what nodes without runs and the ceilings allow.
+
+A job that fits no such node, or that alone breaks a ceiling, waits for that reason, whatever runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gpuctl.engine import reasons
+from gpuctl.engine.capacity.fit import Request
+from gpuctl.engine.capacity.free import FreeCapacity
+from gpuctl.engine.capacity.gang import PoolOption, has_place, options_of, slots_by_node
+from gpuctl.engine.capacity.nodes import Capacity
+from gpuctl.engine.jobs.project_queue import JobOptions, Likeness, likeness
+from gpuctl.engine.shares.accounts import OwnerTree
+from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.ids import NodeName, PoolName
+from gpuctl.model.job import Job
+
+MOST_ALIKE = 10_000
+"""So many answers are kept before all are dropped; the jobs that are declared have few."""
+
+
+class StaticFit:
+    """Which pools could ever serve a job: the answer of empty nodes, independent of what runs.
+
+    Cost: one placement for each distinct request, and one lookup for each further job. Were all asked again when nodes
+    change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
+    """
+
+    __slots__ = ("_answers", "_capacity", "_empty", "_fits_of", "_tree")
+
+    def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
+        self._capacity = capacity
+        self._tree = tree
+        self._empty = FreeCapacity.of(capacity)
+        self._fits_of: dict[tuple[PoolName, Request], tuple[PoolOption, bool]] = {}
+        self._answers: dict[Likeness, JobOptions | Reason] = {}
+
+    def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
+        """Some nodes have changed. Returns whether jobs that could run may have other options. Cost: the distinct
+        requests.
+        """
+        self._capacity = capacity
+        self._empty.refit(capacity, nodes)
+        before = self._fits_of
+        self._fits_of = {key: (option, has_place(self._empty, option)) for key, (option, _) in before.items()}
+        same = all(not option.least and self._fits_of[key][1] is fits for key, (option, fits) in before.items())
+        if same:
+            self._answers = {alike: answer for alike, answer in self._answers.items() if isinstance(answer, JobOptions)}
+        else:
+            self._answers.clear()
+        return not same
+
+    def of(self, job: Job) -> JobOptions | Reason:
+        """What the job could have, or the reason why nothing: the same object for all jobs that are alike."""
+        alike = likeness(job)
+        answer = self._answers.get(alike)
+        if answer is None:
+            if len(self._answers) >= MOST_ALIKE:
+                self._answers.clear()
+            options = self._options(job)
+            answer = options if isinstance(options, Reason) else JobOptions(job, options)
+            self._answers[alike] = answer
+        return answer
+
+    def options(self, job: Job) -> tuple[PoolOption, ...]:
+        """The pools that could serve the job, in its order; () when none can."""
+        found = self.of(job)
+        return found.options if isinstance(found, JobOptions) else ()
+
+    def _options(self, job: Job) -> tuple[PoolOption, ...] | Reason:
+        if not self._tree.chain(job.id.project):
+            return reasons.unknown_project(job.id.project)
+        fitting = tuple(filter(None, map(self._as_fits, options_of(job, self._capacity))))
+        if not fitting:
+            return self._why_none(job)
+        legal = tuple(found for option in fitting if (found := self._as_allowed(job, option)) is not None)
+        return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+
+    def _as_fits(self, option: PoolOption) -> PoolOption | None:
+        """The option with as many workers as fit empty nodes."""
+        if self._fits(option):
+            return option
+        if not option.least:
+            return None
+        fewer = option.sized(min(option.request.workers, sum(slots_by_node(self._empty, option).values())))
+        return fewer if fewer is not None and self._fits(fewer) else None
+
+    def _as_allowed(self, job: Job, option: PoolOption) -> PoolOption | None:
+        """The option with as many workers as break no ceiling by themselves."""
+        if self.barrier(job, option) is None:
+            return option
+        return next((fewer for fewer in option.smaller() if self.barrier(job, fewer) is None), None)
+
+    def _why_none(self, job: Job) -> Reason:
+        """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
+        asked = [option for option in options_of(job, self._capacity) if option.request.gpu_milli]
+        spaces = [space for option in asked for space in self._capacity.usable.get(option.pool.name, ())]
+        if spaces and not any(space.served for space in spaces):
+            return reasons.not_served(job, asked[0].pool)
+        profiles = {option.request.profile for option in asked}
+        if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
+            return reasons.no_slices(job, ", ".join(sorted(profiles)))
+        return reasons.no_large_node(job)
+
+    def pool_of(self, placement: Placement) -> PoolName | None:
+        """The pool of the first worker."""
+        spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
+        return next((space.pool for space in spaces if space is not None), None)
+
+    def barrier(self, job: Job, option: PoolOption) -> Reason | None:
+        """The ceiling that the job alone would break in an option's domain."""
+        milli = option.request.total_milli
+        for owner, limit in self._tree.limits(option.domain, job.id.project):
+            if milli > limit:
+                return reasons.over_limit(job, owner, limit)
+        for owner, quota in () if job.preemptible else self._tree.quotas(option.domain, job.id.project):
+            if milli > quota:
+                return reasons.fixed_over_quota(job, owner, quota)
+        return None
+
+    def _fits(self, option: PoolOption) -> bool:
+        key = (option.pool.name, option.request)
+        found = self._fits_of.get(key)
+        if found is None:
+            found = self._fits_of[key] = option, has_place(self._empty, option)
+        return found[1]
