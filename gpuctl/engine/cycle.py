@@ -53,12 +53,13 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     snapshot = carried.snapshot
     drains = policy.quota_shrink is QuotaShrink.DRAIN
     protected = draining(carried.allocations, carried.tree) if drains else frozenset()
-    snapshot.protect(protected, settled(carried.pending_jobs, carried.beneficiaries()))
+    lacking = tuple(under_scaled(carried.changeable, carried.static_fit)) if carried.elastic else ()
+    gave_up_for = (run.allocation.run.paused_for for run in lacking)
+    snapshot.protect(protected, settled(carried.pending_jobs, carried.beneficiaries(gave_up_for)))
     moving = keep_moves(carried.moving.values(), carried.static_fit, snapshot)
 
     # 2. Shares.
     carried.pending_jobs.count(carried.demand, carried.stopping(moving))
-    lacking = tuple(under_scaled(carried.changeable, carried.static_fit)) if carried.elastic else ()
     count_growth(lacking, carried.capacity, carried.demand)
     shares_changed = _divide(declared, state, now_ms, carried)
 

@@ -103,9 +103,10 @@ class Run:
     `placement` is what it holds (or, while QUEUED, the place reserved for it). Amounts are per worker, as charged.
     `queued_at_ms` is when it last began to wait, `started_at_ms` when it last started, `ran_ms` what it ran before
     that start, `starts` how often it was let go. `reason` is the one last written on it, `paused_for` the job it was
-    last paused for. `idle_since_ms`: its GPUs have done nothing since then. `checkpointed_at_ms`: when it
-    said that it had written a checkpoint; for people, as `problem` is. `reserved`, while STOPPING, is the place
-    its object says: where a run goes that is moved, not where it is. While ACTIVE: places for workers that it lacks.
+    last paused for, or gave up workers for that it still lacks. `idle_since_ms`: its GPUs have done nothing since then.
+    `checkpointed_at_ms`: when it said that it had written a checkpoint; for people, as `problem` is. `reserved`, while
+    STOPPING, is the place its object says: where a run goes that is moved, not where it is. While ACTIVE: places for
+    workers that it lacks.
 
     `unbound`, while STARTING, are nodes of places that none of its pods is bound to yet. `unstarted`: none ever was.
 

@@ -70,7 +70,7 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
         case Suspended() if run.phase is RunPhase.QUEUED:
             return _waiting(_recorded(run, record), None, run.reason)
         case Resize(placement=placement):
-            return resized(run, placement)
+            return resized(_recorded(run, record), placement)
         case Keep(reserved=reserved) if run.phase in ACTIVE:
             return _with(_recorded(run, record), reserved=reserved)
         case TimeOut():

@@ -28,7 +28,7 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         yield f"Its pods: {problem_text(view.run.problem)}."
         yield f"Fix: {remedy_of(view.run.problem)}"
     if view.run.paused_for is not None:
-        yield f"It was paused for {view.run.paused_for}."
+        yield f"It {'was paused' if view.placement is None else 'made room'} for {view.run.paused_for}."
     if view.state is JobState.FAILED:
         yield "It has ended, and a higher spec.runIndex runs it again."
     if view.state in {JobState.FAILED, JobState.SUCCEEDED}:

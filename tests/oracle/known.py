@@ -21,7 +21,7 @@ class Known:
 KNOWN: dict[str, Known] = {
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
-        histories=(7003424, 7004950),
+        histories=(7004950,),
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",

@@ -199,13 +199,18 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
 
 
 def _is_settled(loss: Loss, claim: Claim) -> bool:
-    """Whether a run that was paused for this one still waits, and the project has had no new job since this started.
+    """Whether a run that was paused for this one still waits, or lacks workers that it gave up, and the project has had
+    no new job since this started.
 
     Surplus workers are not settled, for the run that gives them up goes on.
     """
     held, runs = loss.held, claim.view.runs.values()
     paused = (run for run in runs if run.paused_for == held.job.id and run.job in claim.view.declared)
-    if loss.is_surplus or not any(run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in paused):
+    smaller = (each for each in claim.view.held if each.run.paused_for == held.job.id)
+    waits = any(run.phase in (RunPhase.QUEUED, RunPhase.STOPPING) for run in paused) or any(
+        map(claim.view.lacks, smaller)
+    )
+    if loss.is_surplus or not waits:
         return False
     came = (
         run.queued_at_ms

@@ -63,6 +63,11 @@ def test_a_run_that_goes_on_elsewhere_is_not_stopped_again(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [7003424])
+def test_workers_are_given_up_for_a_job_that_keeps_them(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
 @pytest.mark.parametrize("seed", [7000099, 7001772, 7002140, 7003479])
 def test_a_pause_moves_no_share_while_pods_stop(seed: int) -> None:
     assert run_histories([seed]).families == {}

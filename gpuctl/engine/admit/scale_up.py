@@ -149,12 +149,14 @@ class ScaleUp:
                 run.workers += run.gained
                 growing |= run.nodes
                 del outcome.regained[name]
+                record = run.allocation.run.record
+                is_whole = len(run.workers) == run.job.workers
                 yield Resize(
                     job=name,
                     reason=reason_to_run(
                         snapshot.accounts, run.option.domain, run.job.id.project, run.option.request.gpu_milli
                     ),
-                    record=run.allocation.run.record,
+                    record=record._replace(paused_for=None) if is_whole else record,
                     placement=Placement(workers=tuple(run.workers)),
                 )
             if len(run.workers) < run.job.workers:
@@ -176,7 +178,7 @@ def _given_up(outcome: Outcome) -> Iterator[Resize]:
         yield Resize(
             job=job,
             reason=reasons.gave_up_workers(gone[0].beneficiary, len(workers), most),
-            record=run.record,
+            record=run.record._replace(paused_for=gone[0].beneficiary),
             placement=Placement(workers=workers),
             beneficiary=gone[0].beneficiary,
         )

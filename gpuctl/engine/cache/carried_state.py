@@ -117,10 +117,9 @@ class CarriedState:
     @property
     def changeable(self) -> Iterator[Allocation]:
         """Those of them that go on, and whose job can be acted for."""
-        kept = ((raw, self._entered.get(job, ())) for job, raw in self._in_place.items())
-        return (
-            allocation for raw, entered in kept if any(part.job is not None for part in entered) for allocation in raw
-        )
+        for job, raw in self._in_place.items():
+            if any(part.job is not None for part in self._entered.get(job, ())):
+                yield from raw
 
     def stopping(self, moving: Container[JobId]) -> Iterator[Job]:
         """The jobs whose runs were paused for others and stop; those `moving` hold their next place."""
@@ -130,11 +129,11 @@ class CarriedState:
             if is_paused and isinstance(self.decisions.get(run.job), Pending):
                 yield self._jobs[run.job]
 
-    def beneficiaries(self) -> dict[JobId, Instant]:
-        """When each run started for which a paused run still waits or stops; a start not noted yet is of this cycle."""
+    def beneficiaries(self, more: Iterable[JobId | None]) -> dict[JobId, Instant]:
+        """When the runs started for which paused runs wait or stop, and those of more jobs; now if not yet noted."""
         stopping = (allocation.run.paused_for for allocation in self.snapshot.leaving_runs)
         found: dict[JobId, Instant] = {}
-        for job in chain(self.pending_jobs.paused_for, stopping):
+        for job in chain(self.pending_jobs.paused_for, stopping, more):
             for allocation in self._in_place.get(job, ())[:1] if job is not None else ():
                 run = allocation.run
                 if run.phase in ACTIVE:
