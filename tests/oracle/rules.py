@@ -20,8 +20,9 @@ Readings, where DESIGN leaves a choice:
 - Of all runs those are not moved for a job that last stopped for the same job.
 - For a job within its project's guarantee a run may be moved as soon as it could be paused.
 - A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
-- "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for it waits, a run loses
-  GPUs to a project only by that project's guarantee, unless a job of that project has come since it started.
+- "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for it waits, or lacks
+  workers that it gave up for it, a run loses GPUs to a project only by that project's guarantee, unless a job of that
+  project has come since it started. One that could not run were the cluster empty is in no queue, and has not come.
 """
 
 from __future__ import annotations
@@ -213,9 +214,11 @@ def _is_settled(loss: Loss, claim: Claim) -> bool:
     if loss.is_surplus or not waits:
         return False
     came = (
-        run.queued_at_ms
-        for run in runs
-        if run.phase is RunPhase.QUEUED and run.paused_for is None and run.job.project == claim.job.id.project
+        claim.view.runs[job.id].queued_at_ms
+        for job in claim.view.waiting
+        if job.id.project == claim.job.id.project
+        and claim.view.runs[job.id].paused_for is None
+        and claim.view.most_workers(job)
     )
     started_ms = claim.view.now_ms if held.run.started_at_ms is None else held.run.started_at_ms
     return all(at_ms <= started_ms for at_ms in came)
