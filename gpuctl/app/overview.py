@@ -95,6 +95,7 @@ class OverviewBoard:
 
         Cost: linear in the decisions, while a forecast is known.
         """
+        self._is_free()  # An overview that was made since the last cycle has forecasts of this one's starts.
         if not self._forecast:
             return ()
         found = [each.job for each in report.schedule.decisions if isinstance(each, Admit)]

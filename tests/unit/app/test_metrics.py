@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from threading import Event
 
 import pytest
 
+from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.cycle import CycleContext, CycleReport, cycle
 from gpuctl.app.metrics import Sort, measure
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.overview import OverviewBoard
 from gpuctl.app.ports import ClusterUnavailable, Forbidden
 from gpuctl.app.report import Journal, of_fault
 from gpuctl.compile import compile_tree
@@ -31,6 +34,8 @@ FILES = {
         for n in range(3)
     },
 }
+
+PATIENCE_S = 30.0
 
 
 def declared(files: Mapping[str, str]) -> Declared:
@@ -173,3 +178,20 @@ def test_the_journal_counts_what_stands_by_code() -> None:
     journal.stand(1, "cluster", [])
     journal.stand(1, "git", [])
     assert journal.codes == {}
+
+
+def test_a_start_in_the_cycle_after_its_first_forecast_is_compared_with_it(lab: Lab) -> None:
+    limited = {path: text.replace("gpus: 1}", "gpus: 1, maxDuration: 10m}") for path, text in FILES.items()}
+    lab.declared = declared(limited)
+    lab.settle()
+    made, published = Event(), list[Body]()
+    board = OverviewBoard(published.append, ThreadBackground(made.set), lab.clock)
+    board.offer(lab.reports[-1])
+    assert made.wait(PATIENCE_S)
+    assert published
+    lab.declared = declared({path: text for path, text in limited.items() if path != "j0.yaml"})
+    errors = board.errors(lab.cycle())
+    lab.clock.advance_to(ZERO_MS + 60_000)  # its pod has stopped by then
+    lab.cluster.settle()
+    errors += board.errors(lab.cycle())
+    assert errors == (60_000 - 600_000,)
