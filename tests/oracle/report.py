@@ -34,8 +34,16 @@ class Run:
     told: Told = field(default_factory=Told)
 
     def unknown(self) -> dict[str, list[int]]:
-        """The families that are not in the list of known ones."""
-        return {family: found for family, found in sorted(self.families.items()) if family not in KNOWN}
+        """By family the seeds that are not in the list of known ones."""
+        left = {
+            family: [seed for seed in found if not _is_known(family, seed)] for family, found in self.families.items()
+        }
+        return {family: found for family, found in sorted(left.items()) if found}
+
+
+def _is_known(family: str, seed: int) -> bool:
+    known = KNOWN.get(family)
+    return known is not None and seed in (*known.worlds, *known.histories)
 
 
 def run_worlds(some: Iterable[int]) -> Run:
@@ -64,12 +72,12 @@ def run_histories(some: Iterable[int]) -> Run:
 
 def table(run: Run) -> Iterator[str]:
     """The families, those that occur most first, with seeds that show them."""
-    counts = Counter({family: len(found) for family, found in run.families.items()})
+    counts, unknown = Counter({family: len(found) for family, found in run.families.items()}), run.unknown()
     yield f"| {'family':60} | worlds | known | first seeds |"
     yield f"|{'-' * 62}|-------:|-------|-------------|"
     for family, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         first = ", ".join(map(str, run.families[family][:4]))
-        yield f"| {family:60} | {count:6} | {'yes' if family in KNOWN else 'NO':5} | {first} |"
+        yield f"| {family:60} | {count:6} | {'NO' if family in unknown else 'yes':5} | {first} |"
 
 
 def smallest_world(family: str, some: Iterable[int]) -> str:

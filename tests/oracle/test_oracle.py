@@ -23,19 +23,19 @@ WORLDS = 2000
 HISTORIES = 600
 
 
-def test_no_disagreement_outside_of_the_known_families() -> None:
+def test_no_disagreement_but_the_known_ones() -> None:
     assert run_worlds(seeds(0, WORLDS)).unknown() == {}
 
 
-def test_no_history_goes_wrong_outside_of_the_known_families() -> None:
+def test_no_history_goes_wrong_but_the_known_ones() -> None:
     assert run_histories(seeds(0, HISTORIES)).unknown() == {}
 
 
 @pytest.mark.parametrize("family", KNOWN)
-def test_a_known_family_still_occurs_where_it_is_recorded(family: str) -> None:
+def test_a_known_family_still_occurs_wherever_it_is_recorded(family: str) -> None:
     known = KNOWN[family]
-    found = run_worlds(known.worlds).families.keys() | run_histories(known.histories).families.keys()
-    assert family in found, "the engine has learned it: take it off the list"
+    found = run_worlds(known.worlds).families[family], run_histories(known.histories).families[family]
+    assert found == ([*known.worlds], [*known.histories]), "the engine has learned it: take it off the list"
 
 
 @pytest.mark.parametrize("seed", [30, 2862, 7002569, 7003348, 7006926, 7007454, 7012372, 7016702])
