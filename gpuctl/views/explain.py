@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.wording import duration, reason_text
 from gpuctl.model.decision import JobState
+from gpuctl.model.state import ACTIVE
 from gpuctl.model.units import Instant, count_gpus
 from gpuctl.views.explanation import on_devices
 from gpuctl.views.jobs import JobView
@@ -28,7 +29,7 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         yield f"Its pods: {problem_text(view.run.problem)}."
         yield f"Fix: {remedy_of(view.run.problem)}"
     if view.run.paused_for is not None:
-        yield f"It {'was paused' if view.placement is None else 'made room'} for {view.run.paused_for}."
+        yield f"It {'made room' if view.run.phase in ACTIVE else 'was paused'} for {view.run.paused_for}."
     if view.state is JobState.FAILED:
         yield "It has ended, and a higher spec.runIndex runs it again."
     if view.state in {JobState.FAILED, JobState.SUCCEEDED}:

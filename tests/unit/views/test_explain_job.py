@@ -57,3 +57,20 @@ def test_a_job_that_has_never_run_tells_what_it_asks_for(charge: str, said: str)
     ref = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("train", DIGEST))
     (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
     assert next(iter(explain_job(view, 0))) == said
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        (RunPhase.RUNNING, "It made room for b/urgent."),
+        (RunPhase.STOPPING, "It was paused for b/urgent."),
+        (RunPhase.QUEUED, "It was paused for b/urgent."),
+    ],
+)
+def test_a_run_that_goes_on_made_room_and_any_other_was_paused(phase: RunPhase, said: str) -> None:
+    placement = Placement(workers=(WorkerPlacement(node=NodeName("n1"), gpus=(0,)),))
+    run = Run(job=JOB, digest=DIGEST, phase=phase, placement=placement, paused_for=JobId.parse("b/urgent"))
+    ref = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("train", DIGEST))
+    body = {"kind": "Job", "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}}
+    (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
+    assert said in explain_job(view, 0)
