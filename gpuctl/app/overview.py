@@ -41,6 +41,7 @@ _MINUTE_MS = 60_000
 
 class OverviewBoard:
     """Publishes overviews as they change. `offer` it every cycle's report; what it costs is spent in the background.
+    `take_over` what has come of it before the `errors` of a cycle are asked for.
 
     `publish` writes the object, and may raise WorldFault; None: nothing is published.
     """
@@ -62,21 +63,24 @@ class OverviewBoard:
 
     def offer(self, report: CycleReport) -> None:
         """Begin to make and publish an overview where one is due and something has changed since the last."""
-        if self._publish is None or not self._is_free():
+        if self._publish is None:
+            return
+        self.take_over()
+        if self._underway is not None:
             return
         now_ms, basis = self._clock.now_ms(), _basis(report)
         if now_ms >= self._due_ms and basis != self._basis:
             self._basis, self._began_ms = basis, now_ms
             work = partial(_published, report, self._publish, self._published)
             self._underway = self._background.start(work)
-            self._is_free()
+            self.take_over()
 
-    def _is_free(self) -> bool:
-        """Whether no overview is being made. What could not be written is made anew when the next one is due."""
-        if self._underway is None:
-            return True
-        if not self._underway.done():
-            return False
+    def take_over(self) -> None:
+        """Take over the overview that was being made, if it is. What could not be written is made anew when the next
+        one is due.
+        """
+        if self._underway is None or not self._underway.done():
+            return
         ended, self._underway = self._underway, None
         now_ms = self._clock.now_ms()
         self._due_ms = now_ms + max(SOONEST_MS, SHARE * (now_ms - self._began_ms))
@@ -88,14 +92,12 @@ class OverviewBoard:
             self._published = made.mark
             waiting = {job: at_ms for job, at_ms in self._forecast.items() if job in made.jobs}
             self._forecast = {**made.starts, **waiting}
-        return True
 
     def errors(self, report: CycleReport) -> tuple[DurationMs, ...]:
         """How much later each run is let go now than by the first forecast of its start.
 
         Cost: linear in the decisions, while a forecast is known.
         """
-        self._is_free()  # An overview that was made since the last cycle has forecasts of this one's starts.
         if not self._forecast:
             return ()
         found = [each.job for each in report.schedule.decisions if isinstance(each, Admit)]

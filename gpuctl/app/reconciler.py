@@ -356,6 +356,7 @@ class Reconciler:
             self._fights.note(report)
             self.troubles.aside("told", partial(self._tell, report))
             self.troubles.aside("checked", partial(self._check, report))
+            self.troubles.aside("forecast", self._overview.take_over)  # It may be of starts in this cycle.
             self.troubles.aside("measured", partial(self._measure, report))
             facts = facts_of(report, self._desired, self._utilisation.known.runs)
             self.troubles.aside("history", partial(self._outside.history.offer, facts))

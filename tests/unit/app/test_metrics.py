@@ -190,7 +190,9 @@ def test_a_start_in_the_cycle_after_its_first_forecast_is_compared_with_it(lab: 
     assert made.wait(PATIENCE_S)
     assert published
     lab.declared = declared({path: text for path, text in limited.items() if path != "j0.yaml"})
-    errors = board.errors(lab.cycle())
+    report = lab.cycle()
+    board.take_over()
+    errors = board.errors(report)
     lab.clock.advance_to(ZERO_MS + 60_000)  # its pod has stopped by then
     lab.cluster.settle()
     errors += board.errors(lab.cycle())
