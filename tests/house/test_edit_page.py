@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
-import warm
+from transcripts import typed
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "edit.md"
@@ -34,13 +34,7 @@ def test_the_commands_print_what_the_page_shows(request: pytest.FixtureRequest, 
         subprocess.run(["git", *words], cwd=tmp_path, check=True, env=env)
     shown = []
     for line in LINES:
-        words = shlex.split(line)
-        if words[0] == "gpuctl":
-            done = warm.run(*words[1:], cwd=tmp_path, env=env, together=True)
-        else:
-            done = subprocess.run(
-                words, cwd=tmp_path, env=env, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
+        done = typed(shlex.split(line), tmp_path, env)
         shown.append(f"$ {line}\n{done.stdout}")
     text, page = "\n".join(shown), PAGE.read_text()
     found = BLOCK.search(page)

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import warm
@@ -41,18 +41,22 @@ def follow(
         if words[0] == "cd":
             here /= words[1]
             continue
-        if words[0] == "gpuctl":
-            done = warm.run(*words[1:], cwd=here, env=env, together=True)
-        else:
-            done = subprocess.run(
-                words, cwd=here, env=env, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
+        done = typed(words, here, env)
         told += done.stdout
         ends.append(done.returncode)
     for here_text, there in told_as.items():
         told = told.replace(here_text, there)
     compare(page, marker, told, update=update)
     return ends
+
+
+def typed(words: Sequence[str], here: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """A command to its end, `gpuctl` or another, and what a terminal would show of it."""
+    if words[0] == "gpuctl":
+        return warm.run(*words[1:], cwd=here, env=env, together=True)
+    return subprocess.run(
+        words, cwd=here, env=env, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
 
 
 def compare(page: str, marker: str, told: str, *, update: bool, form: str = "console") -> None:
