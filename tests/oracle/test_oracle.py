@@ -5,6 +5,7 @@ A larger run is recorded by `python -m tests.oracle`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from gpuctl.model.ids import JobId
 
 from .cluster import start
 from .known import KNOWN
-from .report import run_histories, run_worlds, seeds, smallest_history
+from .report import run_histories, run_worlds, seeds, smallest_history, smallest_world
 from .view import View
 from .worlds import declared, draw
 
@@ -114,9 +115,12 @@ def test_the_engine_divides_as_the_design_says(seed: int) -> None:
         assert row.share_milli == view.portions[row.domain, f"project {row.project}"].share
 
 
-def test_the_smallest_example_of_a_family_is_a_scenario() -> None:
-    family, known = next((name, known) for name, known in KNOWN.items() if known.histories)
-    text = smallest_history(family, known.histories[:1])
+@pytest.mark.parametrize(("sort", "smallest"), [("worlds", smallest_world), ("histories", smallest_history)])
+def test_the_smallest_example_of_a_family_is_a_scenario(
+    sort: str, smallest: Callable[[str, Iterable[int]], str]
+) -> None:
+    family, recorded = next((name, some) for name, known in KNOWN.items() if (some := getattr(known, sort)))
+    text = smallest(family, recorded[:1])
     path = Path("smallest.yaml")
     outcome = simulate_file(str(path), text.encode(), wiring.scenario_reader(path), wiring.sandbox)
     assert outcome.report is not None
