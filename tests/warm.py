@@ -158,7 +158,7 @@ def _serve(listener: socket.socket) -> Mapping[str, object]:
         import_module(each)
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command is another process
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # another process waits for each command
     while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
         asking, _ = listener.accept()
         if os.fork() == 0:

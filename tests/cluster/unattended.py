@@ -106,7 +106,7 @@ def project(name: str, quota: int) -> dict[str, str]:
 class Site:
     """A cluster that gpuctl keeps: its node, its namespaces, its repository. `leave` takes all of it away.
 
-    No other on the same control plane has its name: nobody waits until its namespaces are gone.
+    No other on the same control plane has its name, so no test waits until its namespaces are gone.
     """
 
     plane: ControlPlane

@@ -162,7 +162,7 @@ class Outcome:
         return (self.runs, self.finished, self.inventories, self.lines, len(self.pods))
 
 
-def play(  # noqa: PLR0917 - a step, and who hears of its writes
+def play(  # noqa: PLR0917 - a step, and what hears of its writes
     database: Path,
     told: Sequence[Files],
     number: int,

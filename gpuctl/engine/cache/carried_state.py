@@ -129,11 +129,11 @@ class CarriedState:
             if is_paused and isinstance(self.decisions.get(run.job), Pending):
                 yield self._jobs[run.job]
 
-    def beneficiaries(self, more: Iterable[JobId | None]) -> dict[JobId, Instant]:
-        """When the runs started for which paused runs wait or stop, and those of more jobs; now if not yet noted."""
+    def beneficiaries(self, gave_up_for: Iterable[JobId | None]) -> dict[JobId, Instant]:
+        """When the runs started for which paused runs wait or stop, or others gave up workers; now if not yet noted."""
         stopping = (allocation.run.paused_for for allocation in self.snapshot.leaving_runs)
         found: dict[JobId, Instant] = {}
-        for job in chain(self.pending_jobs.paused_for, stopping, more):
+        for job in chain(self.pending_jobs.paused_for, stopping, gave_up_for):
             for allocation in self._in_place.get(job, ())[:1] if job is not None else ():
                 run = allocation.run
                 if run.phase in ACTIVE:

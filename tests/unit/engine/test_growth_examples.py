@@ -115,7 +115,7 @@ def test_while_another_leaves_or_starts_on_its_node_it_stays_as_it_is(
     assert told(world, tree, "a/e")[rule][name] == value
 
 
-def test_once_all_pods_of_a_start_have_nodes_it_is_in_nobodys_way() -> None:
+def test_a_start_whose_pods_all_have_nodes_hinders_no_run() -> None:
     tree = borrowing(FIRST, job("b/x"))
     world = world_of(tree, a_e=at((1, 0)), b_x=at((1, 1)))
     key = JobId.parse("b/x"), FIRST.digest
