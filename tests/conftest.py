@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from controlplane.build import HOW, find
+from controlplane.prepared import prepared
 from controlplane.server import ControlPlane, start
 from hypothesis import settings
 
@@ -223,7 +224,7 @@ def started(folders: pytest.TempPathFactory, emulated: str = "") -> ControlPlane
         if os.environ.get("CI"):
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
-    return start(binaries, folders.mktemp("control-plane"), emulated)
+    return start(binaries, folders.mktemp("control-plane"), emulated, prepared(binaries, emulated))
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,11 @@ class ControlPlane:
         return self.folder / "certs" / "apiserver.crt"
 
     @property
+    def etcd(self) -> Path:
+        """What its etcd keeps; a folder that is there before the start is what it begins with."""
+        return self.folder / "etcd"
+
+    @property
     def pod_log(self) -> Path:
         """What every container has printed, in the lines of a container runtime; there once a test writes it."""
         return self.folder / "pod.log"
@@ -138,16 +143,20 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End everything, the API server before etcd: without etcd it does not leave."""
-        for process in reversed(self._processes.values()):
-            process.terminate()
-            try:
-                process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes.clear()
+        for name in [*reversed(self._processes)]:
+            self.end(name)
         if self._connections is not None:
             self._connections.clear()
+
+    def end(self, name: str) -> None:
+        """End one of its parts, by the names of `pid`."""
+        process = self._processes.pop(name)
+        process.terminate()
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     def leave_connections(self) -> None:
         """Have a process that was forked make connections of its own."""
@@ -275,7 +284,7 @@ class ControlPlane:
     def _start_etcd(self, client: str, peer: str) -> None:
         self._spawn(
             "server",
-            f"--data-dir={self.folder / 'etcd'}",
+            f"--data-dir={self.etcd}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",
@@ -359,9 +368,12 @@ def pauses() -> Iterator[float]:
         pause = min(pause * 1.4, _LONGEST_PAUSE_S)
 
 
-def start(binaries: Path, folder: Path, emulated: str = "") -> ControlPlane:
-    """A control plane in a folder, ready for requests. `emulated`: the older version that it is to be like."""
+def start(binaries: Path, folder: Path, emulated: str = "", etcd: Path | None = None) -> ControlPlane:
+    """A control plane in a folder, ready for requests. `emulated`: the older version that it is to be like; `etcd`:
+    what its etcd begins with a copy of."""
     plane = ControlPlane(binaries=binaries, folder=folder, emulated=emulated)
+    if etcd is not None:
+        copy(etcd, plane.etcd)
     try:
         plane.start()
     except BaseException:
@@ -382,6 +394,11 @@ def node(name: str, *, gpus: int = 8, labels: Mapping[str, str] | None = None, *
     }
     status = {"capacity": room, "allocatable": room}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": status}
+
+
+def copy(folder: Path, to: Path) -> None:
+    """A folder of etcd's: most of it is a log with room to grow, which takes no room as a copy."""
+    subprocess.run(["cp", "-R", "--sparse=always", folder, to], check=True)
 
 
 def remove(folder: Path) -> None:
