@@ -30,7 +30,7 @@ from gpuctl.model.decision import Reason
 from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import WHOLE_GPU
 
-Reserved: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
+ReservedFor: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
 """The requests that would have room if it were not reserved, with the job that has the reservation."""
 
 Sorts: TypeAlias = frozenset[Sort]
@@ -48,7 +48,7 @@ class PendingReasons:
     def __init__(self, dirty: DirtyProjects) -> None:
         self._dirty = dirty
         self._read = 0
-        self._short: tuple[Sorts, Sorts, Reserved, frozenset[JobClass]] = frozenset(), frozenset(), {}, frozenset()
+        self._short: tuple[Sorts, Sorts, ReservedFor, frozenset[JobClass]] = frozenset(), frozenset(), {}, frozenset()
 
     def update(
         self,
@@ -121,7 +121,7 @@ class PendingReasons:
         return reasons.no_free_gpus(job) if is_within else reasons.over_share(job)
 
 
-def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> Reserved:
+def _reserved(pending_jobs: PendingJobs, snapshot: Snapshot, reservations: HeadReservations) -> ReservedFor:
     found: dict[tuple[PoolName, Request], JobId] = {}
     if not reservations:
         return found
