@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from controlplane.server import ControlPlane
+from town import Account, account_on
 from unattended import install
 
 FIGURE = "figure"
@@ -15,6 +16,13 @@ FIGURE = "figure"
 def plane_with_gpuctl(shared_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """Its Lease is held by one test at a time."""
     return shared_control_plane("plane_with_gpuctl", install)
+
+
+@pytest.fixture(scope="module")
+def account(plane_with_gpuctl: ControlPlane) -> Iterator[Account]:
+    """What the towns of a module share."""
+    with account_on(plane_with_gpuctl) as made:
+        yield made
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from controlplane.server import ControlPlane, node
-from town import MERGE, Town, town_on
+from town import MERGE, Account, Town, town_on
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, uid
@@ -17,8 +17,8 @@ from gpuctl.model.ids import ObjectRef
 
 
 @pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name) as made:
+def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(plane_with_gpuctl, request.node.name, account) as made:
         yield made
 
 

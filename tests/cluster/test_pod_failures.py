@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
-from town import MERGE, Town, town_on
+from town import MERGE, Account, Town, town_on
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.incidents import EventReader
@@ -41,8 +41,8 @@ class Ahead:
 
 
 @pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name) as made:
+def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(plane_with_gpuctl, request.node.name, account) as made:
         yield made
 
 

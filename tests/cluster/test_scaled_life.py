@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from controlplane.server import ControlPlane
 from metrics import Metrics, metrics_of
-from town import Town, running, town_on
+from town import Account, Town, running, town_on
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.app.cycle import CycleContext
@@ -24,8 +24,8 @@ SCALED = (
 
 
 @pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name) as made:
+def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(plane_with_gpuctl, request.node.name, account) as made:
         yield made
 
 

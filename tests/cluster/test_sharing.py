@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 from controlplane.server import ControlPlane
-from town import MERGE, Town, town_on
+from town import MERGE, Account, Town, account_on, town_on
 from unattended import install
 
 from gpuctl.adapters.kubernetes.paths import item
@@ -44,9 +44,15 @@ def plane(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
     return made
 
 
+@pytest.fixture(scope="module")
+def account(plane: ControlPlane) -> Iterator[Account]:
+    with account_on(plane) as made:
+        yield made
+
+
 @pytest.fixture
-def town(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane, request.node.name) as made:
+def town(plane: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
+    with town_on(plane, request.node.name, account) as made:
         made.gpu_memory = "81559Mi"
         yield made
 

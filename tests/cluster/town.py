@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 from urllib.error import HTTPError
@@ -38,10 +38,10 @@ MERGE = "application/merge-patch+json"
 class Town:
     """One cluster of gpuctl on the server: two nodes of two GPUs, one project `a`, and cycles by hand."""
 
-    def __init__(self, plane: ControlPlane, cluster: KubernetesCluster, name: str, token: str) -> None:
+    def __init__(self, plane: ControlPlane, account: Account, name: str) -> None:
         self.plane = plane
         self.name = name
-        self.token = token
+        self.token = account.token
         self.prefix = f"gpu-{name}-"
         self.more_of_a = ""
         self.more_of_pool = ""
@@ -49,8 +49,8 @@ class Town:
         self.sharing = "device-plugin"
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
-        self.context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
-        self.cluster = cluster
+        self.context = CycleContext(object_cache=account.object_cache, clock=SystemClock())
+        self.cluster = account.cluster
         for each in ("n1", "n2"):
             plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
         within(WITHIN_S, self._has_usable_nodes)
@@ -170,14 +170,30 @@ def _compiled(files: tuple[tuple[str, str], ...]) -> Declared:
     return compiled.declared
 
 
+@dataclass(frozen=True)
+class Account:
+    """The account of the installed gpuctl, and what it has seen of the cluster."""
+
+    token: str
+    cluster: KubernetesCluster
+    object_cache: ObjectCache
+
+
 @contextmanager
-def town_on(plane: ControlPlane, test: str) -> Iterator[Town]:
-    """A town for the time of a test, named after it. gpuctl is installed there, and has no more than its account."""
+def account_on(plane: ControlPlane) -> Iterator[Account]:
+    """gpuctl is installed there, and has no more than its account."""
     token = account_token(plane)
     connection = connect(str(plane.write_kubeconfig(plane.folder / "town.kubeconfig", token)))
-    name = f"t{test.encode().hex()[-8:]}{len(test)}"
     with closing(connection), closing(KubernetesCluster(connection)) as cluster:
-        made = Town(plane, cluster, name, token)
+        yield Account(token, cluster, ObjectCache(cluster))
+
+
+@contextmanager
+def town_on(plane: ControlPlane, test: str, account: Account | None = None) -> Iterator[Town]:
+    """A town for the time of a test, named after it; `account`: one that has seen the cluster already. To see it for
+    the first time is two requests for each of forty kinds, more than most tests take."""
+    with nullcontext(account) if account else account_on(plane) as known:
+        made = Town(plane, known, f"t{test.encode().hex()[-8:]}{len(test)}")
         yield made
         made.tear_down()
 

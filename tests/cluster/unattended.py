@@ -266,7 +266,8 @@ class Process:
     def audited(self, since: int = 0) -> list[Mapping[str, Any]]:
         """Its requests, as the server saw them; `since`: how many of all to leave out."""
         key = "authentication.kubernetes.io/credential-id"
-        return [r for r in self._plane.audited()[since:] if r["user"].get("extra", {}).get(key) == [self.credential]]
+        found = self._plane.audited(since, told=self.credential)
+        return [r for r in found if r["user"].get("extra", {}).get(key) == [self.credential]]
 
     def cpu_s(self) -> float:
         """The processor time it has used."""
