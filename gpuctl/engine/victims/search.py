@@ -138,7 +138,7 @@ class EvictionWalk:
         steps = MAX_STEPS if self._steps is None else self._steps
         wanted = self._nodes.fits[name].slots + 1
         accepts = self._accepts_last if self._accepts is not None and self._wanted - self._nodes.slots <= 1 else None
-        nodes, left = self._nodes.alone(name), self._left(name)
+        nodes, left = self._nodes.alone(name), self._left(self._on_node[name])
         search = EvictionSearch(self._rule, nodes, wanted, left, steps, accepts, follows=self._follows)
         found = search.run(self._totals)
         self._steps = None if self._steps is None else search.steps
@@ -150,9 +150,10 @@ class EvictionWalk:
     def _accepts_last(self, chosen: tuple[Eviction, ...]) -> bool:
         return self._accepts is not None and self._accepts((*self._taken.values(), *chosen))
 
-    def _left(self, name: NodeName) -> list[Eviction]:
+    def _left(self, evictions: Iterable[Eviction]) -> list[Eviction]:
+        """The evictions, without what was taken already."""
         found = []
-        for eviction in self._on_node[name]:
+        for eviction in evictions:
             taken = self._taken.get(eviction.job)
             left = eviction.without(taken.allocations) if taken else eviction
             if left is not None:
@@ -168,7 +169,7 @@ class EvictionWalk:
         """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and by
         the first in order of them. A node where all together are too few is left out.
         """
-        left, short = self._left(name), self._nodes.fits[name].short_milli
+        left, short = self._left(self._on_node[name]), self._nodes.fits[name].short_milli
         moves = [eviction for eviction in left if eviction.is_move]
         stays = [eviction for eviction in left if not eviction.is_move]
         by_pauses = max(0, short - sum(eviction.total_milli for eviction in moves))
@@ -189,16 +190,19 @@ class EvictionWalk:
         heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name]))
 
     def _take(self, entry: Entry) -> bool:
-        """Take a set, if it still is allowed at the price at which it was found, others having been taken since."""
-        totals = totals_with(self._totals, victims_of(entry.chosen), self._snapshot)
+        """Take a set, if it still is allowed at the price at which it was found, others having been taken since: of an
+        elastic run that may be some of the same workers, on other nodes.
+        """
+        chosen = self._left(entry.chosen)
+        totals = totals_with(self._totals, victims_of(chosen), self._snapshot)
         if entry.taken < len(self._taken) and (self._accepts or self._rule.price(totals) != entry.order[0][0]):
             return False
-        for eviction in entry.chosen:
+        for eviction in chosen:
             known = self._taken.get(eviction.job)
             together = dict.fromkeys((*known.allocations, *eviction.allocations)) if known else ()
             self._taken[eviction.job] = paused(tuple(together)) if together else eviction
         self._totals = totals
-        for name in self._nodes.remove([allocation for each in entry.chosen for allocation in each.allocations]):
+        for name in self._nodes.remove([allocation for each in chosen for allocation in each.allocations]):
             self._versions[name] += 1
             self._enter(name)
         return True
