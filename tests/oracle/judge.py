@@ -404,23 +404,23 @@ def _paid(after: TinyCluster, job: JobId, taken: Way) -> Price:
 
 def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
     """Whether nothing else would be paused once the way was gone: no job that waits then, and no elastic run that lacks
-    workers, has anything to take. Jobs that have a place on idle GPUs take it first, one after another.
+    workers, has anything to take. Where idle GPUs will do they are taken first, one after another: those of jobs, then
+    those of elastic runs.
     """
     found = way.seats
     assert found is not None
     after = carried_out(before, way, found)
     while True:
-        view = View(tree, after.state(), after.now_ms)
+        view = View(tree, after.state(), after.now_ms, way.claim.job.id)
         waiting = sorted(view.waiting, key=lambda job: (-job.priority, job.id))
         of_jobs = (ways(view, job) for job in waiting if view.most_workers(job))
         of_runs = (growth(view, held) for held in view.held)
         best = [each for each in map(largest, chain(of_jobs, of_runs)) if each is not None]
         if not all(each.is_idle for each in best):
             return False
-        start = next((each for each in best if each.reach is None), None)
-        if start is None or start.seats is None:
+        if not best or best[0].seats is None:
             return True
-        after = carried_out(after, start, start.seats)
+        after = carried_out(after, best[0], best[0].seats)
 
 
 def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
@@ -443,9 +443,18 @@ def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
             )
     for held, workers in ((None, found.workers), *found.moved):
         placement = Placement(workers=tuple(WorkerPlacement(node=NodeName(n), gpus=g) for n, g in workers))
+        if held is None and way.reach is not None:
+            after.runs[job.id] = _grown(after.runs[job.id], placement)
+            continue
         run = after.runs[job.id] if held is None else held.run
         milli = job.gpu_milli if held is None else run.gpu_milli
         after.runs[run.job] = replace(
             run, phase=RunPhase.RUNNING, placement=placement, gpu_milli=milli, started_at_ms=before.now_ms
         )
     return after
+
+
+def _grown(run: Run, more: Placement) -> Run:
+    """A run that goes on with more workers."""
+    kept = () if run.placement is None else run.placement.workers
+    return replace(run, placement=Placement(workers=(*kept, *more.workers)))

@@ -21,12 +21,12 @@ class Known:
 KNOWN: dict[str, Known] = {
     "paused in vain": Known(
         why="4.5: the beneficiary of every pause runs in the end; a job that waited takes its place by guarantee.",
-        worlds=(8001889, 8005827, 8006972, 8017202),
+        worlds=(8001889, 8005827, 8006972, 8017202, 9000305, 9000907),
         histories=(7004950, 8003861, 8004803),
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
-        worlds=(742, 8002199, 8004729, 8017418),
+        worlds=(742, 8002199, 8004729, 8017418, 9002585),
         histories=(7003476, 8002199, 8003861),
     ),
     "no rest: late": Known(
@@ -41,9 +41,13 @@ KNOWN: dict[str, Known] = {
         why="4.3: a pause that straddles a guarantee comes last; a larger one was taken, without a move.",
         worlds=(8013208,),
     ),
-    "dear: another set": Known(why="4.5: the price counts what follows; it was foreseen too small.", worlds=(8007073,)),
-    "dear: mixed rights": Known(why="4.3: of sets of own and of other work the least GPUs.", worlds=(8018392,)),
+    "no rest": Known(why="4.5: the cluster comes to rest.", worlds=(9003489,)),
     "dear: what follows": Known(
-        why="4.5: the price counts what follows; it was foreseen too small.", worlds=(8006473,)
+        why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
+        worlds=(8006473, 9000182, 9005721),
+    ),
+    "waits: moves": Known(
+        why="4.3: moves bring scattered room together; the job was placed first, and left no device for a moved run.",
+        worlds=(9006468,),
     ),
 }

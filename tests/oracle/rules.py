@@ -23,6 +23,7 @@ Readings, where DESIGN leaves a choice:
 - "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for it waits, or lacks
   workers that it gave up for it, a run loses GPUs to a project only by that project's guarantee, unless a job of that
   project has come since it started. One that could not run were the cluster empty is in no queue, and has not come.
+  What follows from a set of victims is decided with it, when the job that they make way for has come and does not run.
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ def _is_settled(loss: Loss, claim: Claim) -> bool:
         return False
     came = (
         claim.view.runs[job.id].queued_at_ms
-        for job in claim.view.waiting
+        for job in claim.view.came
         if job.id.project == claim.job.id.project
         and claim.view.runs[job.id].paused_for is None
         and claim.view.most_workers(job)

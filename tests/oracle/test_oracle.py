@@ -100,6 +100,15 @@ def test_idle_gpus_wait_for_the_run_that_is_next() -> None:
     assert run_worlds([7008145]).families == {}
 
 
+def test_workers_of_an_elastic_run_are_freed_once() -> None:
+    assert run_worlds([9002920]).families == {}
+
+
+@pytest.mark.parametrize("seed", [8007073, 8018392, 9003042, 9005205, 9008020])
+def test_what_follows_is_decided_with_the_pause(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
 def test_halves_of_a_gang_fill_one_device() -> None:
     assert run_worlds([7016427]).families == {}
 

@@ -47,9 +47,11 @@ class Held:
 class View:
     """A cluster at a moment. `portions` are exact, as shown; `entitled` is what they entitle to, in whole GPUs."""
 
-    def __init__(self, tree: Declared, state: ClusterState, now_ms: Instant) -> None:
+    def __init__(self, tree: Declared, state: ClusterState, now_ms: Instant, asked: JobId | None = None) -> None:
+        """`asked`: the job for which it is being decided; what follows from its start is decided with that."""
         self.tree = tree
         self.now_ms = now_ms
+        self.asked = asked
         self.domain_of = {pool: domain.name for domain in tree.domains for pool in domain.pools}
         self.capacity: dict[PoolName, dict[str, Devices]] = {pool.name: {} for pool in tree.cluster.pools}
         self.pool_of: dict[str, PoolName] = {}
@@ -71,6 +73,7 @@ class View:
     def _read(self, state: ClusterState) -> None:
         jobs = {job.id: job for job in self.tree.jobs}
         self.declared = frozenset(jobs)
+        self.came = [] if self.asked is None else [jobs[self.asked]]
         self.held: list[Held] = []
         self.waiting: list[Job] = []
         self.runs = {run.job: run for run in state.runs}
@@ -82,6 +85,7 @@ class View:
                 continue
             if run.phase is RunPhase.QUEUED:
                 self.waiting.append(job)
+                self.came.append(job)
             if run.phase not in ACTIVE or run.placement is None:
                 continue
             workers = tuple((str(w.node), w.gpus) for w in run.placement.workers)
