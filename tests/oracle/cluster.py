@@ -30,15 +30,19 @@ CYCLE_MS = 1_000
 MOST_CYCLES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Loss:
-    """A run that lost GPUs. `kind`: reclaim, preempt, shrink, move; displace has no beneficiary. `cycle`: in which."""
+    """A run that lost GPUs. `kind`: reclaim, preempt, shrink, move; displace has no beneficiary. `cycle`: in which.
+
+    `goes_on`: its next place is reserved with that.
+    """
 
     cycle: int
     job: JobId
     beneficiary: JobId | None
     kind: str
     milli: GpuMilli
+    goes_on: bool = False
 
 
 @dataclass(slots=True)
@@ -143,7 +147,8 @@ class TinyCluster:
         kind = "shrink" if isinstance(decision, Resize) else type(decision).__name__.lower()
         milli = run.gpu_milli * (workers_of(run) - kept)
         if milli > 0:
-            loss = Loss(cycle=self.cycles, job=decision.job, beneficiary=beneficiary, kind=kind, milli=milli)
+            goes_on = isinstance(decision, Reclaim | Preempt | Move) and decision.reserved is not None
+            loss = Loss(self.cycles, decision.job, beneficiary, kind, milli, goes_on)
             self.losses.append(loss)
 
 

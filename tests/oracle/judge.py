@@ -333,10 +333,13 @@ def _dear(
     if paid <= Price(straddles=False, milli=0, runs=0, moves=0):
         return
     may_move = bool(taken.moved) or paid.straddles
-    mine = _rank(job, paid, view.pool_of[placement.workers[0].node])
+    pool = view.pool_of[placement.workers[0].node]
+    mine = _rank(job, paid, pool)
+    # What goes on elsewhere at once is as good as moved.
+    beside_moves = _rank(job, _paid(after, job.id, taken, as_moves=True), pool)
     alike = (way for way in ways(view, job) if way.workers == taken.workers and (may_move or not way.moved))
     alike = (way for way in sorted(alike, key=lambda way: way.price) if job.pools_in_order or way.price[:3] < paid[:3])
-    alike = (way for way in alike if _way_rank(way) < mine)
+    alike = (way for way in alike if _way_rank(way) < (beside_moves if way.moved else mine))
     found: dict[str, Way] = {}
     for way in alike:
         need = _why_dear(way, taken, paid)
@@ -386,8 +389,9 @@ def _why_dear(way: Way, taken: Way, paid: Price) -> str:
     return Need.MIXED if need_of(way) is Need.MIXED else ANOTHER
 
 
-def _paid(after: TinyCluster, job: JobId, taken: Way) -> Price:
-    """What was lost until the cluster rested, for the job and for those that were paused for it.
+def _paid(after: TinyCluster, job: JobId, taken: Way, *, as_moves: bool = False) -> Price:
+    """What was lost until the cluster rested, for the job and for those that were paused for it. `as_moves`: what goes
+    on elsewhere at once counts as moved.
 
     What an elastic job takes once it runs, for more workers than it started with, is no part of that.
     """
@@ -397,7 +401,7 @@ def _paid(after: TinyCluster, job: JobId, taken: Way) -> Price:
         if loss.beneficiary in losers or (loss.beneficiary == job and loss.cycle == 0):
             losers.add(loss.job)
             lost.append(loss)
-    paused = [loss for loss in lost if loss.kind != "move"]
+    paused = [loss for loss in lost if loss.kind != "move" and not (as_moves and loss.goes_on)]
     milli, runs = sum(loss.milli for loss in paused), len({loss.job for loss in paused if loss.kind != "shrink"})
     return Price(taken.price.straddles, milli, runs, len(lost) - len(paused))
 

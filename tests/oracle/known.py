@@ -37,10 +37,6 @@ KNOWN: dict[str, Known] = {
         why="4.5: nothing is paused for a job while idle GPUs would do.",
         histories=(8003591,),
     ),
-    "dear: a move spares a guarantee": Known(
-        why="4.3: a pause that straddles a guarantee comes last; a larger one was taken, without a move.",
-        worlds=(8013208,),
-    ),
     "no rest": Known(why="4.5: the cluster comes to rest.", worlds=(9003489,)),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",

@@ -104,6 +104,10 @@ def test_workers_of_an_elastic_run_are_freed_once() -> None:
     assert run_worlds([9002920]).families == {}
 
 
+def test_a_run_that_goes_on_elsewhere_is_as_good_as_moved() -> None:
+    assert run_worlds([8013208]).families == {}
+
+
 @pytest.mark.parametrize("seed", [8007073, 8018392, 9003042, 9005205, 9008020])
 def test_what_follows_is_decided_with_the_pause(seed: int) -> None:
     assert run_worlds([seed]).families == {}
