@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.diag.span import SourceSpan
-from gpuctl.engine import schedule
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model import transition
 from gpuctl.model.decision import (
     Admit,
@@ -148,7 +148,11 @@ def declared(
 
 @dataclass
 class World:
-    """A cluster in memory: nodes, runs, and gpuctl's records. `writes` counts what a schedule changed."""
+    """A cluster in memory: nodes, runs, and gpuctl's records; and what the engine keeps between its cycles.
+
+    `kept` is what the controller has too, and changes no decision: tests/properties/test_outlook.py. Measured: the
+    stories of test_safety.py take 1.5x without it, those of five modules 1.3x, for most of their cycles change little.
+    """
 
     nodes: tuple[Node, ...]
     now_ms: Instant = 1_596_000_000_000
@@ -156,6 +160,7 @@ class World:
     seen: set[tuple[JobId, RunDigest]] = field(default_factory=set)
     finished: dict[tuple[JobId, RunDigest], FinishedRun] = field(default_factory=dict)
     paused: list[tuple[JobId, JobId | None]] = field(default_factory=list)
+    kept: EngineCache = field(default_factory=EngineCache, init=False, repr=False, compare=False)
 
     def state(self) -> ClusterState:
         """What `observe` would say."""
@@ -172,8 +177,10 @@ class World:
 
     def cycle(self, tree: Declared, stop_after: int | None = None) -> Schedule:
         """One cycle: decide, write in the plan's order (at most `stop_after` writes: a crash), let the cluster move."""
-        made = schedule(tree, self.state(), self.now_ms)
+        made = schedule(tree, self.state(), self.now_ms, self.kept)
         self.carry_out(tree, made, stop_after)
+        if stop_after is not None:
+            self.kept = EngineCache()
         return made
 
     def carry_out(self, tree: Declared, made: Schedule, stop_after: int | None = None) -> None:
@@ -225,7 +232,7 @@ class World:
         """What is there and what is decided on it, each carried out before the next, until nothing changes."""
         for _ in range(most):
             state = self.state()
-            made = schedule(tree, state, self.now_ms)
+            made = schedule(tree, state, self.now_ms, self.kept)
             yield state, made
             before = dict(self.runs), set(self.seen)
             self.carry_out(tree, made)
