@@ -57,10 +57,7 @@ def life_of_b(place: Place) -> object:
 
 
 def cycles_for_a_while(place: Place, more: Mapping[str, str] | None = None) -> CycleReport:
-    """A gpuctl that goes on, and after it one that has just begun; controllers act on what they do between the cycles.
-
-    To begin for each cycle would be eighty requests each time: 21 s of processor time for 15 s of all tests here.
-    """
+    """A gpuctl that goes on, then one that has just begun; controllers act on what they do between the cycles."""
     with place.context() as context:
         for _ in range(CYCLES):
             converge(declared(more), context)
