@@ -16,8 +16,8 @@ from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import (
-    Accepts,
     Eviction,
+    Follows,
     Found,
     Migration,
     Room,
@@ -111,7 +111,7 @@ class MigrationSearch:
         self.has_looked = True
         moves = self._moves_in(rule)
         left = _not_for(rule.job.id, moves)
-        walk = EvictionWalk(option, rule, left, self._accepts(option, rule), MAX_STEPS)
+        walk = EvictionWalk(option, rule, left, self._follows(option, rule), MAX_STEPS)
         chosen = walk.run()
         if chosen is None and walk.is_exhaustive and len(left) == len(moves) and self._placings_left > 0:
             self._snapshot.unschedulable("moves", option, rule.is_guaranteed).add(option.request)
@@ -123,22 +123,23 @@ class MigrationSearch:
         moves = _movable(rule)
         left = _not_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
-        found = cheapest_of_few(option, rule, [*left, *pauses(rule)], self._accepts(option, rule), first)
+        found = cheapest_of_few(option, rule, [*left, *pauses(rule)], self._follows(option, rule), first)
         is_exhaustive = self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if found is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves and pauses", option, rule.key).add(option.request)
         return None if found is None else self._told(option, rule, found[1])
 
-    def _accepts(self, option: PoolOption, rule: VictimRule) -> Accepts:
+    def _follows(self, option: PoolOption, rule: VictimRule) -> Follows:
+        """Nothing, as far as is asked; None where a moved run has no place, and of pauses alone."""
         must_pause = self._must_pause(option)
 
-        def accepts(chosen: tuple[Eviction, ...]) -> bool:
+        def follows(chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
             if not any(eviction.is_move for eviction in chosen):
-                return False  # `find_room` has tried it.
+                return None  # `find_room` has tried it.
             is_enough = must_pause <= gpu_milli_of(victims_of(chosen)) and self._placings_left > 0
-            return is_enough and self._told(option, rule, chosen) is not None
+            return (0, 0) if is_enough and self._told(option, rule, chosen) is not None else None
 
-        return accepts
+        return follows
 
     def _told(self, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
         """What comes of a set of evictions, if the rule allows it and each moved run has a place."""

@@ -101,11 +101,9 @@ class Room:
 Found: TypeAlias = tuple[Cost, tuple[Eviction, ...]]
 """A set of evictions that makes room, and what it costs."""
 
-Accepts: TypeAlias = Callable[[tuple[Eviction, ...]], bool]
-"""Whether a set that makes room may be taken as it is; one that may not can be extended."""
-
-Follows: TypeAlias = Callable[[tuple[Allocation, ...]], tuple[GpuMilli, int]]
-"""What follows once some runs are paused: GPUs that others lose for them, and runs that stop by that."""
+Follows: TypeAlias = Callable[[tuple[Eviction, ...]], tuple[GpuMilli, int] | None]
+"""What follows from a set that makes room: GPUs that others lose for its runs, and runs that stop by that. None where
+it may not be taken as it is: one that holds it may be."""
 
 
 def paused(allocations: tuple[Allocation, ...]) -> Eviction:
@@ -165,7 +163,7 @@ class EvictionSearch:
 
     Of sets that cost the same the first is kept: where evictions are in order of preference, the one preferred.
     `steps`: sets that may still be tried; below 0 after a search that was cut off, whose best need not be the best
-    there is. `accepts`: whether a set that makes room may be taken; others are extended. `best`: a set to beat.
+    there is. `follows`: None where nothing is asked. `best`: a set to beat.
     """
 
     rule: VictimRule
@@ -173,9 +171,8 @@ class EvictionSearch:
     wanted: int
     evictions: Sequence[Eviction]
     steps: int
-    accepts: Accepts | None = None
-    best: Found | None = None
     follows: Follows | None = None
+    best: Found | None = None
     _costs: list[Cost] = field(init=False)
     _rest: list[_Rest] = field(init=False)
 
@@ -240,14 +237,15 @@ class EvictionSearch:
         """Take a set that makes room as the best, if it is; False if it may not be taken without others, or one that
         holds it could be better, because less follows.
         """
-        if not chosen or (self.accepts is not None and not self.accepts(chosen)):
+        if not chosen:
             return False
         if self.best is not None and self.best[0][:-1] <= cost[:-1]:
             return True
-        victims = victims_of(chosen)
-        lost_milli, stopped = (0, 0) if self.follows is None else self.follows(victims)
-        preferences = tuple(sorted(map(self.rule.snapshot.preference, victims)))
-        cost = cost._replace(outranked=outranked(chosen), preferences=preferences).more(lost_milli, stopped)
+        more = (0, 0) if self.follows is None else self.follows(chosen)
+        if more is None:
+            return False
+        preferences = tuple(sorted(map(self.rule.snapshot.preference, victims_of(chosen))))
+        cost = cost._replace(outranked=outranked(chosen), preferences=preferences).more(*more)
         if self.best is None or cost[:-1] < self.best[0][:-1]:
             self.best = cost, chosen
-        return not lost_milli
+        return not more[0]

@@ -73,7 +73,7 @@ def find_room_to_go_on(paused: Allocation, snapshot: Snapshot) -> Room | None:
 
 
 def _rooms(option: PoolOption, rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
-    found = find_victims(option, rule, lambda victims: _what_follows(option, rule, victims))
+    found = find_victims(option, rule, lambda chosen: _what_follows(option, rule, victims_of(chosen)))
     victims = victims_of(found[1]) if found is not None else ()
     if found is not None and is_due(option, victims):
         placement = place_without(rule.snapshot, option, victims)

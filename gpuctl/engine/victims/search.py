@@ -20,7 +20,6 @@ from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import (
-    Accepts,
     Eviction,
     EvictionSearch,
     Follows,
@@ -34,6 +33,7 @@ from gpuctl.engine.victims.rules import Cost, VictimRule
 from gpuctl.engine.victims.what_if_node import WhatIfNodes
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.units import GpuMilli
 
 MAX_STEPS = 2_000
 """Sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of 20.
@@ -80,29 +80,27 @@ def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allo
 class EvictionWalk:
     """Evictions for all workers of an option: a heap of nodes by what one worker more costs there, at least or exactly.
 
-    A node is searched only once nothing else can be better. Where evictions have to be accepted, the set taken last
-    must be, with all that were taken before. Nodes of one rack are preferred for a gang where that costs no more.
+    A node is searched only once nothing else can be better. What follows is asked of the set taken last, with all that
+    were taken before. Nodes of one rack are preferred for a gang where that costs no more.
     """
 
     __slots__ = (
-        "_accepts", "_close", "_follows", "_heap", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
+        "_close", "_follows", "_heap", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
         "_taken", "_totals", "_versions", "_wanted", "is_exhaustive",
     )  # fmt: skip
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what is searched, for what, by what rule, and how far
+    def __init__(
         self,
         option: PoolOption,
         rule: VictimRule,
         evictions: Iterable[Eviction],
-        accepts: Accepts | None = None,
-        steps: int | None = None,
         follows: Follows | None = None,
+        steps: int | None = None,
     ) -> None:
         """`steps`: how many sets may be tried on all nodes together, if that is not left to each node."""
         self._follows = follows
         self._snapshot = rule.snapshot
         self._rule = rule
-        self._accepts = accepts
         self._steps = steps
         self._wanted = option.request.workers
         rooms, slots = self._snapshot.future_idle.rooms, _slots(self._snapshot, option)
@@ -137,9 +135,9 @@ class EvictionWalk:
         self._snapshot.counters.searches += 1
         steps = MAX_STEPS if self._steps is None else self._steps
         wanted = self._nodes.fits[name].slots + 1
-        accepts = self._accepts_last if self._accepts is not None and self._wanted - self._nodes.slots <= 1 else None
+        follows = self._follows_last if self._follows is not None and self._wanted - self._nodes.slots <= 1 else None
         nodes, left = self._nodes.alone(name), self._left(self._on_node[name])
-        search = EvictionSearch(self._rule, nodes, wanted, left, steps, accepts, follows=self._follows)
+        search = EvictionSearch(self._rule, nodes, wanted, left, steps, follows)
         found = search.run(self._totals)
         self._steps = None if self._steps is None else search.steps
         self.is_exhaustive &= search.steps >= 0
@@ -147,8 +145,8 @@ class EvictionWalk:
             cost, chosen = found
             heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name], len(self._taken), chosen))
 
-    def _accepts_last(self, chosen: tuple[Eviction, ...]) -> bool:
-        return self._accepts is not None and self._accepts((*self._taken.values(), *chosen))
+    def _follows_last(self, chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
+        return None if self._follows is None else self._follows((*self._taken.values(), *chosen))
 
     def _left(self, evictions: Iterable[Eviction]) -> list[Eviction]:
         """The evictions, without what was taken already."""
@@ -195,7 +193,7 @@ class EvictionWalk:
         """
         chosen = self._left(entry.chosen)
         totals = totals_with(self._totals, victims_of(chosen), self._snapshot)
-        if entry.taken < len(self._taken) and (self._accepts or self._rule.price(totals) != entry.order[0][0]):
+        if entry.taken < len(self._taken) and (self._follows or self._rule.price(totals) != entry.order[0][0]):
             return False
         for eviction in chosen:
             known = self._taken.get(eviction.job)
@@ -258,13 +256,13 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     if failed is not None and failed.cover(option.request):
         return None
     evictions = pauses(rule)
-    walk = EvictionWalk(option, rule, evictions, follows=follows)
+    walk = EvictionWalk(option, rule, evictions, follows if option.request.workers == 1 else None)
     taken = walk.run()
     victims = victims_of(taken or ())
     if taken is not None and not is_plain:
         victims = rule.complete(victims) or ()
     cost = rule.cost(victims) if victims else None
-    first = None if cost is None else (cost.more(*follows(victims)), (paused(victims),))
+    first = None if cost is None else (cost.more(*(follows((paused(victims),)) or (0, 0))), (paused(victims),))
     if is_plain and option.request.workers == 1 and (first is None or first[0] == cost):
         if taken is None and not walk.is_exhaustive:
             rule.snapshot.counters.cut_off += 1
@@ -274,20 +272,15 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     # One that was found stays the best of equals where only room was missing: the walk knows which nodes are close.
     kept = first if is_plain else None
 
-    def accepts(chosen: tuple[Eviction, ...]) -> bool:
-        return rule.cost(victims_of(chosen)) is not None
+    def allowed(chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
+        return None if rule.cost(victims_of(chosen)) is None else follows(chosen)
 
-    others = cheapest_of_few(option, rule, evictions, accepts, kept, follows)
+    others = cheapest_of_few(option, rule, evictions, allowed, kept)
     return min((found for found in (first, others) if found is not None), key=itemgetter(0), default=None)
 
 
-def cheapest_of_few(  # noqa: PLR0913, PLR0917 - what is searched, for what, by what rule, and what is known
-    option: PoolOption,
-    rule: VictimRule,
-    evictions: Sequence[Eviction],
-    accepts: Accepts,
-    first: Found | None = None,
-    follows: Follows | None = None,
+def cheapest_of_few(
+    option: PoolOption, rule: VictimRule, evictions: Sequence[Eviction], follows: Follows, first: Found | None
 ) -> Found | None:
     """The cheapest of all sets of a few evictions with which all workers of an option fit.
 
@@ -308,7 +301,7 @@ def cheapest_of_few(  # noqa: PLR0913, PLR0917 - what is searched, for what, by 
     here = [rooms[name] for name in sorted(names) if rooms[name].pool == option.pool.name]
     nodes = WhatIfNodes(here, option.request, _slots(snapshot, option))
     nodes.limit(_all_of(evictions))
-    search = EvictionSearch(rule, nodes, option.request.workers, evictions, MAX_STEPS, accepts, first, follows)
+    search = EvictionSearch(rule, nodes, option.request.workers, evictions, MAX_STEPS, follows, first)
     found = search.run({})
     snapshot.counters.cut_off += found is None and search.steps < 0
     return found
