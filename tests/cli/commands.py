@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -31,3 +32,8 @@ def repository_in(folder: Path) -> WorkingCopy:
 def folder_in(repository: WorkingCopy) -> Path:
     """The folder of the report's cluster in such a repository."""
     return repository.folder / "clusters" / "tr4858"
+
+
+def heeding_ctrl_c() -> None:
+    """A shell has what it runs in the background ignore Ctrl-C, and a process inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from commands import Run
+from commands import Run, heeding_ctrl_c
 from controlplane.server import ControlPlane
 from seen import Stage, stage_on
 
@@ -100,11 +100,6 @@ def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
         assert process.wait(30) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""
-
-
-def heeding_ctrl_c() -> None:
-    """A shell has what it runs in the background ignore Ctrl-C, and a process inherits that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def heard(source: socket.socket, length: int) -> bytes:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import Run
+from commands import Run, heeding_ctrl_c
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -55,7 +55,8 @@ def until(read: Callable[[], str], *words: str) -> str:
 def test_list_watch_prints_the_list_then_each_job_that_changes(embedded: Path, tmp_path: Path) -> None:
     file = Path(shutil.copy(embedded, tmp_path / "cluster.db"))
     command = [*LINE, "list", "--watch", "-p", "team-a", "--embedded", str(file)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    piped, told = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(command, stdout=piped, stderr=told, preexec_fn=heeding_ctrl_c) as process:  # noqa: PLW1509 - it starts no thread
         assert process.stdout is not None
         number = process.stdout.fileno()
 
