@@ -258,7 +258,9 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
     taken = _taken(view, job, placement, made)
     unused = Way(Claim(view, job, taken.claim.milli), taken.workers, (), frozenset())
     removed = [run for run in before.runs.values() if run.job not in view.declared and run.phase in ACTIVE]
-    if not taken.is_idle and unused.seats is not None and within_ceilings(unused.claim):
+    # A moved run that lacks workers takes idle GPUs too once it goes on: what the job is not given may be for these.
+    lack = any(len(held.workers) < held.job.workers for held in taken.moved)
+    if not taken.is_idle and not lack and unused.seats is not None and within_ceilings(unused.claim):
         need = "of a removed job" if removed else "idle"
         yield Disagreement(Kind.COMING, need, spec, str(name), taken.tells())
         return

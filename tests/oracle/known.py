@@ -33,10 +33,6 @@ KNOWN: dict[str, Known] = {
         why="4.5: at rest after three schedules that decide something new.",
         histories=(8003312, 8003861, 8004338),
     ),
-    "paused beside free GPUs: idle": Known(
-        why="4.5: nothing is paused for a job while idle GPUs would do.",
-        histories=(8003591,),
-    ),
     "no rest": Known(why="4.5: the cluster comes to rest.", worlds=(9003489,)),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
