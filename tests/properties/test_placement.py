@@ -33,6 +33,7 @@ REQUESTS = st.builds(
     cpu_milli=st.sampled_from((0, 1000, 4000)),
     mem_bytes=st.sampled_from((0, 1)),
     workers=st.sampled_from((1, 1, 1, 2, 3, 6)),
+    profile=st.just(""),  # what is not given here is drawn: these nodes have no cut devices
 )
 NODES = st.lists(
     st.tuples(st.integers(0, 4), st.integers(0, 12), st.sampled_from(RACKS), st.booleans()), min_size=1, max_size=6
