@@ -136,7 +136,15 @@ def growth(view: View, held: Held) -> list[Way]:
         return []
     one = replace(held.job, workers=1, min_workers=1)
     reach = view.reach(held)
-    return [replace(way, reach=reach) for way in ways(view, one) if not way.moved]
+    able = (way for way in ways(view, one) if not way.moved and not _leaves_elsewhere(way, reach))
+    return [replace(way, reach=reach) for way in able]
+
+
+def _leaves_elsewhere(way: Way, reach: Reach) -> bool:
+    """Whether own work out of reach leaves beside work of others: it would go on there, and nothing be gained."""
+    project = way.claim.job.id.project
+    own = [loss.held for loss in way.losses if loss.held.job.id.project == project]
+    return len(own) < len(way.losses) and any(all(node not in reach for node, _ in held.workers) for held in own)
 
 
 def _ways_with(view: View, job: Job, workers: int) -> Iterator[Way]:

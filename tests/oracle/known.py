@@ -26,17 +26,16 @@ KNOWN: dict[str, Known] = {
     ),
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change.",
-        worlds=(742, 8002199, 8004729, 8017418, 9002585),
+        worlds=(742, 8002199, 8004729, 8017418, 9002585, 9012821, 9017728),
         histories=(7003476, 8002199, 8003861),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
         histories=(8003312, 8003861, 8004338),
     ),
-    "no rest": Known(why="4.5: the cluster comes to rest.", worlds=(9003489,)),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8006473, 9000182, 9005721),
+        worlds=(8006473, 9000182, 9005721, 9010062, 9018904),
     ),
     "waits: moves": Known(
         why="4.3: moves bring scattered room together; the job was placed first, and left no device for a moved run.",

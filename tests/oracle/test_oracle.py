@@ -100,6 +100,10 @@ def test_idle_gpus_wait_for_the_run_that_is_next() -> None:
     assert run_worlds([7008145]).families == {}
 
 
+def test_own_work_elsewhere_wins_no_claim_for_a_worker() -> None:
+    assert run_worlds([9003489]).families == {}
+
+
 def test_workers_of_an_elastic_run_are_freed_once() -> None:
     assert run_worlds([9002920]).families == {}
 

@@ -87,9 +87,17 @@ def room_rank(room: Room) -> tuple[int, int, Cost]:
 
 
 def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
-    """The candidates on the nodes that a run's pods may use, and those of its own project."""
-    project, nodes = run.allocation.project, run.nodes
-    return tuple([e for e in rule.candidates() if e.project == project or not nodes.isdisjoint(e.nodes())])
+    """The candidates on the nodes that a run's pods may use.
+
+    Own work elsewhere makes way for a ceiling only. Were it paused for a claim against others, it would go on where it
+    was, and the claim would be lost again.
+    """
+    project, nodes, claims = run.allocation.project, run.nodes, any(rule.strategies)
+    return tuple([
+        each
+        for each in rule.candidates()
+        if not nodes.isdisjoint(each.nodes()) or (each.project == project and not claims)
+    ])
 
 
 # What follows
