@@ -1,4 +1,6 @@
-"""Every legal way in which a waiting job could run: sets of victims, surplus workers and moved runs, with places."""
+"""Every legal way in which a waiting job could run: sets of victims, surplus workers and moved runs, with places; and
+the cluster once one was gone.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,12 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
-from gpuctl.model.ids import PoolName
+from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.job import Job, JobType
+from gpuctl.model.state import Run, RunPhase
 
+from .cluster import TinyCluster, workers_of
 from .rules import Claim, Loss, Right, makes_way, may_move_others, may_stop, rights, within_ceilings, within_share
 from .view import Devices, Held, View, Worker, place
 
@@ -191,3 +196,40 @@ def feasible(found: Iterable[Way]) -> Iterator[Way]:
 def largest(found: Sequence[Way]) -> Way | None:
     """Of the ways with places for as many workers as there can be the one with the least price."""
     return next(feasible(sorted(found, key=lambda way: (-way.workers, way.price))), None)
+
+
+def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
+    """The cluster once a way was gone: the job runs, its victims wait, moved runs are where they go."""
+    after = before.copy()
+    job = way.claim.job
+    for loss in way.losses:
+        run = loss.held.run
+        if loss.is_surplus and run.placement is not None:
+            kept = run.placement.workers[: workers_of(run) - loss.workers]
+            after.runs[run.job] = replace(run, placement=Placement(workers=kept))
+        else:
+            after.runs[run.job] = replace(
+                run,
+                phase=RunPhase.QUEUED,
+                placement=None,
+                queued_at_ms=before.now_ms,
+                started_at_ms=None,
+                paused_for=job.id,
+            )
+    for held, workers in ((None, found.workers), *found.moved):
+        placement = Placement(workers=tuple(WorkerPlacement(node=NodeName(n), gpus=g) for n, g in workers))
+        if held is None and way.reach is not None:
+            after.runs[job.id] = _grown(after.runs[job.id], placement)
+            continue
+        run = after.runs[job.id] if held is None else held.run
+        milli = job.gpu_milli if held is None else run.gpu_milli
+        after.runs[run.job] = replace(
+            run, phase=RunPhase.RUNNING, placement=placement, gpu_milli=milli, started_at_ms=before.now_ms
+        )
+    return after
+
+
+def _grown(run: Run, more: Placement) -> Run:
+    """A run that goes on with more workers."""
+    kept = () if run.placement is None else run.placement.workers
+    return replace(run, placement=Placement(workers=(*kept, *more.workers)))

@@ -19,16 +19,15 @@ from gpuctl.model.decision import (
     Reclaim,
     Resize,
     Schedule,
-    WorkerPlacement,
 )
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, NodeName, PoolName
+from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 
 from .cluster import Loss as Lost
 from .cluster import TinyCluster, start, workers_of
-from .enumeration import Price, Seats, Way, growth, largest, seats, ways
+from .enumeration import Price, Way, carried_out, growth, largest, seats, ways
 from .families import Disagreement, Kind, Need, need_of, simplest
 from .rules import (
     Claim,
@@ -427,40 +426,3 @@ def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
         if not best or best[0].seats is None:
             return True
         after = carried_out(after, best[0], best[0].seats)
-
-
-def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
-    """The cluster once a way was gone: the job runs, its victims wait, moved runs are where they go."""
-    after = before.copy()
-    job = way.claim.job
-    for loss in way.losses:
-        run = loss.held.run
-        if loss.is_surplus and run.placement is not None:
-            kept = run.placement.workers[: workers_of(run) - loss.workers]
-            after.runs[run.job] = replace(run, placement=Placement(workers=kept))
-        else:
-            after.runs[run.job] = replace(
-                run,
-                phase=RunPhase.QUEUED,
-                placement=None,
-                queued_at_ms=before.now_ms,
-                started_at_ms=None,
-                paused_for=job.id,
-            )
-    for held, workers in ((None, found.workers), *found.moved):
-        placement = Placement(workers=tuple(WorkerPlacement(node=NodeName(n), gpus=g) for n, g in workers))
-        if held is None and way.reach is not None:
-            after.runs[job.id] = _grown(after.runs[job.id], placement)
-            continue
-        run = after.runs[job.id] if held is None else held.run
-        milli = job.gpu_milli if held is None else run.gpu_milli
-        after.runs[run.job] = replace(
-            run, phase=RunPhase.RUNNING, placement=placement, gpu_milli=milli, started_at_ms=before.now_ms
-        )
-    return after
-
-
-def _grown(run: Run, more: Placement) -> Run:
-    """A run that goes on with more workers."""
-    kept = () if run.placement is None else run.placement.workers
-    return replace(run, placement=Placement(workers=(*kept, *more.workers)))
