@@ -51,7 +51,6 @@ class View:
         """`asked`: the job for which it is being decided; what follows from its start is decided with that."""
         self.tree = tree
         self.now_ms = now_ms
-        self.asked = asked
         self.domain_of = {pool: domain.name for domain in tree.domains for pool in domain.pools}
         self.capacity: dict[PoolName, dict[str, Devices]] = {pool.name: {} for pool in tree.cluster.pools}
         self.pool_of: dict[str, PoolName] = {}
@@ -66,6 +65,7 @@ class View:
         self._allowances = {f"project {p.name}": p.allowances for p in tree.projects}
         self._allowances |= {f"department {d.name}": d.allowances for d in tree.departments}
         self._read(state)
+        self.came = [*self.waiting, *(job for job in tree.jobs if job.id == asked)]
         self.portions: dict[tuple[DomainName, str], Portion] = {}
         self.entitled: dict[tuple[DomainName, str], Portion] = {}
         self._divide()
@@ -73,7 +73,6 @@ class View:
     def _read(self, state: ClusterState) -> None:
         jobs = {job.id: job for job in self.tree.jobs}
         self.declared = frozenset(jobs)
-        self.came = [] if self.asked is None else [jobs[self.asked]]
         self.held: list[Held] = []
         self.waiting: list[Job] = []
         self.runs = {run.job: run for run in state.runs}
@@ -85,7 +84,6 @@ class View:
                 continue
             if run.phase is RunPhase.QUEUED:
                 self.waiting.append(job)
-                self.came.append(job)
             if run.phase not in ACTIVE or run.placement is None:
                 continue
             workers = tuple((str(w.node), w.gpus) for w in run.placement.workers)

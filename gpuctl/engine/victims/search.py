@@ -256,6 +256,7 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     if failed is not None and failed.cover(option.request):
         return None
     evictions = pauses(rule)
+    # For a gang the walk asks node by node, and what follows is known of the whole set only.
     walk = EvictionWalk(option, rule, evictions, follows if option.request.workers == 1 else None)
     taken = walk.run()
     victims = victims_of(taken or ())
