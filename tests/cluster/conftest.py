@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from controlplane.server import ControlPlane
-from town import Account, account_on
+from town import Account, Town, account_on, town_on
 from unattended import install
 
 FIGURE = "figure"
@@ -22,6 +22,13 @@ def plane_with_gpuctl(shared_control_plane: Callable[..., ControlPlane]) -> Cont
 def account(plane_with_gpuctl: ControlPlane) -> Iterator[Account]:
     """What the towns of a module share."""
     with account_on(plane_with_gpuctl) as made:
+        yield made
+
+
+@pytest.fixture
+def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
+    """A town for the time of a test, which knows what those before it in the module saw."""
+    with town_on(plane_with_gpuctl, request.node.name, account) as made:
         yield made
 
 

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-import pytest
-from controlplane.server import ControlPlane
-from town import MERGE, Account, Town, running, town_on
+from town import MERGE, Town, running
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, flag, mapping, number, text, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.views.jobs import JobView, PodView, job_views
-
-
-@pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name, account) as made:
-        yield made
 
 
 def places(body: Body) -> list[str]:

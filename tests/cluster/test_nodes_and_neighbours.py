@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
-from controlplane.server import ControlPlane, node
-from town import MERGE, Account, Town, town_on
+from controlplane.server import node
+from town import MERGE, Town, town_on
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, uid
 from gpuctl.model.decision import Pending
 from gpuctl.model.ids import ObjectRef
-
-
-@pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name, account) as made:
-        yield made
 
 
 def where(town: Town, job: str) -> str:

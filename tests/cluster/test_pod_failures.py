@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from controlplane.server import ControlPlane
-from town import MERGE, Account, Town, town_on
+from town import MERGE, Town
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.incidents import EventReader
@@ -38,12 +37,6 @@ class Ahead:
 
     def now_ms(self) -> Instant:
         return self._clock.now_ms() + self.by_ms
-
-
-@pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name, account) as made:
-        yield made
 
 
 def status(town: Town) -> str:

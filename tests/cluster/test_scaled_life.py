@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from controlplane.server import ControlPlane
 from metrics import Metrics, metrics_of
-from town import Account, Town, running, town_on
+from town import Town, running
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.app.cycle import CycleContext
@@ -21,12 +21,6 @@ SCALED = (
     ", type: inference, gpus: 1, workers: 4, minWorkers: 1, "
     "scaling: {metric: messages, of: external, labels: {queue: chat}, target: 10}"
 )
-
-
-@pytest.fixture
-def town(plane_with_gpuctl: ControlPlane, account: Account, request: pytest.FixtureRequest) -> Iterator[Town]:
-    with town_on(plane_with_gpuctl, request.node.name, account) as made:
-        yield made
 
 
 @pytest.fixture
