@@ -154,7 +154,8 @@ def _serve(listener: socket.socket) -> Mapping[str, object]:
     """Fork for each request, until the process ends that asks. Returns in those forks, with what is to be run."""
     from gpuctl.cli.main import COMMANDS  # noqa: PLC0415 - not in the process of the tests
 
-    for each in (*(where.partition(":")[0] for where in COMMANDS.values()), *_LATE):
+    modules = (f"gpuctl.cli.{listed.place.partition(':')[0]}" for listed in COMMANDS.values())
+    for each in (*modules, *_LATE):
         import_module(each)
     gc.collect()
     gc.freeze()

@@ -12,7 +12,7 @@ from gpuctl.cli.output import print_json
 @command("schema", examples=("gpuctl schema Job > job.schema.json", "gpuctl schema"))
 @click.argument("kind", required=False)
 def schema(kind: str | None) -> None:
-    """Print the JSON Schema of declarations, or of gpuctl's output.
+    """Print the JSON Schema of declarations, or of an output.
 
     KIND is a kind of declaration; Declaration, which is one schema for all of them; Scenario; PlanReport, what
     `gpuctl plan -o json` prints; or Status, what `gpuctl status -o json` prints. Without it, all are printed by

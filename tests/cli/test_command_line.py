@@ -50,6 +50,22 @@ def test_the_first_line_of_help_fits_the_overview(run: Run, path: Path_) -> None
     assert not line.endswith("...")
 
 
+def test_the_overview_has_the_first_line_of_each_commands_help() -> None:
+    room = 80 - 6 - max(map(len, COMMANDS))  # of a terminal, as click counts
+    found = {name: gpuctl.get_command(click.Context(gpuctl), name) for name in COMMANDS}
+    lines = {name: command.get_short_help_str(room) for name, command in found.items() if command}
+    assert lines == {name: listed.line for name, listed in COMMANDS.items()}
+
+
+def test_the_overview_and_a_shell_import_no_command() -> None:
+    assert not {f"gpuctl.cli.{listed.place.partition(':')[0]}" for listed in COMMANDS.values()} & imported_by("--help")
+    code = "from gpuctl.cli.main import gpuctl; import click, sys; "
+    code += "print(*[each.value for each in gpuctl.shell_complete(click.Context(gpuctl), 'li')]); "
+    code += "print('gpuctl.cli.list_jobs' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "list\nFalse\n"
+
+
 def test_the_commands_are_those_of_the_design() -> None:
     files = "validate render plan simulate schema bench version"
     live = "reconcile demo diff list get explain logs exec bash project top"
