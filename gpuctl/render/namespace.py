@@ -33,7 +33,7 @@ def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
         {
             "value": _PRIORITY,
             "preemptionPolicy": "Never",
-            "description": "Jobs of gpuctl, which alone decides who is stopped for whom.",
+            "description": "Jobs of gpuctl, which alone decides which job is stopped for which.",
         },
     )
 

@@ -54,7 +54,7 @@ def test_the_demo_reaches_the_three_states_of_the_report(demo: dict[str, Any]) -
     assert state(demo, "4.10") == {"a": (8, 4, []), "b": (4, 2, ["b-5-gg"]), "c": (4, 2, ["c-6-gg"]), "d": (0, 8, [])}
 
 
-def test_the_demo_restarts_nobody_but_the_two_that_were_paused(demo: dict[str, Any]) -> None:
+def test_the_demo_restarts_only_the_two_jobs_that_were_paused(demo: dict[str, Any]) -> None:
     jobs = {job["name"]: job for job in demo["checkpoints"][-1]["jobs"]}
     assert {name: job["starts"] for name, job in jobs.items() if job["starts"] != 1} == {
         "b-4-gg": 2, "b-5-gg": 0, "c-4-gg": 2, "c-6-gg": 0,
@@ -64,7 +64,7 @@ def test_the_demo_restarts_nobody_but_the_two_that_were_paused(demo: dict[str, A
     assert {beneficiary for _, beneficiary in pauses} == {"team-d/d-2-gg", "team-d/d-3-gg"}
 
 
-def test_the_demo_moves_nobody(demo: dict[str, Any]) -> None:
+def test_the_demo_moves_no_run(demo: dict[str, Any]) -> None:
     places = [
         {job["name"]: job["placement"] for job in checkpoint["jobs"] if job["placement"]}
         for checkpoint in demo["checkpoints"]

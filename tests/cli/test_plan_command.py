@@ -225,7 +225,7 @@ def test_a_cluster_whose_folder_is_gone_has_no_effect(run: Run, repository: Work
     assert report["effect"] is None
 
 
-def test_who_waits_as_before_is_named(run: Run, repository: WorkingCopy) -> None:
+def test_a_job_that_waits_as_before_is_named(run: Run, repository: WorkingCopy) -> None:
     claim_of_team_d(repository)
     repository.commit("a claim", AT_MS + 1000)
     rewrite(repository, QUOTA, "quota: 4", "quota: 3")

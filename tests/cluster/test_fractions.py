@@ -101,7 +101,7 @@ def refusals(pods: list[Body]) -> list[str]:
     return [each["message"] for each in told if (each["status"], each["reason"]) == ("False", "Unschedulable")]
 
 
-def test_what_fits_one_device_shares_it_and_what_does_not_waits_whoever_is_asked(town: Town) -> None:
+def test_what_fits_one_device_shares_it_and_what_does_not_waits(town: Town) -> None:
     town.jobs |= {"most": ", gpus: 0.6", "rest": ", gpus: 0.4"}
     town.comes_to(whole="Running", most="Running", rest="Running")
     shared, cores, memory = allocated(town, "most")

@@ -119,7 +119,7 @@ def planned(town: Town) -> tuple[str, int]:
     return str(run.placement.workers[0].node).rpartition("-")[2], run.queued_at_ms
 
 
-def test_a_node_that_nobody_declared_is_used_and_told(town: Town) -> None:
+def test_a_node_that_was_not_declared_is_used_and_told(town: Town) -> None:
     town.plane.call("POST", "/api/v1/nodes", node(f"{town.name}-n3", gpus=4, labels={"town": town.name}))
     town.jobs["j"] = ", gpus: 2"
     town.jobs["k"] = ", gpus: 2, workers: 1"

@@ -191,7 +191,7 @@ def test_whole_gpus_by_count_are_served_by_the_driver_where_its_class_says_so(to
     assert why(town, "l") == "GPU5014"
 
 
-def test_counts_that_the_driver_serves_with_other_devices_than_planned_move_nobody(town: Town) -> None:
+def test_counts_that_the_driver_serves_with_other_devices_than_planned_move_no_pod(town: Town) -> None:
     nvidia(town, cut=False)
     town.jobs = dict.fromkeys("ijkl", ", gpus: 1")
     town.comes_to(i="Running", j="Running", k="Running", l="Running")

@@ -75,7 +75,7 @@ def test_a_job_of_a_privileged_project_mounts_what_the_cluster_lists(place: Plac
 
 @pytest.mark.parametrize("case", FIRST)
 @pytest.mark.parametrize("user", ["ann", "adam"])
-def test_pods_evict_nobody_by_their_class(case: str, user: str, place: Place) -> None:
+def test_pods_evict_no_other_by_their_class(case: str, user: str, place: Place) -> None:
     assert f"exceeded quota: {CLASSES_NAME}" in place.tries(user, "a", pod(**FIRST[case]))
 
 

@@ -80,13 +80,13 @@ JOBS = st.tuples(
     st.sampled_from(((5000, 3000), (1000, 1000), (0, 2000))),
 )
 @settings(max_examples=20)
-def test_who_is_not_asked_again_would_have_been_asked_in_vain(
+def test_a_job_that_is_not_asked_again_would_have_been_asked_in_vain(
     jobs: list[Traced], nodes: int, guard_s: int, young: MinRuntime, quotas: Quotas
 ) -> None:
     lived(jobs, nodes, guard_s, young, quotas)
 
 
-def test_who_comes_to_stand_behind_another_moves_shares_and_so_all_are_asked() -> None:
+def test_a_job_that_comes_to_stand_behind_another_moves_shares_and_so_all_are_asked() -> None:
     """B's first job would take two GPUs of A, and leave it below its share, until B asks for one GPU more."""
     jobs = [*((A, 0, 900, 2) for _ in range(4)), (B, 0, 900, 1), (B, 0, 900, 1), (B, 100, 900, 1), (B, 200, 900, 1)]
     _, result = lived(jobs, 1, 600, quotas=(1000, 1000))

@@ -53,7 +53,7 @@ def situations(draw: st.DrawFn) -> tuple[Declared, World]:
 
 @given(situations())
 @settings(max_examples=100, suppress_health_check=SLOW)
-def test_what_is_said_of_who_waits_is_so(situation: tuple[Declared, World]) -> None:
+def test_what_is_said_of_a_waiting_job_is_so(situation: tuple[Declared, World]) -> None:
     tree, world = situation
     state, now_ms, cache = world.state(), world.now_ms, EngineCache()
     made = schedule(tree, state, now_ms, cache)

@@ -49,7 +49,7 @@ def crowds(draw: st.DrawFn) -> Declared:
 
 @given(crowds(), st.integers(0, 9), st.randoms(use_true_random=False))
 @settings(max_examples=300)
-def test_who_starts_has_a_place_however_pods_are_dealt(tree: Declared, first: int, random: Random) -> None:
+def test_a_job_that_starts_has_a_place_however_pods_are_dealt(tree: Declared, first: int, random: Random) -> None:
     world = World(nodes=live_nodes(tree.cluster.pools))
     for jobs in (tree.jobs[:first], tree.jobs, tree.jobs[first // 2 :]):
         chapter = declared(tree.projects, jobs, tree.cluster.pools, policy=tree.cluster.scheduling)

@@ -39,7 +39,7 @@ def test_every_schedule_is_safe_and_comes_to_rest(story: Story) -> None:
 
 @settings(max_examples=80)
 @given(elastic_stories())
-def test_at_rest_nobody_waits_who_could_start_and_nobody_is_below_its_least(story: Story) -> None:
+def test_at_rest_no_job_waits_that_could_start_and_none_is_below_its_least(story: Story) -> None:
     world = story.world()
     for tree in story.chapters(world):
         world.settle(tree, most=30)

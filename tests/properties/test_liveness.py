@@ -37,7 +37,7 @@ def test_so_does_every_history_with_crashes_in_it(story: Story, crashes: list[in
 
 @given(stories())
 @settings(max_examples=60, suppress_health_check=SLOW)
-def test_nobody_is_paused_twice_for_one_arrival(story: Story) -> None:
+def test_no_run_is_paused_twice_for_one_arrival(story: Story) -> None:
     world = story.world()
     for tree in story.chapters(world):
         before = len(world.paused)
@@ -70,7 +70,7 @@ def rest(world: World, tree: Declared) -> None:
 
 @given(stories())
 @settings(max_examples=60, suppress_health_check=SLOW)
-def test_whoever_somebody_made_way_for_runs_in_the_end(story: Story) -> None:
+def test_every_job_that_a_run_made_way_for_runs_in_the_end(story: Story) -> None:
     world = story.world()
     for tree in story.chapters(world):
         before = len(world.paused)

@@ -81,5 +81,5 @@ JOBS = st.tuples(st.sampled_from(list(QUOTAS)), st.integers(0, 120), st.integers
 
 @given(st.lists(JOBS, min_size=6, max_size=24), st.sampled_from((10, 60)))
 @settings(max_examples=60)
-def test_nobody_starts_beyond_a_guarantee_before_what_is_owed(jobs: list[Traced], guard_s: int) -> None:
+def test_no_job_starts_beyond_a_guarantee_before_what_is_owed(jobs: list[Traced], guard_s: int) -> None:
     Watched(life(jobs, guard_s)).run()

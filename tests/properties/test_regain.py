@@ -41,7 +41,7 @@ def quota_stories(draw: st.DrawFn) -> tuple[Declared, ...]:
 
 @settings(max_examples=150)
 @given(quota_stories())
-def test_who_is_owed_workers_regains_them_and_nobody_makes_way_in_vain(story: tuple[Declared, ...]) -> None:
+def test_a_run_that_is_owed_workers_regains_them_and_no_run_makes_way_in_vain(story: tuple[Declared, ...]) -> None:
     world = World(nodes=live_nodes(story[0].cluster.pools))
     for tree in story:
         expecting: dict[JobId, int] = {}

@@ -116,7 +116,7 @@ def test_no_cheaper_set_makes_way_under_a_ceiling(
     st.integers(2, 10),
 )
 @settings(max_examples=120)
-def test_nobody_makes_way_for_a_gang_who_could_be_spared(
+def test_no_run_makes_way_for_a_gang_that_could_be_spared(
     nodes: list[int], shapes: list[tuple[int, int, int]], gang: tuple[int, int], limit: int
 ) -> None:
     pools = [pool(nodes=nodes)]

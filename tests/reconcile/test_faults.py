@@ -220,7 +220,7 @@ def test_a_bad_commit_in_one_project_holds_no_other_back(stage: Stage) -> None:
     assert stage.play(160, once=True) == 0
 
 
-def test_who_declares_a_job_of_another_project_holds_only_itself_back(stage: Stage) -> None:
+def test_a_team_that_declares_a_job_of_another_project_holds_only_itself_back(stage: Stage) -> None:
     squat = {
         "c/projects/a/0.yaml": job("j2", "b", 2),
         "c/projects/a/j4.yaml": job("j4", "a"),
@@ -284,7 +284,7 @@ def test_a_cluster_that_was_never_good_is_told_once_and_taken_when_it_is(stage: 
     assert stage.codes("idle") == ["GPU8012"]
 
 
-def test_a_project_that_was_never_good_is_absent_and_hurts_nobody(stage: Stage) -> None:
+def test_a_project_that_was_never_good_is_absent_and_hurts_no_other(stage: Stage) -> None:
     stage.commit({"c/projects/z/project.yaml": project("z", quota=0), "c/projects/z/j.yaml": BROKEN})
     stage.play(60)
     assert stage.phases() == RUNNING
@@ -344,7 +344,7 @@ class Rival:
         return stored
 
 
-def test_a_rival_who_never_gives_way_is_told_and_not_fought_at_full_speed(stage: Stage) -> None:
+def test_a_rival_that_never_gives_way_is_told_and_not_fought_at_full_speed(stage: Stage) -> None:
     stage.through = rival = Rival(stage)
     stage.play(30)
     assert "GPU7007" in stage.codes("restless")

@@ -161,7 +161,7 @@ def test_a_persons_suspend_pauses_and_its_removal_resumes(stage: Stage) -> None:
     assert starts(stage)["a/j1"] == 2
 
 
-def test_a_job_ends_at_its_limit_while_nobody_looks(stage: Stage) -> None:
+def test_a_job_ends_at_its_limit_between_two_cycles(stage: Stage) -> None:
     stage.commit({"c/projects/a/j1.yaml": job("j1", "a", more=", maxDuration: 2m")})
     stage.play(60)
     stage.clock.advance_to(stage.clock.now_ms() + 600_000)

@@ -12,7 +12,7 @@ from gpuctl.adapters.background import ThreadBackground
 PATIENCE_S = 10
 
 
-def test_work_goes_on_beside_and_wakes_whoever_waits() -> None:
+def test_work_goes_on_beside_and_wakes_what_waits() -> None:
     woken, gate = Event(), Event()
     later = ThreadBackground(woken.set).start(lambda: gate.wait(PATIENCE_S) and "done")
     assert not later.done()
@@ -36,7 +36,7 @@ def test_what_it_raises_is_raised_where_the_result_is_asked_for(error: BaseExcep
         later.result()
 
 
-def test_nobody_is_woken_after_the_end_and_nothing_waits_for_it() -> None:
+def test_nothing_is_woken_after_the_end_and_nothing_waits_for_it() -> None:
     woken, gate = Event(), Event()
     background = ThreadBackground(woken.set)
     later = background.start(lambda: gate.wait(PATIENCE_S))

@@ -50,7 +50,7 @@ def waiters() -> dict[str, Figure]:
     return {figure.what: figure for figure in cycle_of("waiters", differing((8,) * 20, 1500, 10), 1, None, None)}
 
 
-def test_who_waits_is_not_looked_at_while_nothing_changes(waiters: dict[str, Figure]) -> None:
+def test_a_waiting_job_is_not_looked_at_while_nothing_changes(waiters: dict[str, Figure]) -> None:
     counts = waiters["unchanged"].counts
     assert (counts["attempts"], counts["checks"], counts["read"]) == (0, 0, 0)
     assert counts["placings"] <= 5

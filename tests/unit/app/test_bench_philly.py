@@ -33,7 +33,7 @@ def _of(ran: PhillyRun, mode: ModeName) -> Figures:
     return next(figures for figures in ran.report.modes if figures.mode is mode)
 
 
-def test_nobody_within_quota_waits_longer_than_a_pause_takes(ran: PhillyRun) -> None:
+def test_no_job_within_quota_waits_longer_than_a_pause_takes(ran: PhillyRun) -> None:
     fair = _of(ran, ModeName.FAIR)
     assert (fair.ended, fair.unfinished) == (JOBS, 0)
     assert (fair.violations, fair.violation_ms, fair.longest_ms) == (0, 0, STOP_MS)

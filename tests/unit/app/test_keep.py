@@ -167,7 +167,7 @@ def test_what_gpuctl_applied_has_no_drift_and_what_a_tenant_changed_has() -> Non
     assert drift(wanted, Keep()(live)) == drift(wanted, live) == paths
 
 
-def test_of_who_else_wrote_an_object_the_last_is_kept() -> None:
+def test_of_other_writers_of_an_object_the_last_is_kept() -> None:
     entries = [
         {"manager": "one", "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}}},
         {"manager": "two", "operation": "Update", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {}}},

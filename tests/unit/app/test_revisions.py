@@ -269,7 +269,7 @@ SQUATS = {
 
 @pytest.mark.parametrize("what", SQUATS)
 @pytest.mark.parametrize("file", ["0.yaml", "zz.yaml"])
-def test_who_declares_what_another_has_in_its_own_place_stays_back_alone(what: str, file: str) -> None:
+def test_a_team_that_declares_what_another_has_in_its_own_place_stays_back_alone(what: str, file: str) -> None:
     owned = {"zz-cluster.yaml" if path == "c/cluster.yaml" else path: text for path, text in BASE.items()}
     own = {f"c/{path.removeprefix('c/')}": text for path, text in owned.items()}
     own["c/zz-departments.yaml"] = SQUATS["a department"]

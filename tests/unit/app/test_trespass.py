@@ -216,7 +216,7 @@ def test_without_an_attack_all_is_enforced(name: str) -> None:
 
 
 @pytest.mark.parametrize(("attack", "name"), BY_NAME)
-def test_nobody_else_is_held_back(attack: Attack, name: str) -> None:
+def test_no_other_team_is_held_back(attack: Attack, name: str) -> None:
     for desired in enforced(attack.files, name):
         check_others(desired, name)
 

@@ -59,7 +59,7 @@ def test_the_node_that_breaks_a_rule_is_marked(schema: str, spec: str, words: li
     assert marked(policy(schema), spec) == words
 
 
-def test_who_a_policy_is_about() -> None:
+def test_what_a_policy_is_about() -> None:
     never = "{properties: {spec: {properties: {image: false}}}}"
     documents = {"a": job("x"), "b": project("infra"), "c": job("y", owner="infra")}
     for match, files in (

@@ -90,7 +90,7 @@ def test_what_can_never_run_is_told_so_and_wants_nothing() -> None:
     assert {row.project: row.demand_milli for row in made.shares} == {"a": 0, "b": 4000}
 
 
-def test_a_job_that_does_not_fit_blocks_nobody() -> None:
+def test_a_job_that_does_not_fit_blocks_no_other() -> None:
     first = one_node(4, [job("a/1", 2000)], a=4000)
     world = World(nodes=live_nodes(first.cluster.pools))
     world.settle(first)

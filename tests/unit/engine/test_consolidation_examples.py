@@ -121,7 +121,7 @@ def test_nothing_is_moved_for_a_job_beyond_its_share() -> None:
     assert [(str(victim), str(beneficiary)) for victim, beneficiary in world.paused] == [("a/1", "a/next")]
 
 
-def test_who_was_moved_for_a_job_is_not_moved_for_it_again() -> None:
+def test_a_run_that_was_moved_for_a_job_is_not_moved_for_it_again() -> None:
     world, tree, _ = scattered()
     world.settle(tree)
     key = next(key for key in world.runs if str(key[0]) == "b/two")

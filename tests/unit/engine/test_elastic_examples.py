@@ -53,7 +53,7 @@ def test_where_surplus_is_not_enough_a_run_goes_besides_it_and_all_that_is_not_n
     assert changed(decided(world, tree)) == {"b/f": 1, "b/x": 0}
 
 
-def test_a_service_is_stopped_as_a_whole_for_nobody_knows_which_replica_would_go() -> None:
+def test_a_service_is_stopped_as_a_whole_as_it_is_not_known_which_replica_would_go() -> None:
     service = job("b/s", workers=4, min_workers=1, kind=JobType.INFERENCE, preemptible=True)
     tree = tree_of(service, job("b/x", workers=4, preemptible=False), job("a/w", 1000), quota=1000)
     world = world_of(tree, b_s=at((1, 0), (1, 1), (1, 2), (1, 3)), b_x=at((2, 0), (2, 1), (2, 2), (2, 3)))

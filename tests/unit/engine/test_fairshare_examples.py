@@ -77,7 +77,7 @@ def test_a_guarantee_is_the_quota_unless_quotas_exceed_what_is_there() -> None:
     assert (scarce["a"].guarantee_milli, scarce["b"].guarantee_milli) == (4000, 2000)
 
 
-def test_where_quotas_exceed_what_is_there_who_has_none_and_wants_none_is_no_matter() -> None:
+def test_where_quotas_exceed_what_is_there_a_project_that_has_none_and_wants_none_is_no_matter() -> None:
     assert shares(1000, claim("a", 4000), claim("b", 0, 0), claim("c", 4000)) == {"a": 500, "b": 0, "c": 500}
 
 

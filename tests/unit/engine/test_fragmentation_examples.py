@@ -24,7 +24,7 @@ def test_a_score_is_the_hundredths_of_a_sigmoid() -> None:
         assert sum(step <= saved for step in SCORES) == expected, saved
 
 
-def test_what_nobody_could_use_is_lost() -> None:
+def test_what_no_job_could_use_is_lost() -> None:
     measure = Fragmentation(HALVES_AND_PAIRS)
     fits = measure.cpu_step(1000)
     assert measure.lost((0, 400), fits) == 3 * 400 + 400, "too little for a half, and no pair"

@@ -154,7 +154,7 @@ def test_a_second_schedule_changes_nothing() -> None:
     assert play.world.settle(play.tree()) == 0
 
 
-def test_a_paused_job_does_not_come_back_by_pausing_who_took_its_place() -> None:
+def test_a_paused_job_does_not_come_back_by_pausing_the_run_in_its_place() -> None:
     play = Play(2, projects=[project("a", 1000), project("b", 1000)])
     play.arrive(job("a/1", 2000))
     assert play.arrive(job("b/1")) == [("a/1", "b/1")]

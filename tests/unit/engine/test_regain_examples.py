@@ -28,7 +28,7 @@ def owed(least: int = 4000) -> list[Project]:
     return [project("a", least), project("b", 8000 - least)]
 
 
-def test_all_that_its_project_is_guaranteed_is_taken_from_who_has_more() -> None:
+def test_all_that_its_project_is_guaranteed_is_taken_from_projects_with_more() -> None:
     gang = job("b/4", workers=4)
     tree = tree_of(owed(), ELASTIC, job("b/1"), job("b/2"), job("b/3"), gang)
     elsewhere = at((2, 0), (2, 1), (2, 2), (2, 3))
@@ -48,7 +48,7 @@ def test_no_more_is_taken_than_others_can_give() -> None:
     assert told(world, tree, "a/e")["regain"] == {"free": 0, "coming": 1}
 
 
-def test_nobody_makes_way_for_a_run_whose_pods_are_not_there_yet() -> None:
+def test_nothing_makes_way_for_a_run_whose_pods_are_not_there_yet() -> None:
     tree = tree_of(owed(), ELASTIC, job("b/1"), job("b/2"), job("b/3"), job("b/4"), job("b/5"))
     world = world_of(
         tree, a_e=at((1, 0)), b_1=at((1, 1)), b_2=at((1, 2)), b_3=at((1, 3)), b_4=at((2, 0)), b_5=at((2, 1))
@@ -66,7 +66,7 @@ def test_the_jobs_that_wait_in_its_project_come_first_unless_their_priority_is_l
     assert workers(found["a/e"]) == size
 
 
-def test_who_waits_in_another_project_does_not_matter_however_high_its_priority() -> None:
+def test_a_job_that_waits_in_another_project_does_not_matter_however_high_its_priority() -> None:
     tree = tree_of(owed(), ELASTIC, job("b/w", 2000, priority=9))
     assert told(world_of(tree, a_e=at((1, 0))), tree, "a/e")["grow"] == {"from": 1, "to": 4}
 
@@ -140,7 +140,7 @@ def test_what_its_run_was_made_with_in_another_pool_is_no_place() -> None:
     assert workers(decided(world, tree)["a/e"]) == 1
 
 
-def test_where_nobody_can_make_way_nothing_is_asked_for() -> None:
+def test_where_no_run_can_make_way_nothing_is_asked_for() -> None:
     there = [job(f"b/{index}", preemptible=False) for index in (1, 2, 3)]
     tree = tree_of(owed(), ELASTIC, *there, job("b/4"), job("b/5"))
     world = world_of(

@@ -116,7 +116,7 @@ def crashed(first: Declared, job_id: str, *jobs: Job) -> World:
     return world
 
 
-def test_after_a_crash_only_who_is_in_the_promised_place_is_paused_for_it() -> None:
+def test_after_a_crash_only_runs_in_the_promised_place_are_paused_for_it() -> None:
     jobs = [job("a/1", 2000), job("a/2", 2000)]
     first = declared([project("a", 0), project("b", 2000)], jobs, [pool(nodes=[4])])
     world = crashed(first, "b/1", job("b/1", 2000))
@@ -125,7 +125,7 @@ def test_after_a_crash_only_who_is_in_the_promised_place_is_paused_for_it() -> N
     assert world.allocated() == {"a": 2000, "b": 2000}
 
 
-def test_after_a_crash_nobody_is_paused_who_may_not_be_any_more() -> None:
+def test_after_a_crash_no_run_is_paused_that_may_not_be_any_more() -> None:
     first = declared([project("a", 0), project("b", 2000)], [job("a/1", 2000)], [pool(nodes=[2])])
     world = crashed(first, "b/1", job("b/1", 2000))
     world.settle(replace(first, jobs=(job("a/1", 2000, preemptible=False), job("b/1", 2000))))
@@ -157,7 +157,7 @@ def test_a_promise_that_is_no_place_is_none(gpus: tuple[int, ...]) -> None:
     assert world.allocated() == {"b": 2000}
 
 
-def test_nobody_else_takes_a_place_that_is_promised() -> None:
+def test_no_other_job_takes_a_place_that_is_promised() -> None:
     world, tree, _ = promised()
     later = declared(
         [*tree.projects, project("c", 0)], [*tree.jobs, job("c/older", 2000), job("c/small", 500)], tree.cluster.pools
@@ -189,7 +189,7 @@ def test_a_promise_lapses_with_the_claim_to_it() -> None:
     assert world.paused == []
 
 
-def test_who_was_promised_a_place_may_start_sooner_elsewhere_and_spare_the_victims() -> None:
+def test_a_job_with_a_promised_place_may_start_sooner_elsewhere_and_spare_the_victims() -> None:
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2, 2])]
     world = World(nodes=live_nodes(pools))
@@ -211,7 +211,7 @@ def test_who_was_promised_a_place_may_start_sooner_elsewhere_and_spare_the_victi
     assert world.paused == []
 
 
-def test_space_that_is_coming_free_costs_nobody_anything() -> None:
+def test_space_that_is_coming_free_costs_no_pause() -> None:
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2, 2])]
     world = World(nodes=live_nodes(pools))
@@ -222,7 +222,7 @@ def test_space_that_is_coming_free_costs_nobody_anything() -> None:
     assert [str(victim) for victim, gainer in world.paused if gainer is not None] == []
 
 
-def test_nobody_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
+def test_nothing_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2])]
     world = World(nodes=live_nodes(pools))
@@ -234,7 +234,7 @@ def test_nobody_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
     assert isinstance(second[1], Pending)
 
 
-def test_who_was_promised_a_place_is_wanted_where_that_is() -> None:
+def test_a_job_with_a_promised_place_is_wanted_where_that_is() -> None:
     """Not in the pool it would prefer: else shares and reasons would change once more when it has started."""
     pools = [pool("dgx1", nodes=[2]), pool("v100", nodes=[2])]
     projects = [project("a", {"dgx1": 1000, "v100": 0}), project("b", {"dgx1": 2000, "v100": 2000})]
@@ -294,7 +294,7 @@ def reserved_for_x(world: World, tree: Declared) -> Placement | None:
     return found.reserved
 
 
-def test_who_is_moved_keeps_the_place_until_it_has_stopped() -> None:
+def test_a_moved_run_keeps_the_place_until_it_has_stopped() -> None:
     assert reserved_for_x(*moving()) is not None
 
 
@@ -377,7 +377,7 @@ def test_of_a_promised_place_on_two_nodes_only_what_is_in_it_is_emptied() -> Non
     assert gang.reserved == at((1, 0), (2, 1))
 
 
-def test_nobody_leaves_a_promised_place_that_would_not_be_free_even_then() -> None:
+def test_nothing_leaves_a_promised_place_that_would_not_be_free_even_then() -> None:
     projects = [project("a", 0), project("b", 2000), project("c", 3000)]
     fixed = job("c/fixed", workers=3, preemptible=False)
     tree = declared(projects, [job("a/there"), job("b/two", 2000), fixed], [pool(nodes=[2, 2, 2])])

@@ -162,7 +162,7 @@ def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool
     assert (made.record.ran_ms > 7000) is had_a_node
 
 
-def test_who_starts_beside_a_run_whose_device_is_there_no_more() -> None:
+def test_what_starts_beside_a_run_whose_device_is_there_no_more() -> None:
     """A node that reports fewer GPUs than before while pods are on their way to it."""
     tree = declared([project("a", 8000)], [job("a/gang", workers=3), job("a/late", workers=2)], POOLS)
     world = World(nodes=live_nodes(POOLS))
@@ -204,7 +204,7 @@ def test_limits_end_running_work(kind: JobType) -> None:
     assert made.reason.code == "GPU5041"
 
 
-def test_a_device_given_out_twice_keeps_who_cannot_be_paused_then_who_came_first() -> None:
+def test_a_device_given_out_twice_keeps_the_run_that_cannot_be_paused_then_the_first() -> None:
     world, tree = at_rest(job("a/1"), job("a/2"), job("a/shell", kind=JobType.INTERACTIVE))
     same = Placement(workers=(WorkerPlacement(node=NodeName("dgx1-1"), gpus=(0,)),))
     for key, run in world.runs.items():
@@ -236,14 +236,14 @@ def test_workers_that_have_ended_are_not_held_by_their_project() -> None:
     assert row.allocated_milli == 2000
 
 
-def test_runs_nobody_declares_still_hold_their_place() -> None:
+def test_runs_that_are_not_declared_still_hold_their_place() -> None:
     world, _ = at_rest(job("a/1", 4000))
     tree = declared([project("b", 8000)], [job("b/1", 4000), job("b/2", 4000)], POOLS)
     made = kinds(world, tree)
     assert sorted(made.values()) == ["Admit", "Pending"]
 
 
-def test_a_clock_that_steps_back_hurts_nobody() -> None:
+def test_a_clock_that_steps_back_stops_no_run() -> None:
     world, tree = at_rest(job("a/1", max_duration_ms=60_000))
     world.now_ms -= 3_600_000
     assert isinstance(decision(world, tree, "a/1"), Keep)

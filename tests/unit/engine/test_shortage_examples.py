@@ -51,7 +51,7 @@ def test_a_ceiling_in_one_domain_is_not_told_where_another_is_open() -> None:
     assert after(tree, fill, job("a/one", pools=(X,))) == {"one": "GPU5012"}
 
 
-def test_who_asks_for_no_more_than_its_share_is_not_told_that_it_does() -> None:
+def test_a_job_that_asks_for_no_more_than_the_share_is_not_told_that_it_does() -> None:
     young = SchedulingPolicy(min_runtime=MinRuntime.of_all(3_600_000))
     lent = [job("b/one"), job("b/two")]
     tree = declared(
@@ -71,7 +71,7 @@ def test_of_two_pools_the_one_that_lacks_cpu_only_is_told() -> None:
     assert after(tree, fill, job("a/two", 2000, cpu_milli=2000, pools=(X, Y))) == {"two": "GPU5017"}
 
 
-def test_a_cut_quota_keeps_nobody_from_a_notebook_without_a_gpu() -> None:
+def test_a_cut_quota_does_not_keep_a_notebook_without_a_gpu_from_starting() -> None:
     held = [job("a/held", 2000, kind=JobType.INTERACTIVE)]
     world = World(nodes=live_nodes([pool(nodes=[4])]))
     world.settle(declared([project("a", 2000)], held, [pool(nodes=[4])]))
@@ -111,7 +111,7 @@ def test_an_elastic_job_is_told_what_keeps_its_fewest_workers_from_starting() ->
     assert after(tree, lent, job("a/wide", workers=3, min_workers=3)) == {"wide": "GPU5011"}
 
 
-def test_who_could_start_with_a_worker_where_a_place_is_kept_is_told_for_whom() -> None:
+def test_a_job_that_could_start_with_a_worker_in_a_kept_place_is_told_for_which_job() -> None:
     guard = SchedulingPolicy(starvation_guard_ms=1000, consolidation=False)
     held = [job("b/half", 2000, max_duration_ms=3_600_000), job("b/rest", max_duration_ms=3_600_000)]
     tree = declared([project("a"), project("b")], held, [pool(nodes=[4])], policy=guard)

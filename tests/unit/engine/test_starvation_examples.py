@@ -57,7 +57,7 @@ def without(tree: Declared, *names: str) -> Declared:
     return replace(tree, jobs=tuple(each for each in tree.jobs if each.id not in gone))
 
 
-def test_who_waited_longest_has_a_place_kept() -> None:
+def test_the_longest_waiting_job_has_a_place_kept() -> None:
     world, tree = waited({"b/1": None, "b/2": None}, job("b/large", 4000))
     decision = told(world, tree)["b/large"]
     assert isinstance(decision, Pending)
@@ -105,7 +105,7 @@ def test_it_has_until_the_last_of_those_in_the_place_ends() -> None:
     assert world.running() == {"b/1", "b/2", "a/short"}
 
 
-def test_it_may_be_too_late_where_nobody_knows_when_one_of_them_ends() -> None:
+def test_it_may_be_too_late_where_the_end_of_one_of_them_is_not_known() -> None:
     world, tree = waited({"b/1": 60, "b/2": None}, job("b/large", 4000))
     world.settle(tree)
     world.settle(with_jobs(tree, job("a/short", max_duration_ms=20 * MINUTE)))
@@ -155,7 +155,7 @@ def test_parts_of_gpus_for_many_workers_are_kept_on_as_many_gpus_as_they_need() 
     assert sorted(kept) in ([(0,), (0,), (1,)], [(0,), (1,), (1,)])
 
 
-def test_who_ranks_above_work_that_can_t_be_paused_does_not_pass_it() -> None:
+def test_a_job_that_ranks_above_work_that_can_t_be_paused_does_not_pass_it() -> None:
     world, tree = waited({"b/1": None}, job("b/large", 4000, preemptible=False))
     world.settle(tree)
     found = told(world, with_jobs(tree, job("b/urgent", priority=5)))["b/urgent"]
@@ -200,7 +200,7 @@ def test_of_pools_with_known_ends_the_earlier_one_is_kept() -> None:
         assert {worker.node for worker in decision.reserved.workers} == {there}
 
 
-def test_where_nobody_knows_an_end_the_node_is_kept_with_the_least_on_it() -> None:
+def test_where_no_end_is_known_the_node_is_kept_with_the_least_on_it() -> None:
     two = at((2, 0)).workers[0]
     gang, single = job("b/gang", workers=3), job("b/single", 2000)
     tree = declared([project("b", 8000)], [gang, single, job("b/large", 4000)], [pool(nodes=(4, 4))], policy=POLICY)
@@ -211,7 +211,7 @@ def test_where_nobody_knows_an_end_the_node_is_kept_with_the_least_on_it() -> No
     assert {worker.node for worker in decision.reserved.workers} == {"dgx1-2"}
 
 
-def test_no_place_is_kept_for_who_is_kept_from_it_by_a_limit() -> None:
+def test_no_place_is_kept_for_a_job_that_a_limit_keeps_from_it() -> None:
     for limit, is_kept in ((5000, False), (6000, True)):
         jobs = [
             job("b/x", workers=2),
@@ -227,14 +227,14 @@ def test_no_place_is_kept_for_who_is_kept_from_it_by_a_limit() -> None:
         assert (decision.reserved is not None) is is_kept
 
 
-def test_a_place_is_let_go_of_when_somebody_in_it_may_never_end() -> None:
+def test_a_place_is_let_go_of_when_a_run_in_it_may_never_end() -> None:
     world, tree = waited({"b/1": None}, job("b/large", 4000))
     assert told(world, tree)["b/large"].reason.code == "GPU5080"
     stays = with_jobs(without(tree, "b/1"), job("b/1", preemptible=False))
     assert told(world, stays)["b/large"].reason.code != "GPU5080"
 
 
-def test_nothing_is_kept_for_who_is_beyond_its_quota_for_good() -> None:
+def test_nothing_is_kept_for_a_job_that_is_beyond_its_quota_for_good() -> None:
     pools = [pool(nodes=[6])]
     world = World(nodes=live_nodes(pools))
     projects = [project("a", 0, weight=1), project("b", 4000)]
@@ -387,17 +387,17 @@ def kept_from(quota: int) -> Decision:
     return told(world, with_jobs(tree, job("c/x", 3000)))["c/x"]
 
 
-def test_who_could_take_the_place_back_at_once_is_not_kept_from_it() -> None:
+def test_a_job_that_could_take_the_place_back_at_once_is_not_kept_from_it() -> None:
     assert isinstance(kept_from(0), Admit)
 
 
-def test_who_could_not_take_it_back_waits() -> None:
+def test_a_job_that_could_not_take_it_back_waits() -> None:
     found = kept_from(4000)
     assert isinstance(found, Pending)
     assert found.reason.code == "GPU5081"
 
 
-def test_a_place_whose_end_nobody_knows_is_given_up_for_one_that_is_free_by_a_known_time() -> None:
+def test_a_place_whose_end_is_not_known_is_given_up_for_one_that_is_free_by_a_known_time() -> None:
     pools = [pool(nodes=(2, 2, 2, 2))]
     projects = [project("b", 8000)]
     there = [

@@ -88,7 +88,7 @@ def test_shares_after_use(used: tuple[int, int], wanted: list[int]) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 10_000)), min_size=1, max_size=6), st.integers(0, 5000))
-def test_who_has_used_more_never_weighs_more(takers: list[tuple[int, int]], full: int) -> None:
+def test_a_project_that_has_used_more_never_weighs_more(takers: list[tuple[int, int]], full: int) -> None:
     weights, used = [weight for weight, _ in takers], [use for _, use in takers]
     before = tempered(weights, used, full)
     more = tempered(weights, [used[0] + 1, *used[1:]], full)

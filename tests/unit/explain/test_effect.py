@@ -46,7 +46,7 @@ def names(jobs: object) -> list[str]:
     return [str(each.job) for each in jobs]  # type: ignore[attr-defined]
 
 
-def test_a_new_job_within_quota_starts_and_who_pays_is_named() -> None:
+def test_a_new_job_within_quota_starts_and_the_job_that_pays_is_named() -> None:
     told = effect(
         cluster(job("a/held", 4000), a=1000, b=3000), cluster(job("a/held", 4000), job("b/new", 3000), a=1000, b=3000)
     )

@@ -41,7 +41,7 @@ def one_node(*jobs: Job, **quotas: int) -> Declared:
     return declared([project(name, quota) for name, quota in quotas.items()], jobs, [pool(nodes=(4,))])
 
 
-def test_a_job_over_its_share_starts_with_the_quota_it_lacks_and_who_pays_is_named() -> None:
+def test_a_job_over_its_share_starts_with_the_quota_it_lacks_and_the_job_that_pays_is_named() -> None:
     world = settled(one_node(job("a/held", 4000), a=1000, b=1000))
     tree = one_node(job("a/held", 4000), job("b/wants", 3000), a=1000, b=1000)
     world.settle(tree)
@@ -305,7 +305,7 @@ def test_a_promise_that_would_not_be_kept_is_no_way_to_start() -> None:
     assert RemedyKind.NODE not in kinds
 
 
-def test_who_is_moved_and_who_is_moved_for_are_told_the_place_that_is_kept() -> None:
+def test_a_moved_run_and_its_beneficiary_are_told_the_place_that_is_kept() -> None:
     tree = declared([project("a", 16000)], [job("a/x", 4000), job("a/y", 4000)])
     world = settled(tree)
     for key, node in zip(sorted(world.runs), ("dgx1-1", "dgx1-2"), strict=True):

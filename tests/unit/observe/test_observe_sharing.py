@@ -227,7 +227,7 @@ def places(*bodies: Any) -> list[tuple[int, ...]]:
     return [run.placement.workers[0].gpus for run in seen(*bodies).runs if run.placement]
 
 
-def test_who_was_planned_at_a_device_that_another_got_will_get_another() -> None:
+def test_a_pod_planned_at_a_device_that_another_got_will_get_another() -> None:
     count = {"nvidia.com/gpu": "1"}
     jobs = [*ours("i", 0, count), *ours("j", 1, count)]
     assert places(node(), slices(whole(0), whole(1)), SERVED, *jobs, given("gpu-1", "i")) == [(1,), (0,)]
@@ -243,7 +243,7 @@ def test_devices_that_were_given_tell_the_place_before_the_pod_is_seen_bound() -
     ]
 
 
-def test_who_claims_a_slice_of_the_gpu_that_another_has_a_slice_of_stays_there() -> None:
+def test_a_claim_to_a_slice_of_a_gpu_that_another_has_a_slice_of_stays_there() -> None:
     jobs = [*ours("i", 1, {}), *ours("j", 1, {})]
     published = slices(whole(0), part(1, 0), part(1, 4))
     assert places(node(), published, SERVED, *jobs, given("gpu-1-mig-9-0-4", "i")) == [(1,), (1,)]

@@ -165,7 +165,7 @@ def test_where_a_job_moves_to_is_its_own_while_it_leaves_and_it_waits_from_then_
     assert (short[A].violations, short[A].longest_ms) == (0, 20)
 
 
-def test_who_left_last_stands_where_it_was_told_to_leave() -> None:
+def test_the_run_that_left_last_stands_where_it_was_told_to_leave() -> None:
     """A paused job needs time to leave; who came meanwhile is behind it."""
     meter = _meter()
     _run(meter, FIRST, 3000)

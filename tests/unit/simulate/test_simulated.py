@@ -155,7 +155,7 @@ def test_past_use_that_has_faded_enough_is_seen_though_nothing_happens() -> None
     assert not pauses(fading(f"until: {seen[0] // 1000 - 2}s\n"))
 
 
-def test_who_shares_by_turns_does_so_until_the_end_that_is_told_and_not_for_ever() -> None:
+def test_a_run_that_shares_by_turns_does_so_until_the_end_that_is_told_and_not_for_ever() -> None:
     assert fading("").stable
     month = fading("until: 672h\n")
     assert month.stable

@@ -96,6 +96,6 @@ def test_nothing_in_the_cluster_ends_a_service_but_gpuctl(declared: Declared) ->
     assert woken(declared, run(declared, "service", RunPhase.RUNNING)) == [63_000]
 
 
-def test_what_has_passed_or_ended_wakes_nobody(declared: Declared) -> None:
+def test_what_has_passed_or_ended_wakes_nothing(declared: Declared) -> None:
     assert woken(declared, run(declared, "service", RunPhase.RUNNING), now_ms=63_000) == []
     assert woken(declared, run(declared, "service", RunPhase.FAILED)) == []

@@ -26,7 +26,7 @@ def test_letters_are_the_last_of_the_names_where_those_differ() -> None:
     }  # fmt: skip
 
 
-def test_each_device_shows_who_has_it() -> None:
+def test_each_device_shows_the_job_that_has_it() -> None:
     placements = [(A, place(N1, 0, 1)), (B, place(N1, 1)), (B, place(N2, 3))]
     assert [plain(line) for line in bars({N1: 4, N2: 4}, placements, teams([A, B]))] == ["a+..", "...b"]
 

@@ -98,7 +98,7 @@ def test_tolerations(toleration: dict[str, Any], tolerated: bool) -> None:  # no
     assert (unfit(pod(tolerations=[toleration]), tainted) == "") is tolerated
 
 
-def test_a_preference_against_a_node_keeps_nobody_off() -> None:
+def test_a_preference_against_a_node_keeps_no_pod_off() -> None:
     assert unfit(pod(), {**NODE, "spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"}]}}) == ""
 
 
