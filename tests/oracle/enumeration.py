@@ -45,7 +45,7 @@ class Way:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """Who leaves."""
+        """The runs that leave."""
         return self.claim.losses
 
     @property

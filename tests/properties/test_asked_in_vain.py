@@ -1,5 +1,5 @@
-"""Over random lives in which many wait, an engine with a memory, that asks nobody again for whom nothing has changed,
-and is itself not asked when nothing can come of it, decides what one without a memory does at the same instant."""
+"""Over random lives in which many jobs wait, an engine with a memory, which asks again only for jobs for which
+something has changed, and is not asked when nothing can come of it, decides what one without a memory does then."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Traced = tuple[ProjectName, int, int, int]
 
 
 class Compared(Engine):
-    """Each time it is asked, an engine without a memory is asked as well. `quiet` counts when it gave nobody a turn."""
+    """Each time it is asked, an engine without a memory is asked as well. `quiet` counts when it attempted no job."""
 
     quiet = 0
 

@@ -1,6 +1,6 @@
 """Moves against trying every set of runs on every node: none that leaves everybody a place loses less GPU-time.
 
-And they come to rest: who was moved runs again, the beneficiary starts, and nobody is moved twice.
+And they come to rest: a moved run runs again, the beneficiary starts, and no run is moved twice.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def test_no_moves_lose_less(
         )  # fmt: skip
         world.seen.add((each.id, each.digest))
     wanted = job("b/wanted", wanted_milli)
-    # Everybody is within quota, so nobody is paused for anybody. Quotas that exceed what there is are scaled to whole
+    # Each project is within its quota, so no run is paused. Quotas that exceed what there is are scaled to whole
     # GPUs: then one may be paused, and others be moved besides.
     a_milli = sum(each.gpu_milli for each in jobs)
     if a_milli + wanted_milli > 1000 * sum(node.gpus for node in world.nodes):

@@ -77,7 +77,7 @@ def _told(tree: Declared, state: ClusterState, made: Schedule, cache: EngineCach
 
 
 def _starts(tree: Declared, state: ClusterState, now_ms: int) -> set[JobId]:
-    """Who starts if nobody does anything."""
+    """The jobs that start if nothing is changed."""
     passed = come_to_rest(tree, state, now_ms, EngineCache())
     return {decision.job for made, _ in passed for decision in made.decisions if isinstance(decision, Admit)}
 

@@ -1,4 +1,4 @@
-"""Whoever starts gets a place, however kube-scheduler deals the pods of one cycle among what their templates name.
+"""A job that starts gets a place, however kube-scheduler deals the pods of one cycle among what their templates name.
 
 Pods are dealt here in any order, each to any node and devices that it may have; the engine has no say in it.
 """
@@ -58,7 +58,7 @@ def test_a_job_that_starts_has_a_place_however_pods_are_dealt(tree: Declared, fi
 
 
 def deal(tree: Declared, state: ClusterState, made: Schedule, random: Random) -> None:
-    """Deal out the pods of all that start; nobody is left over, and what is promised and free still is."""
+    """Deal out the pods of all that start; none is left over, and what is promised and free still is."""
     rooms, jobs = empty_rooms(tree, state.nodes), {job.id: job for job in tree.jobs}
     for run in state.runs:
         if run.phase in (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.STOPPING):

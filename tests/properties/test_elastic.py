@@ -19,7 +19,7 @@ from gpuctl.model.usage import Usage
 
 @st.composite
 def elastic_stories(draw: st.DrawFn) -> Story:
-    """Stories in which gangs are elastic, and some larger than usual. Nobody is moved: that is another matter."""
+    """Stories in which gangs are elastic, and some larger than usual. No run is moved: that is another matter."""
     story = draw(stories(10))
     jobs = []
     for job in story.tree.jobs:

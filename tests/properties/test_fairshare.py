@@ -15,7 +15,7 @@ CAPACITIES = st.integers(0, 40_000)
 
 
 def poured(amount: Fraction, vessels: list[tuple[str, int, Fraction]]) -> dict[str, Fraction]:
-    """Water-filling in small steps: share by weight, whoever is full leaves, the rest share again."""
+    """Water-filling in small steps: share by weight, a project that is full leaves, the rest share again."""
     given_out = {owner: Fraction(0) for owner, _, _ in vessels}
     thirsty = [v for v in vessels if v[1] > 0 and v[2] > 0]
     while amount > 0 and thirsty:

@@ -1,4 +1,4 @@
-"""How many schedules after a change have something to do: what waits is made, who makes way stops, who gains starts.
+"""How many schedules after a change have something to do: what waits is made, what makes way stops, what gains starts.
 
 Everything decided takes effect at once, and no time passes meanwhile: what time alone changes is a change of its own.
 Three are enough, but for some in a thousand changes: where a run that was paused has a right of its own, or a start

@@ -1,4 +1,4 @@
-"""LIVENESS: histories come to rest, and then no GPU idles that somebody could use."""
+"""LIVENESS: histories come to rest, and then no GPU idles that a job could use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.model.state import RunPhase
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 ENOUGH_CYCLES = 9
-"""Queue, start, pause, stop, start again, and the same once more for who was displaced."""
+"""Queue, start, pause, stop, start again, and the same once more for a run that was displaced."""
 
 
 @given(stories())
@@ -47,7 +47,7 @@ def test_no_run_is_paused_twice_for_one_arrival(story: Story) -> None:
 
 
 def rest(world: World, tree: Declared) -> None:
-    """Cycle until nothing changes; then nothing is stopping or promised, and nobody waits beside room for him."""
+    """Cycle until nothing changes; then nothing is stopping or promised, and no job waits beside room for it."""
     for _ in range(ENOUGH_CYCLES):
         before = (dict(world.runs), set(world.seen))
         state = world.state()
@@ -60,7 +60,7 @@ def rest(world: World, tree: Declared) -> None:
     jobs = {job.id: job for job in tree.jobs}
     for decision in made.decisions:
         if isinstance(decision, Pending):
-            assert decision.reserved is None or is_guarded(decision), "a reservation nobody fulfils"
+            assert decision.reserved is None or is_guarded(decision), "a reservation that nothing fulfils"
             held_back = decision.reason.code in ("GPU5080", "GPU5081")
             assert held_back or not could_start(tree, state, jobs[decision.job]), (
                 f"{decision.job} waits beside room for it"

@@ -31,7 +31,7 @@ def moved(run: Run, by_ms: int) -> Run:
 
 
 def substance(made: Schedule) -> tuple[list[tuple[object, ...]], tuple[JobId, ...]]:
-    """Decisions without their instants, and who is next."""
+    """Decisions without their instants, and the next job."""
     return [(type(d).__name__, d.job, d.reason, getattr(d, "placement", None)) for d in made.decisions], made.queue
 
 
@@ -123,7 +123,7 @@ def test_a_commit_may_be_split(claims: list[tuple[int, int]], nodes: int, first:
     part = replace(tree, jobs=tree.jobs[:first])
     whole, split = at_rest(tree).allocated(), at_rest(tree, part).allocated()
     for name in PROJECTS:
-        assert abs(whole.get(name, 0) - split.get(name, 0)) <= 1000, "one GPU may go to whoever had it first"
+        assert abs(whole.get(name, 0) - split.get(name, 0)) <= 1000, "one GPU may go to the project that had it first"
 
 
 @given(alike, st.integers(1, 2))

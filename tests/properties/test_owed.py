@@ -1,5 +1,5 @@
-"""What is owed goes first, also before a place that is kept or promised: over random lives on one node nobody starts
-beyond its project's guarantee, unless somebody made way for it, in a cycle after which another project's first job
+"""What is owed goes first, also before a place that is kept or promised: over random lives on one node no job starts
+beyond its project's guarantee, unless a run made way for it, in a cycle after which another project's first job
 still waits for no more than that, though it would be within its own."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Watched(Replay):
         return said is not None and said.code == FOR_PAUSED
 
     def _first(self, project: ProjectName) -> list[TrackedJob]:
-        """Who waits longest in a project, at most one."""
+        """The job that waits longest in a project, at most one."""
         waiting = [t for t in self._tracked.values() if t.job.id.project == project and t.run.phase is RunPhase.QUEUED]
         return sorted(waiting, key=lambda tracked: (tracked.run.queued_at_ms, tracked.job.id))[:1]
 

@@ -1,4 +1,4 @@
-"""Elastic runs that their project is owed workers for: they regain them from whoever has more than is guaranteed."""
+"""Elastic runs that their project is owed workers for: they regain them from projects with more than is guaranteed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def gainers(state: ClusterState, made: Schedule) -> Iterator[tuple[JobId, int]]:
 
 
 def could_regain(tree: Declared, state: ClusterState, made: Schedule, now_ms: int) -> list[tuple[JobId, JobId | None]]:
-    """Runs owed a worker for which there is a place, or would be without one run of who has more than is guaranteed."""
+    """Runs owed a worker for which there is a place, or would be without one run of a project above its guarantee."""
     jobs = {job.id: job for job in tree.jobs}
     live = {node.name: node for node in state.nodes}
     quotas = sum(p.allowances[d.name].quota_milli for p in tree.projects for d in tree.domains)

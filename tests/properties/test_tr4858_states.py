@@ -1,4 +1,4 @@
-"""The report's three states, however the jobs arrive and whatever anybody is called."""
+"""The report's three states, however the jobs arrive and whatever they are called."""
 
 from __future__ import annotations
 

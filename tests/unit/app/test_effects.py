@@ -101,7 +101,7 @@ class Lab:
 
 
 def foreseen(before: Running, effect: Effect, head: Declared) -> Running:
-    """Who runs where, if the effect comes true."""
+    """Which jobs run where, if the effect comes true."""
     digests = {each.id: each.digest for each in head.jobs}
     gone = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     placed = {start.job: start.placement for start in effect.started}

@@ -1,4 +1,4 @@
-"""Who starts, who waits and why: one example a rule."""
+"""Which job starts, which waits and why: one example a rule."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_job_by_memory_is_charged_by_the_pool_s_devices() -> None:
 
 
 def admitted(tree: Declared) -> dict[str, Placement]:
-    """Who starts at once on empty nodes, and where."""
+    """The jobs that start at once on empty nodes, and where."""
     return {name: d.placement for name, d in decide(tree).items() if isinstance(d, Admit)}
 
 

@@ -1,4 +1,4 @@
-"""Scattered room is brought together: the fewest GPU-hours lost, a place for everybody moved, nobody moved twice."""
+"""Scattered room is brought together: the fewest GPU-hours lost, a place for each moved run, none moved twice."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_run_that_was_moved_for_a_job_is_not_moved_for_it_again() -> None:
     key = next(key for key in world.runs if str(key[0]) == "b/two")
     moved = next(key for key in world.runs if str(key[0]) == "a/1")
     assert str(world.runs[moved].paused_for) == "b/two"
-    # Somebody stops it by hand, and the room it had is scattered again.
+    # It is stopped by hand, and the room it had is scattered again.
     world.runs[key] = replace(world.runs[key], phase=RunPhase.QUEUED, placement=None, started_at_ms=None)
     for index, name in enumerate(("a/0", "a/1", "a/2")):
         place = Placement(workers=(WorkerPlacement(node=NodeName(f"dgx1-{index + 1}"), gpus=(0,)),))

@@ -1,4 +1,4 @@
-"""Whose quota was cut, told from what runs in it: a project's, its department's, and nobody else's."""
+"""Whose quota was cut, told from what runs in it: a project's, its department's, and no other."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_department_that_states_no_quota_had_none_that_could_be_cut() -> None:
             project_name = key[0].project
             told = reasons.runs_in_share(project_name) if beyond else reasons.runs_in_quota(project_name)
             world.runs[key] = replace(run, reason=told)
-    assert paused(world, tree) == ["a/1"], "a quota of nought that nobody stated spares nobody"
+    assert paused(world, tree) == ["a/1"], "a quota of nought that was not stated spares no run"
 
 
 def test_a_quota_that_was_taken_off_a_pool_altogether_was_cut() -> None:

@@ -1,4 +1,4 @@
-"""Whose workers go when somebody is entitled to their GPUs, and who keeps all."""
+"""Which runs lose workers to a project that is entitled to their GPUs, and which keep all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def two(node: int, first: int) -> Placement:
 
 
 def changed(found: dict[str, Decision]) -> dict[str, int]:
-    """Who is paused (0) or goes on with how many workers."""
+    """The jobs that are paused (0) or go on with so many workers."""
     return {name: workers(d) for name, d in found.items() if isinstance(d, Reclaim | Resize)}
 
 

@@ -48,7 +48,7 @@ def shares(capacity: int, *claims: ShareClaim) -> dict[str, int]:
             10_000, [claim("a", demand=1500, weight=9), claim("b", weight=1)], [1500, 8500], id="demand caps"
         ),
         pytest.param(
-            10_000, [claim("a"), claim("b", 1000, 4000, weight=1)], [6000, 4000], id="weight 0 gets what nobody wants"
+            10_000, [claim("a"), claim("b", 1000, 4000, weight=1)], [6000, 4000], id="weight 0 gets what no other wants"
         ),
         pytest.param(10_000, [claim("a"), claim("b", 1000, weight=1)], [0, 10_000], id="weight 0 gets nothing else"),
         pytest.param(0, [claim("a", 1000), claim("b", 1000)], [0, 0], id="nothing there"),

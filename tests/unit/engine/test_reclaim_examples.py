@@ -1,4 +1,4 @@
-"""Who is paused for whom: one example a rule."""
+"""Which run is paused for which job: one example a rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTE = 60_000
 
 
 class Play:
-    """A cluster of one pool whose jobs arrive in steps; remembers who was paused for whom."""
+    """A cluster of one pool whose jobs arrive in steps; remembers which run was paused for which job."""
 
     def __init__(self, *nodes: int, projects: list[Project], **options: object) -> None:
         self.pools = [pool(nodes=list(nodes))]

@@ -1,4 +1,4 @@
-"""What those who wait are told: what binds them, and not what binds others."""
+"""What is told of waiting jobs: what binds them, and not what binds others."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_a_claim_that_would_take_it_back_is_not_held_up() -> None:
     overtaken(world, large)
     assert told(world, tree)["b/large"].reason.code == "GPU5080"
     world.settle(with_jobs(tree, job("b/other"), job("a/owed", 2000)))
-    assert world.running() == {"b/1", "b/other", "a/owed"}, "nor is anybody else, as long as it can't start anyway"
+    assert world.running() == {"b/1", "b/other", "a/owed"}, "nor is any other run, as long as it can't start anyway"
 
 
 def test_other_nodes_stay_open() -> None:

@@ -293,7 +293,7 @@ def test_whose_end_makes_room_under_a_limit_may_run_elsewhere() -> None:
 
 
 def test_a_promise_that_would_not_be_kept_is_no_way_to_start() -> None:
-    """A node that is back is promised to a job, and then given to those who were on it and have a right to it."""
+    """A node that is back is promised to a job, and then given to the runs that were on it and have a right to it."""
     pools = [pool(nodes=(2, 8))]
     tree = declared([project("a", 4000), project("b", 4000)], [job("a/big", 8000), job("b/y", 3000)], pools)
     world = World(nodes=live_nodes(pools))

@@ -1,4 +1,4 @@
-"""Elastic runs: who stays is told by the indexes, and those that go hold their places until they are gone."""
+"""Elastic runs: which pods stay is told by the indexes, and those that go hold their places until they are gone."""
 
 from __future__ import annotations
 

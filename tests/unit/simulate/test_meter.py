@@ -166,7 +166,7 @@ def test_where_a_job_moves_to_is_its_own_while_it_leaves_and_it_waits_from_then_
 
 
 def test_the_run_that_left_last_stands_where_it_was_told_to_leave() -> None:
-    """A paused job needs time to leave; who came meanwhile is behind it."""
+    """A paused job needs time to leave; a job that came meanwhile is behind it."""
     meter = _meter()
     _run(meter, FIRST, 3000)
     meter.advance(100)

@@ -1,5 +1,5 @@
-"""A replay on values decides what the whole reconciler decides on the embedded cluster: who starts, where and when, and
-who is paused for whom. This is what lets a replay leave Kubernetes out.
+"""A replay on values decides what the whole reconciler decides on the embedded cluster: which job starts, where and
+when, and which is paused for which. This is what lets a replay leave Kubernetes out.
 """
 
 from __future__ import annotations
