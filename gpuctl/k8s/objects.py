@@ -27,17 +27,25 @@ def ref_of(body: Body) -> ObjectRef:
     return ObjectRef(text(body, "apiVersion"), text(body, "kind"), text(meta, "namespace"), text(meta, "name"))
 
 
-def mapping(body: Body, *path: str) -> Mapping[str, Any]:
-    """The mapping at a path, or an empty one."""
+def _value(body: Body, path: Sequence[str]) -> Any:
+    """What is at a path, or None. What is missing is left at once: that None is no Mapping takes long to find out."""
     value: Any = body
     for key in path:
         value = value.get(key) if isinstance(value, _MAPPING) else None
-    return value if isinstance(value, _MAPPING) else _NOTHING
+        if value is None:
+            return None
+    return value
+
+
+def mapping(body: Body, *path: str) -> Mapping[str, Any]:
+    """The mapping at a path, or an empty one."""
+    value = _value(body, path)
+    return value if value is not None and isinstance(value, _MAPPING) else _NOTHING
 
 
 def items(body: Body, *path: str) -> Iterator[Mapping[str, Any]]:
     """The mappings of the list at a path."""
-    value = mapping(body, *path[:-1]).get(path[-1])
+    value = _value(body, path)
     if isinstance(value, list | tuple):
         yield from (item for item in value if isinstance(item, _MAPPING))
 
@@ -50,26 +58,26 @@ def with_value(body: Body, path: Sequence[str], value: object) -> dict[str, Any]
 
 def text(body: Body, *path: str) -> str:
     """The string at a path, or ""."""
-    value = mapping(body, *path[:-1]).get(path[-1])
+    value = _value(body, path)
     return value if isinstance(value, str) else ""
 
 
 def texts(body: Body, *path: str) -> Iterator[str]:
     """The strings of the list at a path."""
-    value = mapping(body, *path[:-1]).get(path[-1])
+    value = _value(body, path)
     if isinstance(value, list | tuple):
         yield from (item for item in value if isinstance(item, str))
 
 
 def number(body: Body, *path: str, default: int = 0) -> int:
     """The integer at a path, or the default; so too for one that no API server holds."""
-    value = mapping(body, *path[:-1]).get(path[-1])
+    value = _value(body, path)
     return value if type(value) is int and -MOST_AMOUNT <= value <= MOST_AMOUNT else default
 
 
 def flag(body: Body, *path: str) -> bool:
     """Whether the value at a path is true."""
-    return mapping(body, *path[:-1]).get(path[-1]) is True
+    return _value(body, path) is True
 
 
 def instant(body: Body, *path: str) -> Instant | None:
