@@ -5,6 +5,8 @@ They say less than the compiler checks: what depends on other declarations, or o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from gpuctl.compile.declarations import KINDS
@@ -17,8 +19,9 @@ LOCATION = "schemas/gpuctl.dev/v1"
 """The folder of the repository that holds them, one file a kind: `<kind in lower case>.json`."""
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """The JSON Schema of each kind."""
+@cache
+def schemas() -> Mapping[str, dict[str, Any]]:
+    """The JSON Schema of each kind. Made once: `gpuctl schema` asks twice, and pydantic takes 0.2 s of CPU for it."""
     return {kind: _schema(kind) for kind in KINDS}
 
 

@@ -135,7 +135,7 @@ def test_a_chart_and_a_base_have_the_engine_and_the_clusters_kinds(engine: str, 
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "cluster.yaml").write_text(CLUSTER)
     options = (*EXAMPLE, "--guard", "--target", engine, "--cluster", tmp_path / "c")
-    printed = by_ref(list(yaml.safe_load_all(run("install", *options).stdout)))
+    printed = by_ref(read(run("install", *options).stdout))
     (deployment,) = [body for ref, body in printed.items() if ref.kind == "Deployment"]
     assert ["--target", engine] == deployment["spec"]["template"]["spec"]["containers"][0]["args"][-2:]
     of_kinds = [ref.name for ref, body in printed.items() if "trainingruns" in json.dumps(body)]
@@ -144,4 +144,4 @@ def test_a_chart_and_a_base_have_the_engine_and_the_clusters_kinds(engine: str, 
         folder = tmp_path / output
         assert run("install", *options, "-o", output, "--dir", folder).exit_code == 0
         built = subprocess.run([tool(command[0]), *command[1:], folder], capture_output=True, text=True, check=True)
-        assert by_ref([body for body in yaml.safe_load_all(built.stdout) if body]) == printed
+        assert by_ref(list(filter(None, read(built.stdout)))) == printed
