@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache
 
+from draws import among, at_most_two, perhaps, shuffled
 from hypothesis import strategies as st
 from worlds import GIB, World, declared, department, job, live_nodes, pool, project
 
@@ -24,6 +24,7 @@ SIZES = (1000, 1000, 1000, 2000, 2000, 2000, 3000, 4000, 500, 250, 600, 300, 0)
 MOSTLY = st.sampled_from((True, True, False))
 MOMENT = st.sampled_from((None, None, 1000, 4000))
 DEVICES = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
+LIMIT = st.none() | st.integers(0, 10_000)
 LOST_GPUS = st.lists(st.integers(0, 9), max_size=2)
 STRANGERS = st.lists(st.sampled_from((0, 400, 1000, 3000)), max_size=9)
 NODE_SIZES = st.lists(st.sampled_from((4, 4, 2, 8)), min_size=1, max_size=2)
@@ -31,18 +32,7 @@ CODES = ("GPU5001", "GPU5018", "GPU5019", "GPU5023", "GPU5080", "GPU5082", "GPU5
 REASON = st.none() | st.sampled_from(CODES).map(lambda code: Reason(code=code))
 
 
-@lru_cache(maxsize=None, typed=True)  # 1 is not True
-def among(*values: Any) -> st.SearchStrategy[Any]:
-    """One of these. The strategy is made once: to make and check one takes far longer than to draw from it."""
-    return st.sampled_from(values)
-
-
-@lru_cache(maxsize=None, typed=True)
-def perhaps(*values: Any) -> st.SearchStrategy[Any]:
-    """None, or one of these."""
-    return st.none() | among(*values)
-
-
+@cache
 @st.composite
 def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[ShareClaim]:
     """Siblings with quotas, demands, limits, weights and bands; some have children of their own."""
@@ -56,7 +46,7 @@ def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[ShareClai
                 owner=owner,
                 quota_milli=draw(st.integers(0, 8_000)),
                 demand_milli=demand,
-                limit_milli=draw(st.none() | st.integers(0, 10_000)),
+                limit_milli=draw(LIMIT),
                 weight=draw(among(0, 1, 1, 2, 3, 4000, 7919)),
                 priority=draw(st.integers(0, 2)),
                 children=tuple(children),
@@ -65,6 +55,7 @@ def claims(draw: st.DrawFn, depth: int = 2, prefix: str = "o") -> list[ShareClai
     return siblings
 
 
+@cache
 @st.composite
 def jobs(draw: st.DrawFn, most: int = 12, pools: tuple[str, ...] = ("dgx1",)) -> list[Job]:
     """Jobs of several types, sizes, ranks and gang sizes; some ask for much CPU."""
@@ -72,7 +63,7 @@ def jobs(draw: st.DrawFn, most: int = 12, pools: tuple[str, ...] = ("dgx1",)) ->
     for index in range(draw(st.integers(min(4, most), most))):
         size = draw(among(*SIZES))
         kind = draw(among(JobType.TRAINING, JobType.TRAINING, JobType.TRAINING, *JobType))
-        narrowed = draw(st.permutations(pools)) if len(pools) > 1 else pools
+        narrowed = draw(shuffled(pools)) if len(pools) > 1 else pools
         made.append(
             job(
                 f"{draw(among(*PROJECTS))}/j{index}",
@@ -90,6 +81,7 @@ def jobs(draw: st.DrawFn, most: int = 12, pools: tuple[str, ...] = ("dgx1",)) ->
     return made
 
 
+@cache
 @st.composite
 def trees(draw: st.DrawFn, most: int = 12) -> Declared:
     """A small cluster with projects, departments at times, and jobs."""
@@ -188,10 +180,10 @@ class Story:
 def stories(draw: st.DrawFn, most: int = 12) -> Story:
     """A tree and its history."""
     tree = draw(trees(most))
-    order = draw(st.permutations(range(len(tree.jobs))))
+    order = draw(shuffled(range(len(tree.jobs))))
     cuts = sorted({draw(st.integers(0, len(order))) for _ in range(2)} | {len(order)})
     batches = tuple(tuple(order[:cut]) for cut in cuts if cut)
-    some = st.lists(st.sampled_from(order), max_size=2, unique=True)
+    some = at_most_two(len(order), unique=True)
     nodes = [node.name for each in tree.cluster.pools for node in each.nodes]
     return Story(
         tree=tree,
@@ -288,7 +280,7 @@ def worlds(draw: st.DrawFn, tree: Declared) -> World:
         world.runs[run.job, run.digest] = run
         if draw(st.booleans()):
             world.seen.add((run.job, run.digest))
-    for which in draw(st.lists(st.sampled_from(tree.jobs), max_size=2)):
+    for which in map(tree.jobs.__getitem__, draw(at_most_two(len(tree.jobs)))):
         state = draw(among("Succeeded", "Deleted", "nonsense"))
         world.finished[which.id, which.digest] = FinishedRun(job=which.id, digest=which.digest, state=state, at_ms=NOW)
         world.seen.add((which.id, which.digest))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from draws import among
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from worlds import World, declared, job, live_nodes, pool, project
@@ -83,7 +84,7 @@ def scattered(draw: st.DrawFn) -> tuple[list[NodePool], list[Job], list[tuple[in
     for index, gpus in enumerate(nodes):
         gpu = 0
         while gpu < gpus:
-            size = draw(st.sampled_from((0, 1, 1, 2, 2, 3)))
+            size = draw(among(0, 1, 1, 2, 2, 3))
             if size and gpu + size <= gpus and len(jobs) < 7:
                 jobs.append(job(f"a/j{len(jobs)}", 1000 * size))
                 made.append((index, tuple(range(gpu, gpu + size)), draw(st.integers(1, 1000))))

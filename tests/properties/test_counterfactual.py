@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from draws import among
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
@@ -38,14 +39,14 @@ def situations(draw: st.DrawFn) -> tuple[Declared, World]:
     story: Story = draw(stories(most=10))
     lasting = st.sampled_from((None, 30 * MINUTE_MS, 60 * MINUTE_MS, 300 * MINUTE_MS))
     jobs = tuple(replace(each, max_duration_ms=draw(lasting)) for each in story.tree.jobs)
-    policy = replace(story.tree.cluster.scheduling, min_runtime=draw(st.sampled_from(MIN_RUNTIMES)))
+    policy = replace(story.tree.cluster.scheduling, min_runtime=draw(among(*MIN_RUNTIMES)))
     tree = replace(story.tree, jobs=jobs, cluster=replace(story.tree.cluster, scheduling=policy))
     story = replace(story, tree=tree)
     world = story.world()
     for tree in story.chapters(world):
         for _ in range(draw(st.integers(1, 4))):
             world.cycle(tree)
-        world.now_ms += draw(st.sampled_from((0, MINUTE_MS, 20 * MINUTE_MS)))
+        world.now_ms += draw(among(0, MINUTE_MS, 20 * MINUTE_MS))
         if draw(st.integers(0, 3)) == 0:
             break
     return tree, world

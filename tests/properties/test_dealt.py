@@ -11,6 +11,7 @@ from itertools import chain
 from random import Random
 
 from checks import Room, empty_rooms, occupy
+from draws import among
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import GIB, World, declared, job, live_nodes, pool, project
@@ -21,29 +22,31 @@ from gpuctl.model.ids import NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, RunPhase
 
+NODES = st.lists(st.sampled_from((1, 2, 4, 4, 8)), min_size=2, max_size=4)
+
 
 @st.composite
 def crowds(draw: st.DrawFn) -> Declared:
     """Many gangs on few nodes; parts of GPUs where they can be had."""
-    sharing = draw(st.sampled_from((Sharing.DRA, Sharing.DEVICE_PLUGIN)))
+    sharing = draw(among(Sharing.DRA, Sharing.DEVICE_PLUGIN))
     sizes = (1000, 1000, 2000, 500, 250, 600) if sharing is Sharing.DRA else (1000, 1000, 2000)
     of = pool(
-        nodes=draw(st.lists(st.sampled_from((1, 2, 4, 4, 8)), min_size=2, max_size=4)),
+        nodes=draw(NODES),
         sharing=sharing,
-        placement=draw(st.sampled_from(PlacementStrategy)),
+        placement=draw(among(*PlacementStrategy)),
     )
     jobs = [
         job(
-            f"{draw(st.sampled_from('ab'))}/j{index}",
-            draw(st.sampled_from(sizes)),
-            workers=draw(st.sampled_from((1, 1, 2, 3, 4, 6))),
+            f"{draw(among('a', 'b'))}/j{index}",
+            draw(among(*sizes)),
+            workers=draw(among(1, 1, 2, 3, 4, 6)),
             priority=draw(st.integers(0, 2)),
-            cpu_milli=draw(st.sampled_from((0, 1000, 20_000))),
+            cpu_milli=draw(among(0, 1000, 20_000)),
             mem_bytes=GIB,
         )
         for index in range(draw(st.integers(2, 9)))
     ]
-    policy = SchedulingPolicy(starvation_guard_ms=draw(st.sampled_from((600_000, 2_000))))
+    policy = SchedulingPolicy(starvation_guard_ms=draw(among(600_000, 2_000)))
     return declared([project("a", 3000), project("b", 1000)], jobs, [of], policy=policy)
 
 

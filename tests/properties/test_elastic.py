@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checks import check_schedule, could_start
+from draws import among
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
@@ -23,7 +24,7 @@ def elastic_stories(draw: st.DrawFn) -> Story:
     story = draw(stories(10))
     jobs = []
     for job in story.tree.jobs:
-        workers = draw(st.sampled_from((1, 2, 3, 5))) if job.gpu_milli in {1000, 2000} else job.workers
+        workers = draw(among(1, 2, 3, 5)) if job.gpu_milli in {1000, 2000} else job.workers
         jobs.append(replace(job, workers=workers, min_workers=draw(st.integers(1, workers))))
     return replace(story, tree=replace(story.tree, jobs=tuple(jobs)))
 

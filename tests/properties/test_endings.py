@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from draws import among
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import IMAGE, declared, job, pool, project
@@ -27,12 +28,12 @@ STEP_MS = 1_000
 @st.composite
 def trees(draw: st.DrawFn) -> Declared:
     """More jobs than there are GPUs, some of them gangs, some with retries."""
-    of = pool(nodes=(2, 2), sharing=draw(st.sampled_from((Sharing.DEVICE_PLUGIN, Sharing.DRA))))
+    of = pool(nodes=(2, 2), sharing=draw(among(Sharing.DEVICE_PLUGIN, Sharing.DRA)))
     jobs = [
         job(
             f"a/j{number}",
-            1000 * draw(st.sampled_from((1, 1, 2))),
-            workers=draw(st.sampled_from((1, 1, 2))),
+            1000 * draw(among(1, 1, 2)),
+            workers=draw(among(1, 1, 2)),
             container=replace(IMAGE, retries=draw(st.integers(0, 2))),
         )
         for number in range(draw(st.integers(2, 6)))

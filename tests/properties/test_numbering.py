@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
+from draws import among
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
@@ -28,12 +30,18 @@ SLOTS = 4
 Held = dict[NodeName, Counter[int]]
 
 
-@st.composite
-def placements(draw: st.DrawFn, each: int, most: int) -> Placement:
+@cache
+def placements(each: int, most: int) -> st.SearchStrategy[Placement]:
     """Workers at planned slots, or at none: on another node than planned."""
     slots = st.lists(st.integers(0, SLOTS), min_size=each, max_size=each, unique=True).map(lambda g: tuple(sorted(g)))
     workers = st.builds(WorkerPlacement, node=st.sampled_from(NODES), gpus=slots | st.just(()))
-    return Placement(workers=tuple(draw(st.lists(workers, min_size=1, max_size=most))))
+    return st.lists(workers, min_size=1, max_size=most).map(lambda found: Placement(workers=tuple(found)))
+
+
+@cache
+def leaving(each: int) -> st.SearchStrategy[Placement | None]:
+    """No worker, or one."""
+    return st.none() | placements(each, 1)
 
 
 @st.composite
@@ -41,8 +49,8 @@ def run_lists(draw: st.DrawFn) -> tuple[Run, ...]:
     """Runs of whole GPUs, with workers that are bound, are still to come, or are leaving; some at the same slots."""
     found = []
     for number in range(draw(st.integers(1, 5))):
-        each = draw(st.sampled_from((1, 1, 2)))
-        phase = draw(st.sampled_from((RunPhase.RUNNING, RunPhase.RUNNING, RunPhase.STARTING, RunPhase.STOPPING)))
+        each = draw(among(1, 1, 2))
+        phase = draw(among(RunPhase.RUNNING, RunPhase.RUNNING, RunPhase.STARTING, RunPhase.STOPPING))
         place = draw(placements(each, 3))
         planned = [worker.node for worker in place.workers if worker.gpus]
         unbound = planned[: draw(st.integers(0, len(planned)))] if phase is RunPhase.STARTING else []
@@ -54,7 +62,7 @@ def run_lists(draw: st.DrawFn) -> tuple[Run, ...]:
                 placement=place,
                 gpu_milli=1000 * each,
                 unbound=tuple(unbound),
-                leaving=draw(st.none() | placements(each, 1)) if phase is RunPhase.RUNNING else None,
+                leaving=draw(leaving(each)) if phase is RunPhase.RUNNING else None,
             )
         )
     return tuple(found)

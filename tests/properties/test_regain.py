@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from checks import ACTIVE, Room, check_schedule, empty_rooms, occupy, pool_of, workers_of
+from draws import among
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, declared, job, live_nodes, pool, project
@@ -20,17 +21,17 @@ from gpuctl.model.state import ClusterState, Node, Run, RunPhase
 @st.composite
 def quota_stories(draw: st.DrawFn) -> tuple[Declared, ...]:
     """Trees of the same jobs, most of them elastic, that come one after another; then quotas change hands."""
-    way = draw(st.sampled_from((Sharing.DEVICE_PLUGIN, Sharing.DEVICE_PLUGIN, Sharing.DRA)))
-    pools = [pool(nodes=draw(st.sampled_from(((4,), (8,), (4, 4), (2, 4)))), sharing=way)]
+    way = draw(among(Sharing.DEVICE_PLUGIN, Sharing.DEVICE_PLUGIN, Sharing.DRA))
+    pools = [pool(nodes=draw(among((4,), (8,), (4, 4), (2, 4))), sharing=way)]
     names = ("a", "b", "c")
     jobs = []
     for index in range(draw(st.integers(2, 7))):
-        workers = draw(st.sampled_from((1, 1, 2, 4, 6)))
+        workers = draw(among(1, 1, 2, 4, 6))
         jobs.append(
             job(
-                f"{draw(st.sampled_from(names))}/j{index}", draw(st.sampled_from((1000, 1000, 1000, 2000))),
+                f"{draw(among(*names))}/j{index}", draw(among(1000, 1000, 1000, 2000)),
                 workers=workers, min_workers=draw(st.integers(1, min(2, workers))),
-                priority=draw(st.sampled_from((0, 0, 0, 1))), preemptible=draw(st.integers(0, 5)) > 0,
+                priority=draw(among(0, 0, 0, 1)), preemptible=draw(st.integers(0, 5)) > 0,
             )
         )  # fmt: skip
     policy = SchedulingPolicy(consolidation=False)

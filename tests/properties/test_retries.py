@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from checks import check_form, check_room
+from draws import among
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import NOW, dressed, messes, trees
@@ -54,7 +55,7 @@ def test_other_jobs_are_decided_as_if_it_were_not_tried(data: st.DataObject, mes
     jobs = set(data.draw(st.lists(st.sampled_from([job.id for job in tree.jobs]), min_size=1, max_size=4)))
     failed = data.draw(st.integers(1, len(RETRIES_MS) + 1))
     due_ms = RETRIES_MS[min(failed, len(RETRIES_MS)) - 1]
-    waited_ms = data.draw(st.sampled_from((due_ms, due_ms + 1, TWO_HOURS_MS - 1)))
+    waited_ms = data.draw(among(due_ms, due_ms + 1, TWO_HOURS_MS - 1))
     tried = with_failures(world, tree, jobs, failed, waited_ms).state()
     untried = with_failures(world, tree, jobs, failed, 0).state()
     made, otherwise = schedule(tree, tried, world.now_ms), schedule(tree, untried, world.now_ms)

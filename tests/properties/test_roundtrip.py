@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
+from draws import among
 from hypothesis import given
 from hypothesis import strategies as st
 from records import run_records
@@ -49,6 +51,8 @@ TEAM = ProjectName("team")
 GPUS = 8
 NODES = tuple(NodeName(f"node-{i}") for i in range(4))
 
+DURATION = st.none() | st.integers(1, 10**9)
+
 
 @st.composite
 def jobs(draw: st.DrawFn, name: str) -> Job:
@@ -56,26 +60,27 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
     return Job(
         id=JobId(TEAM, name),
         digest=RunDigest(f"{draw(st.integers(0, 2**32 - 1)):08x}"),
-        type=draw(st.sampled_from(JobType)),
+        type=draw(among(*JobType)),
         container=Container(image="image"),
-        gpu_milli=draw(st.sampled_from((0, 1, 250, 500, 999, 1000, 3000, 8000))),
+        gpu_milli=draw(among(0, 1, 250, 500, 999, 1000, 3000, 8000)),
         workers=workers,
         min_workers=workers,
         cpu_milli=draw(st.integers(0, 9000)),
         mem_bytes=draw(st.integers(0, 2**40)),
-        max_duration_ms=draw(st.none() | st.integers(1, 10**9)),
+        max_duration_ms=draw(DURATION),
         pools=(PoolName("pool"),),
         span=SPAN,
     )
 
 
-def placements(job: Job) -> st.SearchStrategy[Placement]:
-    count = -(-job.gpu_milli // 1000)
+@cache
+def placements(gpu_milli: int, workers: int) -> st.SearchStrategy[Placement]:
+    count = -(-gpu_milli // 1000)
     gpus = st.lists(st.integers(0, GPUS - 1), min_size=count, max_size=count, unique=True).map(
         lambda g: tuple(sorted(g))
     )
     worker = st.builds(WorkerPlacement, node=st.sampled_from(NODES), gpus=gpus)
-    return st.lists(worker, min_size=job.workers, max_size=job.workers).map(lambda w: Placement(workers=tuple(w)))
+    return st.lists(worker, min_size=workers, max_size=workers).map(lambda w: Placement(workers=tuple(w)))
 
 
 amounts = st.integers(0, 10**12)
@@ -91,8 +96,8 @@ reasons = st.builds(
 
 @st.composite
 def decisions(draw: st.DrawFn, job: Job) -> Decision:
-    reason, record, place = draw(reasons), draw(records), draw(placements(job))
-    kind = draw(st.sampled_from((Admit, Pending, Reclaim, Suspended)))
+    reason, record, place = draw(reasons), draw(records), draw(placements(job.gpu_milli, job.workers))
+    kind = draw(among(Admit, Pending, Reclaim, Suspended))
     if kind is Admit:
         return Admit(job=job.id, reason=reason, record=record, placement=place)
     if kind is Pending:
@@ -113,7 +118,7 @@ def cycles(draw: st.DrawFn) -> tuple[Declared, Schedule]:
         gpu_mem_bytes=2**35,
         gpu_product="",
         placement=PlacementStrategy.BINPACK,
-        sharing=draw(st.sampled_from((Sharing.DRA, Sharing.DEVICE_PLUGIN))),
+        sharing=draw(among(Sharing.DRA, Sharing.DEVICE_PLUGIN)),
         span=SPAN,
     )
     declared = Declared(

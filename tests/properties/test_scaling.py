@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import worlds
 from checks import by_job, check_schedule, could_start
+from draws import among
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import Story, stories
@@ -84,13 +85,13 @@ def scaled_stories(draw: st.DrawFn) -> ScaledStory:
     jobs: list[Job] = []
     for job in story.tree.jobs:
         if job.gpu_milli not in {1000, 2000} or job.type is not JobType.INFERENCE:
-            kind = draw(st.sampled_from((job.type, JobType.INFERENCE))) if job.gpu_milli in {1000, 2000} else job.type
+            kind = draw(among(job.type, JobType.INFERENCE)) if job.gpu_milli in {1000, 2000} else job.type
         else:
             kind = JobType.INFERENCE
         whole = max(1000, job.gpu_milli // 1000 * 1000) if job.gpu_milli else 0
         changed = replace(job, type=kind, gpu_milli=whole)
         if kind is JobType.INFERENCE and whole:
-            workers = draw(st.sampled_from((1, 2, 3, 5)))
+            workers = draw(among(1, 2, 3, 5))
             scaling = Scaling(
                 metric="m", source=MetricSource.EXTERNAL, target_milli=1000, most=workers, to_zero=draw(st.booleans())
             )

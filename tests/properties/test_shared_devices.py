@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from draws import among
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import GIB, declared, job, pool, project
@@ -35,7 +36,7 @@ def cut_nodes(draw: st.DrawFn, of: NodePool) -> tuple[Node, ...]:
     for each in of.nodes:
         cut = {}
         for gpu in range(each.gpus) if of.cuts else ():
-            profile = draw(st.sampled_from((None, None, *PROFILES)))
+            profile = draw(among(None, None, *PROFILES))
             if profile is not None:
                 slices = draw(st.integers(max(0, profile.per_gpu - 1), profile.per_gpu))
                 cut[gpu] = CutGpu(profile=profile.name, slices=slices, taken=draw(st.integers(0, 1)))
@@ -48,7 +49,7 @@ def cut_nodes(draw: st.DrawFn, of: NodePool) -> tuple[Node, ...]:
                 cpu_milli=each.cpu_milli,
                 mem_bytes=each.mem_bytes,
                 lost_gpus=frozenset(draw(st.lists(st.sampled_from(whole), max_size=1)) if whole else ()),
-                foreign_gpu_milli=tuple(draw(st.sampled_from((0, 0, 0, 400))) for _ in range(each.gpus)),
+                foreign_gpu_milli=tuple(draw(among(0, 0, 0, 400)) for _ in range(each.gpus)),
                 ways=frozenset({of.way}),
                 uuids=tuple(f"{each.name}/{gpu}" for gpu in range(each.gpus)) if of.by_uuid else (),
                 cut=cut,
@@ -59,19 +60,19 @@ def cut_nodes(draw: st.DrawFn, of: NodePool) -> tuple[Node, ...]:
 
 @st.composite
 def shared_clusters(draw: st.DrawFn) -> tuple[Declared, tuple[Node, ...], NodePool]:
-    sharing, driver = draw(st.sampled_from(WAYS))
+    sharing, driver = draw(among(*WAYS))
     of = replace(
         pool(nodes=draw(st.lists(st.sampled_from((2, 4)), min_size=1, max_size=3)), sharing=sharing),
         driver=driver,
         gpu_mem_bytes=H100,
         profiles=PROFILES if sharing is Sharing.MIG or driver is Driver.NVIDIA else (),
-        gpu_slots=draw(st.sampled_from((10, 4, 3))),
+        gpu_slots=draw(among(10, 4, 3)),
     )
     jobs: list[Job] = []
     for index in range(draw(st.integers(1, 24))):
-        milli = draw(st.sampled_from((50, 100, 125, 200, 250, 300, 500, 500, 700, 1000, 1000, 2000)))
-        workers = draw(st.sampled_from((1, 1, 1, 2, 3)))
-        jobs.append(job(f"{draw(st.sampled_from('ab'))}/j{index}", milli, workers=workers, mem_bytes=GIB))
+        milli = draw(among(50, 100, 125, 200, 250, 300, 500, 500, 700, 1000, 1000, 2000))
+        workers = draw(among(1, 1, 1, 2, 3))
+        jobs.append(job(f"{draw(among('a', 'b'))}/j{index}", milli, workers=workers, mem_bytes=GIB))
     tree = declared([project("a", 3000), project("b", 1000)], jobs, [of])
     return tree, draw(cut_nodes(of)), of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from draws import among
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import World, declared, job, live_nodes, pool, project
@@ -75,7 +76,7 @@ class Stream:
 @st.composite
 def streams(draw: st.DrawFn) -> Stream:
     """A cluster that small jobs could keep full, and a gang that needs half of it or more, on whole nodes."""
-    node = draw(st.sampled_from((2, 4)))
+    node = draw(among(2, 4))
     count = draw(st.integers(2, 3))
     workers = draw(st.integers(1, count))
     return Stream(

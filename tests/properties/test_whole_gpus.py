@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from draws import among
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import claims
@@ -61,15 +62,13 @@ def test_entitlement_is_near_the_share_and_no_more_than_there_is(
 @st.composite
 def contests(draw: st.DrawFn) -> tuple[Declared, Declared]:
     """Projects of all weights and quotas, first the jobs of some, then of all; clusters in which shares are uneven."""
-    pools = [pool(nodes=draw(st.sampled_from(((5,), (7,), (3, 4), (1, 2, 4)))))]
-    names = draw(st.sampled_from((("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d"))))
-    projects = [
-        project(name, 1000 * draw(st.sampled_from((0, 0, 1, 2, 5))), weight=draw(st.integers(0, 5))) for name in names
-    ]
+    pools = [pool(nodes=draw(among((5,), (7,), (3, 4), (1, 2, 4))))]
+    names = draw(among(("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")))
+    projects = [project(name, 1000 * draw(among(0, 0, 1, 2, 5)), weight=draw(st.integers(0, 5))) for name in names]
     jobs = [
         job(
-            f"{draw(st.sampled_from(names))}/j{index}", draw(st.sampled_from((500, 700, 1000, 1000, 1000, 2000))),
-            workers=draw(st.sampled_from((1, 1, 1, 2, 3))), priority=draw(st.sampled_from((0, 0, 0, 1))),
+            f"{draw(among(*names))}/j{index}", draw(among(500, 700, 1000, 1000, 1000, 2000)),
+            workers=draw(among(1, 1, 1, 2, 3)), priority=draw(among(0, 0, 0, 1)),
         )
         for index in range(draw(st.integers(3, 10)))
     ]  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from draws import among, shuffled
 from hypothesis import strategies as st
 
 NOTES = st.sampled_from(["", "", "  # why", "\t# by ana", " #x"])
@@ -26,6 +29,11 @@ VALUES = {
 }  # fmt: skip
 
 
+KEYS = st.sets(st.sampled_from(sorted(VALUES)), max_size=6)
+OTHERS = st.sets(st.sampled_from(["x", "y"]))
+
+
+@cache
 @st.composite
 def jobs(draw: st.DrawFn, name: str = "train") -> str:
     """One document that declares job `name` of team-a, with keys, comments and blank lines in any order and layout."""
@@ -33,7 +41,7 @@ def jobs(draw: st.DrawFn, name: str = "train") -> str:
         spec = ", ".join(f"{key}: {value}" for key, value in draw(_fields(flow=True)))
         spec = f"spec: {{{spec}}}"
         return _joined(draw, [*_head(name), spec])
-    indent = " " * draw(st.sampled_from([1, 2, 2, 4]))
+    indent = " " * draw(among(1, 2, 2, 4))
     body = []
     for key, value in draw(_fields(flow=False)):
         written = value.replace("{pad}", indent)
@@ -43,10 +51,11 @@ def jobs(draw: st.DrawFn, name: str = "train") -> str:
     return _joined(draw, [*_head(name), "spec:", *(line for line in body if line)])
 
 
+@cache
 @st.composite
 def _fields(draw: st.DrawFn, *, flow: bool) -> list[tuple[str, str]]:
-    keys = draw(st.permutations(["image", *draw(st.sets(st.sampled_from(sorted(VALUES)), max_size=6))]))
-    chosen = [(key, draw(st.sampled_from(VALUES[key]))) for key in dict.fromkeys(keys)]
+    keys = draw(shuffled(("image", *sorted(draw(KEYS)))))
+    chosen = [(key, draw(among(*VALUES[key]))) for key in dict.fromkeys(keys)]
     return [pair for pair in chosen if not flow or not set("\n#") & set(pair[1])]
 
 
@@ -62,12 +71,13 @@ def _joined(draw: st.DrawFn, lines: list[str]) -> str:
 @st.composite
 def files(draw: st.DrawFn) -> bytes:
     """A file with job team-a/train among others, with any line break, byte order mark or none, any end."""
-    names = draw(st.permutations(["train", *draw(st.sets(st.sampled_from(["x", "y"])))]))
+    names = draw(shuffled(("train", *sorted(draw(OTHERS)))))
     documents = [draw(jobs(name)) for name in names]
-    text = draw(st.sampled_from(["\n---\n", "\n--- # next\n", "\n\n---\n"])).join(documents)
+    text = draw(among("\n---\n", "\n--- # next\n", "\n\n---\n")).join(documents)
     begin, end = (
-        draw(st.sampled_from(["", "---\n", "# header\n\n"])),
-        draw(st.sampled_from(["", "\n", "\n\n", "\n# end"])),
+        draw(among("", "---\n", "# header\n\n")),
+        draw(among("", "\n", "\n\n", "\n# end")),
     )
-    text = f"{begin}{text}{end}".replace("\n", draw(st.sampled_from(["\n", "\n", "\r\n"])))
-    return (draw(st.sampled_from(["", "", "\ufeff"])) + text).encode()
+    text = f"{begin}{text}{end}".replace("\n", draw(among("\n", "\n", "\r\n")))
+    mark: str = draw(among("", "", "\ufeff"))
+    return f"{mark}{text}".encode()

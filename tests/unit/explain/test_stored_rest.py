@@ -6,6 +6,7 @@ import os
 import pickle
 
 import pytest
+from draws import among
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import declared, job, live_nodes, pool, project
@@ -29,9 +30,9 @@ def jobs_of(draw: st.DrawFn) -> tuple[Job, ...]:
     return tuple(
         job(
             name,
-            draw(st.sampled_from([500, 1000, 2000, 4000])),
+            draw(among(500, 1000, 2000, 4000)),
             preemptible=draw(st.booleans()),
-            max_duration_ms=draw(st.sampled_from([None, HOUR_MS, 2 * HOUR_MS])),
+            max_duration_ms=draw(among(None, HOUR_MS, 2 * HOUR_MS)),
         )
         for name in sorted(names)
     )
