@@ -26,6 +26,7 @@ metadata: {{name: there}}
 spec: {{quota: 1}}
 """
 WORKING = WorkingTree(SourceTree(cluster_dir="c", files={"c/cluster.yaml": SourceFile(content=CLUSTER.encode())}))
+PLACE, BEFORE = place_in(WORKING), compile_tree(WORKING.tree).diagnostics
 
 
 def check(data: bytes) -> None:
@@ -34,14 +35,12 @@ def check(data: bytes) -> None:
         found_items = items(data)
     except ValueError:
         return
-    place = place_in(WORKING)
-    before = compile_tree(WORKING.tree).diagnostics
-    for found in (of_kubectl(found_items, place), of_runai(found_items, place)):
+    for found in (of_kubectl(found_items, PLACE), of_runai(found_items, PLACE)):
         declared = imported(WORKING, found)
         files = {path: SourceFile(content=content) for path, content in declared.files.items()}
         assert len(declared.things) + len(declared.left) >= len({thing.target for thing in found.things})
         after = compile_tree(replace(WORKING.tree, files={**WORKING.tree.files, **files}))
-        assert added_errors(before, after.diagnostics) == declared.errors
+        assert added_errors(BEFORE, after.diagnostics) == declared.errors
         assert all(error.code in {"GPU3009", "GPU3010"} for error in declared.errors)
         for path, content in declared.files.items():
             assert path.startswith(("c/projects/", "c/departments/"))
