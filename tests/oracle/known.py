@@ -33,10 +33,6 @@ KNOWN: dict[str, Known] = {
         why="4.5: at rest after three schedules that decide something new.",
         histories=(8003312, 8003861, 8004338, 9003188, 9004569),
     ),
-    "paused beside free GPUs: idle": Known(
-        why="4.5: nothing is paused for a job while idle GPUs would do.",
-        histories=(9001364,),
-    ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
         worlds=(8006473, 9000182, 9005721, 9010062, 9018904),

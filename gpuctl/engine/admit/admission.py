@@ -232,6 +232,9 @@ class Admission:
             return True
         if self._take_over(pending, [option for option in options if self._snapshot.allows(pending.job, option)]):
             return True
+        alone = ((option, partial(self._start_on_idle, pending, [option])) for option in startable)
+        if any(self.scale_up.makes_way(pending.job, option, starts) for option, starts in alone):
+            return True
         # No run is paused for a job whose object is not made yet: the API server could refuse it.
         known, most = pending.run is not None, max(map(_workers, pending.options))
         whole = [option for option in options if option.request.gpu_milli and _workers(option) == most]
