@@ -227,7 +227,7 @@ def check_victims(tree: Declared, state: ClusterState, made: Schedule) -> None:
         if not isinstance(decisions[gainer.id], Admit | Pending | Reclaim | Preempt):
             assert runs[gainer.id].phase is RunPhase.RUNNING, "an elastic run that lacks workers"
             assert isinstance(decisions[gainer.id], Keep)
-            assert isinstance(decision, Reclaim)
+            assert isinstance(decision, Reclaim | Preempt)
             assert gainer.min_workers <= workers_of(runs[gainer.id]) < gainer.workers
         if isinstance(decision, Move):
             assert tree.cluster.scheduling.consolidation
