@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from gpuctl.compile import compile_tree
 from gpuctl.diag.diagnostic import Diagnostic, Severity
@@ -93,6 +93,9 @@ QUALITY = {
         location=closed("path lines", path=TEXT, lines=closed("begin", begin=COUNT)),
     ),
 }
+for each in (SARIF, QUALITY):
+    Draft202012Validator.check_schema(each)
+AS_SARIF, AS_QUALITY = Draft202012Validator(SARIF), Draft202012Validator(QUALITY)
 
 
 def found(**fields: Any) -> Diagnostic:
@@ -112,7 +115,7 @@ def compiled(text: str) -> tuple[Diagnostic, ...]:
 
 def results(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, Any]]:
     document = json.loads(sarif(diagnostics, "0.1.0"))
-    jsonschema.validate(document, SARIF)
+    AS_SARIF.validate(document)
     found: list[dict[str, Any]] = document["runs"][0]["results"]
     return found
 
@@ -138,7 +141,7 @@ spec: {image: a b, gpus: many}
 def test_sarif_is_as_the_standard_demands() -> None:
     diagnostics = compiled(BROKEN)
     document = json.loads(sarif(diagnostics, "0.1.0"))
-    jsonschema.validate(document, SARIF)
+    AS_SARIF.validate(document)
     run = document["runs"][0]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert [rules[result["ruleIndex"]] for result in run["results"]] == [result["ruleId"] for result in run["results"]]
@@ -199,7 +202,7 @@ def test_forms_carry_the_same_fingerprints(form: str) -> None:
 
 def test_gitlab_code_quality() -> None:
     report = json.loads(code_quality([found(span=SourceSpan(file="./a.yaml", line=3)), *compiled(BROKEN)]))
-    jsonschema.validate(report, QUALITY)
+    AS_QUALITY.validate(report)
     assert report[0]["location"] == {"path": "a.yaml", "lines": {"begin": 3}}
     assert json.loads(code_quality([])) == []
 
@@ -264,8 +267,8 @@ def test_nothing_a_tenant_writes_starts_another_command(file: str, message: str,
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_the_other_forms_hold_hostile_text_as_text(file: str, message: str, line: str) -> None:
     told = found(span=SourceSpan(file=f"x{file}"), message=message, source_line=line, help=f"<b>{message}")
-    jsonschema.validate(json.loads(sarif([told], "0")), SARIF)
-    jsonschema.validate(json.loads(code_quality([told])), QUALITY)
+    AS_SARIF.validate(json.loads(sarif([told], "0")))
+    AS_QUALITY.validate(json.loads(code_quality([told])))
     (suite,) = ET.fromstring(junit([told]))
     assert [case.tag for case in suite] == ["testcase"]
     assert [part.tag for part in suite[0]] == ["failure"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from gpuctl.adapters.clock import VirtualClock
@@ -30,8 +31,13 @@ WAITS = Reason(code="GPU5001")
 
 def example(added: Mapping[str, str] | None = None) -> Declared:
     """The report's cluster, with files added to its folder."""
+    return _compiled(tuple((added or {}).items()))
+
+
+@cache
+def _compiled(added: tuple[tuple[str, str], ...]) -> Declared:
     tree = read_tree(str(EXAMPLE))
-    more = {f"{tree.cluster_dir}/{path}": SourceFile(content=text.encode()) for path, text in (added or {}).items()}
+    more = {f"{tree.cluster_dir}/{path}": SourceFile(content=text.encode()) for path, text in added}
     compiled = compile_tree(SourceTree(cluster_dir=tree.cluster_dir, files={**tree.files, **more}))
     assert compiled.declared is not None, compiled.diagnostics[:3]
     return compiled.declared
