@@ -68,7 +68,7 @@ def test_plan_foresees_what_a_change_does_to_what_runs(run: Run, stage: Stage, t
     copy.commit("as it is", 1_596_000_000_000)
     less = CLUSTER.replace("workers: 2}", "workers: 2, suspend: true}")
     copy.write("clusters/seen/cluster.yaml", less.encode())
-    before = stage.plane.requests()
+    before = stage.plane.audit.count()
     command = ("plan", copy.folder / "clusters" / "seen", "--base", "main", "-o", "json", *stage.where)
     effect = json.loads(run(*command).stdout)["effect"]
     assert effect["ground"].items() >= {"from": "cluster", "nodes": 2, "gpuMilli": 8000}.items()
@@ -76,7 +76,7 @@ def test_plan_foresees_what_a_change_does_to_what_runs(run: Run, stage: Stage, t
     started = [start["job"] for start in effect["started"]]
     waiting = [wait["job"] for wait in (*effect["starved"], *effect["eta"])]
     assert started + waiting == ["team-s/large"]
-    seen = stage.plane.audited(before)
+    seen = stage.plane.audit.requests(before)
     assert [r for r in seen if "gpuctl/" in r.get("userAgent", "") and r["verb"] in WRITES] == []
 
 
@@ -108,7 +108,7 @@ def test_diff_finds_nothing_and_then_what_somebody_did(run: Run, stage: Stage) -
     assert (still.exit_code, still.stdout, still.stderr) == (0, "", "")
     name = stage.job("train")["metadata"]["name"]
     path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}"
-    before = stage.plane.requests()
+    before = stage.plane.audit.count()
     change = {"metadata": {"labels": {"gpuctl.dev/type": "interactive"}, "annotations": {"theirs": "kept"}}}
     stage.plane.call("PATCH", path, change, media="application/merge-patch+json")
     stage.plane.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/gpuctl")
@@ -123,8 +123,8 @@ def test_diff_finds_nothing_and_then_what_somebody_did(run: Run, stage: Stage) -
     assert changed["fields"] == [
         {"path": "metadata.labels.gpuctl.dev/type", "live": "interactive", "wanted": "training"}
     ]
-    writes = [r for r in stage.plane.audited(before) if "gpuctl/" in r.get("userAgent", "") and r["verb"] in WRITES]
-    assert writes == []
+    seen = stage.plane.audit.requests(before, told="gpuctl/")
+    assert [r for r in seen if "gpuctl/" in r.get("userAgent", "") and r["verb"] in WRITES] == []
     stage.enforce()
     assert run("diff", stage.folder, *stage.where).exit_code == 0
 

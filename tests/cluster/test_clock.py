@@ -71,7 +71,7 @@ def test_a_clock_that_is_days_ahead_ends_no_job(site: Site) -> None:
     before = site.await_pods("limited")
     first.end()
     site.commit(job("next"))
-    audited = site.plane.requests()
+    audited = site.plane.audit.count()
     clock, stop, lines = Ahead(), Awake(), list[dict[str, str]]()
     journal = Journal(lambda line: lines.append(json.loads(line)), LogForm.JSON)
     with (
@@ -92,7 +92,7 @@ def test_a_clock_that_is_days_ahead_ends_no_job(site: Site) -> None:
             time.sleep(3)
             assert site.pods() == before
             assert {line["event"] for line in lines} <= {"standby", "resolved", "following", "clock"}
-            requests = [r for r in site.plane.audited(audited) if r["user"]["username"] == ACCOUNT]
+            requests = [r for r in site.plane.audit.requests(audited) if r["user"]["username"] == ACCOUNT]
             assert requests
             assert writes_of(requests) == []
             clock.by_ms = 0

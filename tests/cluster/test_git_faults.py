@@ -108,7 +108,7 @@ PASSING: dict[Break, str] = {is_rewritten: "GPU8007", is_without_history: "GPU80
 @pytest.mark.parametrize("fault", [*STANDING, *PASSING], ids=lambda fault: fault.__name__)
 def test_a_repository_that(fault: Break, scene: Scene) -> None:
     site, process = scene.site, scene.process
-    before, told, audited = scene.objects(), len(process.lines()), site.plane.requests()
+    before, told, audited = scene.objects(), len(process.lines()), site.plane.audit.count()
     mend = fault(site)
     code = {**STANDING, **PASSING}[fault]
     within(20, lambda: code in {line.get("code") for line in process.lines()[told:]}, site.logs)
@@ -134,7 +134,7 @@ def test_a_new_process_without_git_changes_nothing(scene: Scene) -> None:
     before = scene.objects()
     scene.process.end()
     mend = is_away(scene.site)
-    audited = scene.site.plane.requests()
+    audited = scene.site.plane.audit.count()
     scene.process = process = scene.site.start()
     within(20, lambda: process.total("gpuctl_problems", "GPU8012") > 0 if process.leads() else 0, scene.site.logs)
     time.sleep(1.5)

@@ -171,7 +171,7 @@ def test_what_is_only_theirs_costs_no_write(scene: Scene) -> None:
     for path in [*paths, NAMESPACE, BINDING, QUOTA]:
         scene.change(path, THEIRS)
     time.sleep(1.5)
-    since = scene.plane.requests()
+    since = scene.plane.audit.count()
     more = {"metadata": {"labels": {"example.com/more": "yes"}, "finalizers": ["example.com/hold"]}}
     changed = [(path, written(scene.change(path, more))) for path in [*paths, NAMESPACE, BINDING, QUOTA]]
     time.sleep(3)

@@ -128,7 +128,7 @@ def never_two_writers(site: Site) -> int:
     A write of the Lease that is done makes its writer the holder. Every other write must be the holder's: begun when
     the Lease was its own for less than its duration, and done before the next holder began to take it.
     """
-    log = sorted((r for r in site.plane.audited() if begun(r) >= site.since), key=begun)
+    log = sorted((r for r in site.plane.audit.requests() if begun(r) >= site.since), key=begun)
     taken = [r for r in log if r["objectRef"]["resource"] == "leases" and is_done(r) and whose(r)]
     terms = [r for n, r in enumerate(taken) if n == 0 or whose(r) != whose(taken[n - 1])]
     for write in (r for r in writes_of(log) if whose(r)):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import LEASE, Site, provide, within
+from unattended import LEASE, Process, Site, provide, within
 
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
@@ -44,6 +45,7 @@ JOBS = {
     "half": "{image: x, gpus: 0.5, nodePools: [d]}",
 }
 Right = tuple[str, str, str]
+CREATED, FORBIDDEN = 201, 403
 
 
 def job(name: str, spec: str) -> str:
@@ -80,18 +82,25 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     made.plane.call("DELETE", "/api/v1/nodes/rights-d-1")
 
 
-def used(requests: list[Mapping[str, object]]) -> set[Right]:
-    """What was asked for; an apply that made its object needs the right to create too."""
-    found: set[Right] = set()
-    for request in requests:
-        ref, status = request["objectRef"], request["responseStatus"]
-        assert isinstance(ref, Mapping)
-        assert isinstance(status, Mapping)
-        right = (str(ref.get("apiGroup", "")), str(ref["resource"]))
-        found.add((*right, str(request["verb"])))
-        if status["code"] == 201:
-            found.add((*right, "create"))
-    return found
+@dataclass
+class Asked:
+    """What a process has asked for. Each look takes in what is new: there are thousands of requests at last."""
+
+    process: Process
+    rights: set[Right] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    _seen: int = 0
+
+    def so_far(self) -> set[Right]:
+        """The rights that were used; an apply that made its object needs the right to create too."""
+        count = self.process.plane.audit.count()
+        for request in self.process.audited(self._seen):
+            right = (request["objectRef"].get("apiGroup", ""), request["objectRef"]["resource"])
+            code = request["responseStatus"]["code"]
+            self.rights |= {(*right, request["verb"]), *({(*right, "create")} if code == CREATED else ())}
+            self.refused |= {request["requestURI"]} if code == FORBIDDEN else set()
+        self._seen = count
+        return self.rights
 
 
 def test_every_right_is_used_and_none_is_missing(site: Site) -> None:
@@ -100,19 +109,17 @@ def test_every_right_is_used_and_none_is_missing(site: Site) -> None:
             site.plane.call("DELETE", shared)
     site.commit(FILES)
     process = site.start()
+    asked = Asked(process)
     site.await_pods("answers", "gang", "half", "notebook", project="r")
-    within(30, lambda: ("", "events", "list") in used([dict(r) for r in process.audited()]), site.logs)  # of "claims"
+    within(30, lambda: ("", "events", "list") in asked.so_far(), site.logs)  # of "claims"
     site.commit({path: None for path in FILES if path != "c/cluster.yaml"})
     refused = within(30, lambda: re.findall(r"Gpuctl-Confirm: (\w+)", process.log.read_text()), site.logs)
     site.copy.write("c/README", b"the project is over\n")
     site.copy.commit(f"it is over\n\nGpuctl-Confirm: {refused[-1]}", 1_800_000_000_000)
 
     def unused() -> set[Right]:
-        left = granted() - used([dict(request) for request in process.audited()])
-        return {right for right in left if right[0] not in OF_OTHERS}
+        return {right for right in granted() - asked.so_far() if right[0] not in OF_OTHERS}
 
     within(60, lambda: not unused(), lambda: (unused(), site.logs()))
-    requests = process.audited()
-    assert {r["requestURI"] for r in requests if r["responseStatus"]["code"] == 403} == set()
-    asked = {right for right in used([dict(r) for r in requests]) if right[1] != "selfsubjectaccessreviews"}
-    assert asked <= granted()
+    assert asked.refused == set()
+    assert {right for right in asked.so_far() if right[1] != "selfsubjectaccessreviews"} <= granted()

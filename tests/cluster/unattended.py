@@ -226,7 +226,7 @@ class Process:
         self.token = account_token(plane)
         claims = self.token.split(".")[1]
         self.credential = f"JTI={json.loads(base64.urlsafe_b64decode(claims + '=' * (-len(claims) % 4)))['jti']}"
-        self._plane = plane
+        self.plane = plane
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", self.token, url=url)
         self.metrics_address = f"127.0.0.1:{free_port()}"
         self.log = folder / "journal"
@@ -266,7 +266,7 @@ class Process:
     def audited(self, since: int = 0) -> list[Mapping[str, Any]]:
         """Its requests, as the server saw them; `since`: how many of all to leave out."""
         key = "authentication.kubernetes.io/credential-id"
-        found = self._plane.audited(since, told=self.credential)
+        found = self.plane.audit.requests(since, told=self.credential)
         return [r for r in found if r["user"].get("extra", {}).get(key) == [self.credential]]
 
     def cpu_s(self) -> float:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.message import Message
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from urllib.error import HTTPError, URLError
 
 import urllib3
 
+from controlplane.audit import AuditLog
 from controlplane.build import HERE, command
 from controlplane.ports import free_ports
 from gpuctl.adapters.kubernetes.decoding import decode
@@ -86,10 +88,10 @@ class ControlPlane:
         """What is found first by the name of a command that is run in a container; empty unless a test makes it."""
         return self.folder / "programs"
 
-    @property
-    def audit_log(self) -> Path:
-        """One JSON line a request of anybody but the control plane's own parts."""
-        return self.folder / "audit.log"
+    @cached_property
+    def audit(self) -> AuditLog:
+        """The requests of anybody but the control plane's own parts."""
+        return AuditLog(self.folder / "audit.log")
 
     def pid(self, name: str) -> int:
         """The process of one of its parts: server (etcd), kube-apiserver, kube-scheduler, …"""
@@ -253,19 +255,6 @@ class ControlPlane:
         path.write_text(json.dumps(config))
         return path
 
-    def audited(self, since: int = 0, *, told: str = "") -> list[Mapping[str, Any]]:
-        """Requests so far; `since`: how many of all to leave out; `told`: only those whose line has this text."""
-        return [json.loads(line) for line in self._audit_lines()[since:] if told in line]
-
-    def requests(self) -> int:
-        """How many there were so far, which costs a tenth of decoding them."""
-        return len(self._audit_lines())
-
-    def _audit_lines(self) -> list[str]:
-        if not self.audit_log.exists():
-            return []
-        return [line for line in self.audit_log.read_text().splitlines() if line.endswith("}")]
-
     def _write_files(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         users = [f"{ADMIN},admin,1,system:masters", f"{COMPONENT},component,2,system:masters"]
@@ -319,7 +308,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
             f"--audit-policy-file={HERE / 'audit.yaml'}",
-            f"--audit-log-path={self.audit_log}",
+            f"--audit-log-path={self.audit.path}",
             "--profiling=false",
             *self._features(),
         )

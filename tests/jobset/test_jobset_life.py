@@ -161,8 +161,8 @@ def test_a_tenant_can_have_none_made_with_the_marks_of_a_run(town: Town) -> None
 
 def test_every_right_on_them_is_used(plane_with_jobset: ControlPlane) -> None:
     """By what the tests above did. That none is missing they show themselves: gpuctl has its account's rights alone."""
-    lines = map(json.loads, plane_with_jobset.audit_log.read_text().splitlines())
-    asked = [each for each in lines if each.get("objectRef", {}).get("resource") == "jobsets"]
+    requests = plane_with_jobset.audit.requests(told='"resource":"jobsets"')
+    asked = [each for each in requests if each.get("objectRef", {}).get("resource") == "jobsets"]
     own = [each for each in asked if each["user"]["username"] == ACCOUNT]
     used = {each["verb"] for each in own} | ({"create"} if any(_made(each) for each in own) else set())
     assert used == set(kinds.VERBS[kinds.JOB_SET])
