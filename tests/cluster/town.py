@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 from controlplane.server import ControlPlane, node, pauses
-from unattended import account_token, within
+from unattended import abandon, account_token, within
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.cycle import CycleContext, CycleReport, cycle
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
@@ -28,7 +31,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, ClusterState
-from gpuctl.observe import observe
+from gpuctl.observe import ObserveCache, observe
 
 WITHIN_S = 90.0
 GONE = 404
@@ -50,6 +53,7 @@ class Town:
         self.gpu_memory = "32Gi"
         self.jobs: dict[str, str] = {}
         self.context = CycleContext(object_cache=account.object_cache, clock=SystemClock())
+        self._observed = ObserveCache()
         self.cluster = account.cluster
         for each in ("n1", "n2"):
             plane.call("POST", "/api/v1/nodes", node(f"{name}-{each}", gpus=2, labels={"town": name}))
@@ -102,7 +106,7 @@ class Town:
 
     def state(self) -> ClusterState:
         self.context.object_cache.refresh()
-        return observe(self.context.object_cache.objects(), self.declared().tenancy)
+        return observe(self.context.object_cache.objects(), self.declared().tenancy, self._observed)
 
     def phases(self) -> dict[str, str]:
         return {run.job.name: str(run.phase) for run in self.state().runs}
@@ -116,7 +120,9 @@ class Town:
     def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
         """Objects of a kind that a job has, by name: those that gpuctl sees, each as the server has it."""
         (of_kind,) = [each for each in kinds.OBSERVED if each[1] == kind]
-        whole = {ref_of(body): body for body in self.cluster.list(of_kind).items}
+        listed = self.plane.call("GET", collection(of_kind, self.namespace))["items"]
+        bodies = [{**body, "apiVersion": of_kind[0], "kind": kind} for body in listed]
+        whole: dict[ObjectRef, Body] = {ref_of(body): body for body in bodies}
         return [
             (ref, whole.get(ref, body))
             for ref, body in sorted(self.state().live.items())
@@ -151,13 +157,15 @@ class Town:
                 raise
 
     def tear_down(self) -> None:
+        """Take away the town. Its ledgers too: all that are there are read by each gpuctl that begins."""
+        ledgers = f"labelSelector={quote(f'{names.CLUSTER_LABEL}={self.name}')}"
+        self.plane.call("DELETE", f"/api/v1/namespaces/gpuctl-system/configmaps?{ledgers}")
         for ref in list(self.state().live):
-            gone = {"Namespace": f"/api/v1/namespaces/{ref.name}", "Node": f"/api/v1/nodes/{ref.name}"}
-            if ref.kind in gone and ref.name.startswith((self.prefix, f"{self.name}-")):
-                try:
-                    self.plane.call("DELETE", gone[ref.kind])
-                except HTTPError as error:
-                    error.close()
+            with suppress(HTTPError):  # a test has removed it
+                if ref.kind == "Namespace" and ref.name.startswith(self.prefix):
+                    abandon(self.plane, ref.name)
+                elif ref.kind == "Node" and ref.name.startswith(f"{self.name}-"):
+                    self.plane.call("DELETE", f"/api/v1/nodes/{ref.name}")
 
 
 @lru_cache(maxsize=8)
@@ -193,7 +201,7 @@ def town_on(plane: ControlPlane, test: str, account: Account | None = None) -> I
     """A town for the time of a test, named after it; `account`: one that has seen the cluster already. To see it for
     the first time is two requests for each of forty kinds, more than most tests take."""
     with nullcontext(account) if account else account_on(plane) as known:
-        made = Town(plane, known, f"t{test.encode().hex()[-8:]}{len(test)}")
+        made = Town(plane, known, f"t{sha256(test.encode()).hexdigest()[:10]}")
         yield made
         made.tear_down()
 

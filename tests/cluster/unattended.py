@@ -29,6 +29,7 @@ from gpuctl.adapters.kubernetes.machines import played
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.cli.main import gpuctl
 from gpuctl.install import Duties, Installation, all_objects
+from gpuctl.k8s import kinds
 from gpuctl.k8s.names import PUBLISHED
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.state import Body
@@ -89,6 +90,17 @@ def provide(plane: ControlPlane, body: Body) -> None:
         error.close()
         if body["kind"] != "DeviceClass":
             raise
+
+
+def abandon(plane: ControlPlane, namespace: str) -> None:
+    """Delete all that gpuctl or a controller looks at in a namespace whose name no other test has, which then is no
+    project's. It stays: to remove it, the server would ask for seventy collections, as much work as a small test."""
+    for kind in kinds.OBSERVED:
+        if kind not in kinds.OF_OTHERS and kind not in kinds.CLUSTER_SCOPED:
+            query = "propagationPolicy=Background&gracePeriodSeconds=0"
+            plane.call("DELETE", f"{collection(kind, namespace)}?{query}")
+    media = "application/merge-patch+json"
+    plane.call("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": None}}, media=media)
 
 
 def job(name: str, gpus: int = 1, project: str = "a", more: str = "") -> dict[str, str]:
@@ -209,7 +221,8 @@ class Site:
         for body in self._get(f"{kept}?{labelled}"):
             self.plane.call("DELETE", f"{kept}/{body['metadata']['name']}")
         left = [each["metadata"]["name"] for each in self._get(f"/api/v1/namespaces?{labelled}")]
-        self.plane.remove_namespaces(left, wait=False)
+        for name in left:
+            abandon(self.plane, name)
         self.plane.call("DELETE", f"/api/v1/nodes/{self.name}-1")
 
     def _get(self, path: str) -> list[Any]:

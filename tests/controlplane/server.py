@@ -220,8 +220,8 @@ class ControlPlane:
         left: list[Any] = self.call("GET", path)["items"]
         return left
 
-    def remove_namespaces(self, names: Sequence[str], *, wait: bool = True) -> None:
-        """Delete namespaces with all in them. `wait` until they are gone, where another test has the same names.
+    def remove_namespaces(self, names: Sequence[str]) -> None:
+        """Delete namespaces with all in them, and wait until they are gone: another test has the same names.
 
         Their pods go first: the namespace controller looks again only 5 to 15 s after it has found one.
         """
@@ -233,8 +233,6 @@ class ControlPlane:
             time.sleep(next(waits))
         for name in names:
             self.call("DELETE", f"/api/v1/namespaces/{name}")
-        if not wait:
-            return
         until, waits = time.monotonic() + _GONE_S, pauses()
         while left := {body["metadata"]["name"] for body in self.call("GET", "/api/v1/namespaces")["items"]} & {*names}:
             if time.monotonic() > until:
