@@ -5,6 +5,7 @@ The write has taken effect and its answer is never read.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import kubernetes.config  # noqa: F401 - else each process would import it anew, half of its work
 from sources import NumberedCommits
 
 from gpuctl.adapters.clock import SystemClock
@@ -129,6 +131,7 @@ def in_a_process(work: Callable[[], None]) -> bool:
     """Whether it lived to its end; dying otherwise than by SIGKILL fails the test."""
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
+        gc.freeze()  # what it has of its parent: to look through that is to copy it
         code = 1
         try:
             work()

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from controlplane.server import ControlPlane
 from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
-from unattended import account_kubeconfig, provide
+from unattended import account_kubeconfig, provide_all
 
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import Revision
 from gpuctl.model.state import Body
-from gpuctl.wiring import blueprint
 
 CLUSTER = """apiVersion: gpuctl.dev/v1
 kind: Cluster
@@ -75,8 +75,7 @@ class Theatre:
 
     def play(self, *, doomed: bool) -> None:
         kubeconfig = account_kubeconfig(self.plane)
-        for body in blueprint(self._pools()):
-            provide(self.plane, body)
+        provide_all(self.plane, self._pools())
         for number, (step, _) in enumerate(STORY):
             if step.startswith("finish"):
                 self._finish("k1")
@@ -96,8 +95,8 @@ class Theatre:
         assert compiled.declared is not None
         return compiled.declared.cluster.pools
 
-    def _objects(self) -> Iterator[Body]:
-        for kind in (each for each in kinds.OBSERVED if each not in kinds.OF_OTHERS):
+    def _objects(self, *only: Kind) -> Iterator[Body]:
+        for kind in only or (each for each in kinds.OBSERVED if each not in kinds.OF_OTHERS):
             for body in self.plane.call("GET", collection(kind, ""))["items"]:
                 whole = {**body, "apiVersion": kind[0], "kind": kind[1]}
                 ref = ref_of(whole)
@@ -109,16 +108,17 @@ class Theatre:
 
     def _look(self) -> None:
         """Remember every pod of a job that was ever seen."""
-        for body in self._objects():
-            if body["kind"] == "Pod":
-                self.pods.setdefault(labels_of(body)[names.JOB_LABEL], set()).add(body["metadata"]["uid"])
+        for body in self._objects(kinds.POD):
+            self.pods.setdefault(labels_of(body)[names.JOB_LABEL], set()).add(body["metadata"]["uid"])
 
     def _finish(self, name: str) -> None:
-        (pod,) = [b for b in self._objects() if b["kind"] == "Pod" and labels_of(b)[names.JOB_LABEL] == name]
+        (pod,) = [b for b in self._objects(kinds.POD) if labels_of(b)[names.JOB_LABEL] == name]
         note = {"metadata": {"annotations": {"test/run-for": "0s"}}}
         self.plane.call("PATCH", item(ref_of(pod)), note, media="application/merge-patch+json")
         until = time.monotonic() + WITHIN_S
-        while not any(condition(b, "Complete") for b in self._objects() if labels_of(b).get(names.JOB_LABEL) == name):
+        while not any(
+            condition(b, "Complete") for b in self._objects(kinds.JOB) if labels_of(b).get(names.JOB_LABEL) == name
+        ):
             assert time.monotonic() < until
             time.sleep(0.05)
 

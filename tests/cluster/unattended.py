@@ -31,8 +31,10 @@ from gpuctl.cli.main import gpuctl
 from gpuctl.install import Duties, Installation, all_objects
 from gpuctl.k8s import kinds
 from gpuctl.k8s.names import PUBLISHED
-from gpuctl.k8s.objects import ref_of
+from gpuctl.k8s.objects import condition, ref_of
+from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body
+from gpuctl.wiring import blueprint
 
 T = TypeVar("T")
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -90,6 +92,19 @@ def provide(plane: ControlPlane, body: Body) -> None:
         error.close()
         if body["kind"] != "DeviceClass":
             raise
+
+
+def provide_all(plane: ControlPlane, pools: Sequence[NodePool]) -> None:
+    """Make the machines of pools, and wait until pods may be placed on them: a node that is new is tainted at first."""
+    bodies = blueprint(pools)
+    for body in bodies:
+        provide(plane, body)
+    paths = [item(ref_of(body)) for body in bodies if body["kind"] == "Node"]
+    within(PATIENCE_S, lambda: all(_takes_pods(plane.call("GET", path)) for path in paths))
+
+
+def _takes_pods(node: Body) -> bool:
+    return bool(condition(node, "Ready")) and not node["spec"].get("taints")
 
 
 def abandon(plane: ControlPlane, namespace: str) -> None:

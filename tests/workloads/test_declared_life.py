@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 from controlplane.server import ControlPlane, is_served
 from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
 from town import MERGE, Town, running, town_on
-from unattended import account_kubeconfig, install, provide, typed, within
+from unattended import account_kubeconfig, install, provide_all, typed, within
 
 from gpuctl.app.overview import overview_of
 from gpuctl.app.report import of_lacking
@@ -34,7 +34,6 @@ from gpuctl.k8s import names
 from gpuctl.k8s.objects import labels_of, text, uid
 from gpuctl.k8s.overview import encode_overview
 from gpuctl.model.ids import Revision
-from gpuctl.wiring import blueprint
 from workloads.declarations import KINDS_OF_CLUSTER, ROWS, TF_JOB, TRAINING_RUN, manifest
 from workloads.declarations import declared as job_of_kind
 from workloads.definitions import definition
@@ -115,13 +114,16 @@ def control(town: Town | Told) -> None:
                 template = group["pods"]["template"]
                 meta = {**template["metadata"], "name": name, "ownerReferences": [{**owner, "controller": True}]}
                 town.plane.call("POST", path, {"metadata": meta, "spec": template["spec"]}, user=CONTROLLER)
-    left = len(pods(town))
-    tells(town, "Paused" if run["spec"].get("paused") and not left else "Running", left)
+    left = len(pods(town)) if bool(own) is bool(run["spec"].get("paused")) else len(own)
+    tells(town, run, "Paused" if run["spec"].get("paused") and not left else "Running", left)
 
 
-def tells(town: Town | Told, phase: str, left: int) -> None:
-    path = f"{runs_of(town)}/{the_run(town)['metadata']['name']}/status"
-    town.plane.call("PATCH", path, {"status": {"phase": phase, "running": left}}, media=MERGE, user=CONTROLLER)
+def tells(town: Town | Told, run: Any, phase: str, left: int) -> None:
+    """Say how it stands with a run, where it does not say so already."""
+    status = {"phase": phase, "running": left}
+    if run.get("status") != status:
+        path = f"{runs_of(town)}/{run['metadata']['name']}/status"
+        town.plane.call("PATCH", path, {"status": status}, media=MERGE, user=CONTROLLER)
 
 
 def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand(town: Town) -> None:
@@ -168,7 +170,7 @@ def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand
     for pod in pods(town):
         path = f"/api/v1/namespaces/{town.namespace}/pods/{pod['metadata']['name']}"
         town.plane.call("DELETE", f"{path}?gracePeriodSeconds=0", user=CONTROLLER)
-    tells(town, "Done", 0)
+    tells(town, the_run(town), "Done", 0)
     town.until(lambda: town.ended() == {"train": "Succeeded"})
     del town.jobs["train"]
     town.until(lambda: not town.plane.call("GET", runs_of(town))["items"])
@@ -246,8 +248,7 @@ class Told:
         kubeconfig = account_kubeconfig(self.plane)
         compiled = compile_tree(self._source(0).tree(Revision("0" * 40)))
         assert compiled.declared is not None
-        for body in blueprint(compiled.declared.cluster.pools):
-            provide(self.plane, body)
+        provide_all(self.plane, compiled.declared.cluster.pools)
         with in_the_background(self._control):
             for number, (step, _) in enumerate(STORY):
                 until = time.monotonic() + 2 * WITHIN_S
