@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+import warm
 from commands import Run, heeding_ctrl_c
 from controlplane.server import ControlPlane
 from seen import Stage, stage_on
@@ -27,10 +28,9 @@ def stage(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
 
 def beside(stage: Stage, *line: str, typed: bytes = b"") -> tuple[int, bytes, bytes]:
     """A command of gpuctl in a process of its own: exit code, output, errors."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuctl", line[0], "-p", "team-s", *stage.where, *line[1:]],
-        input=typed, capture_output=True, check=False, timeout=60,
-    )  # fmt: skip
+    warm.write_command(stage.plane.folder / "bin")
+    words = [str(stage.plane.folder / "bin" / "gpuctl"), line[0], "-p", "team-s", *stage.where, *line[1:]]
+    done = subprocess.run(words, input=typed, capture_output=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -41,7 +41,8 @@ def place(town: Place) -> Iterator[Place]:
     yield town
     assert life_of_b(town) == before
     town.clear()
-    within(20, lambda: at_ease(town.cycles()))
+    with town.context() as context:
+        within(20, lambda: at_ease(converge(declared(), context)[-1]))
 
 
 def at_ease(report: CycleReport) -> bool:

@@ -55,6 +55,12 @@ def member(site: Site, folder: Path) -> str:
     return str(site.plane.write_kubeconfig(folder / "ann.kubeconfig", token))
 
 
+def published(site: Site) -> int:
+    """Of how many runs it is published what their GPUs do: asked until there are some, as a command asks much more."""
+    made = site.plane.call("GET", f"{HOME}/configmaps?fieldSelector=metadata.name%3D{UTILISATION_NAME}")["items"]
+    return sum(len(json.loads(body["data"]["utilisation.json"])["runs"]) for body in made)
+
+
 def top(kubeconfig: str, what: str) -> list[Any]:
     done = typed(kubeconfig, "top", what, "-o", "json")
     assert done.exit_code == 0, done.stderr
@@ -71,6 +77,7 @@ def test_what_kwoks_pods_do_is_published_and_seen_by_the_team_alone(site: Site, 
         within(90, lambda: process.total("gpuctl_measured_gpus") == 2, site.logs)
         assert process.total("gpuctl_busy_gpus", 'project="a"') == 0.8
         ann = member(site, tmp_path)
+        within(90, lambda: published(site) == 2, site.logs)
         within(90, lambda: [each["name"] for each in top(ann, "job") if each["use"]] == ["rest", "work"], site.logs)
         busy = {each["name"]: each["use"]["busyGpuMilli"] for each in top(ann, "job")}
         assert busy == {"rest": 0, "work": 800}

@@ -125,7 +125,8 @@ class RealLab(Lab):
         self.namespace = "gpu-team-a"
         self.apply(body(kinds.NAMESPACE, self.namespace, namespace=None))
         # A controller gives each new namespace this one; a test that watches is to see nothing but its own.
-        self.eventually(lambda: self.get(kinds.CONFIG_MAP, "kube-root-ca.crt"))
+        given = f"/api/v1/namespaces/{self.namespace}{self._suffix}/configmaps/kube-root-ca.crt"
+        self.eventually(lambda: self._plane.refused("GET", given) is None)
 
     def close(self) -> None:
         """Leave the nodes empty and as they were. The namespaces stay, with what nothing works on: to empty one, its
