@@ -27,8 +27,8 @@ from gpuctl.model.state import Body
 ZERO_MS = 1_596_000_000_000
 PROJECTS = 50
 WAVE = 500
-WAVES = 7
-SETTLED_WAVES = 4
+WAVES = 6
+SETTLED_WAVES = 3
 """By then all that a process keeps once, however many jobs it sees, is there. What is held differs by 350 bytes a job
 between a wave and the next, in turns: those compared are two waves apart."""
 GROWTH_BYTES = 100
