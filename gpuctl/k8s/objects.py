@@ -17,8 +17,8 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
 _NOTHING: Mapping[str, Any] = {}
-MAPPING = (dict, Mapping)
-"""For `isinstance`, what decoding gives first: that a dict is a Mapping takes ten times as long to find out."""
+_MAPPING = (dict, Mapping)
+"""What decoding gives first: that a dict is a Mapping takes ten times as long to find out."""
 
 
 def ref_of(body: Body) -> ObjectRef:
@@ -31,7 +31,7 @@ def _value(body: Body, path: Sequence[str]) -> Any:
     """What is at a path, or None. What is missing is left at once: that None is no Mapping takes long to find out."""
     value: Any = body
     for key in path:
-        value = value.get(key) if isinstance(value, MAPPING) else None
+        value = value.get(key) if isinstance(value, _MAPPING) else None
         if value is None:
             return None
     return value
@@ -40,14 +40,14 @@ def _value(body: Body, path: Sequence[str]) -> Any:
 def mapping(body: Body, *path: str) -> Mapping[str, Any]:
     """The mapping at a path, or an empty one."""
     value = _value(body, path)
-    return value if value is not None and isinstance(value, MAPPING) else _NOTHING
+    return value if value is not None and isinstance(value, _MAPPING) else _NOTHING
 
 
 def items(body: Body, *path: str) -> Iterator[Mapping[str, Any]]:
     """The mappings of the list at a path."""
     value = _value(body, path)
     if isinstance(value, list | tuple):
-        yield from (item for item in value if isinstance(item, MAPPING))
+        yield from (item for item in value if isinstance(item, _MAPPING))
 
 
 def with_value(body: Body, path: Sequence[str], value: object) -> dict[str, Any]:

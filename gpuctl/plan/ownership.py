@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from gpuctl.k8s.objects import MAPPING, is_own_apply, items, mapping
+from gpuctl.k8s.objects import is_own_apply, items, mapping
 from gpuctl.model.state import Body
 
 FieldSet: TypeAlias = Mapping[str, Any]
@@ -93,7 +93,7 @@ def _part(item: Mapping[str, Any], key: str) -> object:
 def extract(value: object, fields: FieldSet) -> object:
     """The part of a live value that `fields` names: what applying again would have to say to keep it as it is."""
     edges = [edge for edge in fields if edge != "."]
-    if isinstance(value, MAPPING) and (edges or "." in fields):
+    if isinstance(value, Mapping) and (edges or "." in fields):
         names = {edge[2:]: fields[edge] for edge in edges if edge.startswith("f:")}
         return {name: extract(below, names[name]) for name, below in value.items() if name in names}
     if isinstance(value, list | tuple) and edges:

@@ -6,6 +6,7 @@ Clients and controllers both write through here, at `instant`. Nothing here acts
 from __future__ import annotations
 
 import marshal
+from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.adapters.embedded import merge, quota, validation
@@ -15,7 +16,7 @@ from gpuctl.adapters.embedded.faults import conflict, forbidden, invalid, not_fo
 from gpuctl.adapters.embedded.store import Store
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import MAPPING, is_deleting, mapping, number, text, uid
+from gpuctl.k8s.objects import is_deleting, mapping, number, text, uid
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.state import Body
@@ -179,7 +180,7 @@ def _applicable(wanted: Body) -> dict[str, Any]:
 
 
 def _dense(value: Any) -> Any:
-    if isinstance(value, MAPPING):
+    if isinstance(value, Mapping):
         return {name: _dense(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list | tuple):
         return [_dense(inner) for inner in value]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuctl.k8s.kinds import CLUSTER_SCOPED, Kind
-from gpuctl.k8s.objects import MAPPING, condition
+from gpuctl.k8s.objects import condition
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
@@ -43,7 +43,7 @@ def key_of(body: Body) -> Key:
 def at(body: Any, *path: str, default: Any = None) -> Any:
     """The value at a path of field names; `default` where a step is missing or null."""
     for step in path:
-        if not isinstance(body, MAPPING):
+        if not isinstance(body, Mapping):
             return default
         body = body.get(step)
     return default if body is None else body

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from gpuctl.adapters.embedded.shapes import ATOMIC, OPEN, Atomic, Fields, Keyed, SetOf, Shape
-from gpuctl.k8s.objects import MAPPING
 
 Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]
@@ -30,7 +29,7 @@ def parts(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
     """The parts of a value that are owned separately, each with its path element; none for one piece."""
     match shape:
         case Fields(of=of):
-            for name, inner in value.items() if isinstance(value, MAPPING) else ():
+            for name, inner in value.items() if isinstance(value, Mapping) else ():
                 yield f"f:{name}", of.get(name) or division(inner), inner
         case Keyed(item=item):
             for entry in value or ():
@@ -44,7 +43,7 @@ def parts(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
 
 def division(value: Any) -> Shape:
     """How a value is divided whose field the shapes do not name."""
-    return OPEN if isinstance(value, MAPPING) else ATOMIC
+    return OPEN if isinstance(value, Mapping) else ATOMIC
 
 
 def leaves(shape: Shape, value: Any, path: Path = ()) -> dict[Path, Any]:

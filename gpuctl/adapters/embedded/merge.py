@@ -7,6 +7,7 @@ v6.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.adapters.embedded.bodies import at, put
@@ -23,7 +24,6 @@ from gpuctl.adapters.embedded.fieldsets import (
     parts,
 )
 from gpuctl.adapters.embedded.shapes import Fields, Keyed, SetOf, Shape, shape_of
-from gpuctl.k8s.objects import MAPPING
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
@@ -44,7 +44,7 @@ Owners = dict[tuple[str, str], FieldSet]
 def merged(shape: Shape, live: Any, wanted: Any) -> Any:
     """`live` with every field of `wanted` in it. Keyed lists take the order of `wanted`, then what only `live` has."""
     match shape:
-        case Fields(of=of) if isinstance(live, MAPPING) and isinstance(wanted, MAPPING):
+        case Fields(of=of) if isinstance(live, Mapping) and isinstance(wanted, Mapping):
             result = dict(live)
             for name, value in wanted.items():
                 inner = of.get(name) or division(value)
