@@ -83,6 +83,12 @@ class Place:
         if self.guarded:  # the server takes a while to know its policies
             within(PATIENCE_S, lambda: self.attempt("POST", f"{pods('probe')}?dryRun=All", pod(nodeName="n1")))
         self.run(RUNNING)
+        within(PATIENCE_S, self._counts)
+
+    def _counts(self) -> bool:
+        """Whether the quotas hold: none does until its controller has counted, which may be after the pods run."""
+        quotas = self.plane.call("GET", "/api/v1/resourcequotas")["items"]
+        return all(each.get("status", {}).get("hard") == each["spec"]["hard"] for each in quotas)
 
     @contextmanager
     def context(self) -> Iterator[CycleContext]:
