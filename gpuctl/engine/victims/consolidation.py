@@ -27,6 +27,7 @@ from gpuctl.engine.victims.eviction import (
     pauses,
     victims_of,
 )
+from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
 from gpuctl.engine.victims.rules import VictimRule
 from gpuctl.engine.victims.search import MAX_CANDIDATES, EvictionWalk, cheapest_of_few, place_without
 from gpuctl.model.ids import JobId
@@ -56,14 +57,18 @@ class MigrationSearch:
         """The cheapest moves, with pauses or without, that make room for an option, which must not fit now.
 
         `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the moved runs
-        find places one after another. Pauses are mixed with moves only where candidates are few; else, and where no
-        placement is left, the search is cut off (`Counters.cut_off`).
+        find places one after another. All sets of moves and pauses are tried where candidates are few, else moves
+        beside one set of pauses. If that finds nothing, or no placement is left, the search is cut off
+        (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
         first = None if found is None else (found.cost, (*(move.eviction for move in found.moves),))
         for rule in rules:
-            mixed = self._with_pauses(option, rule, first) if self._may_mix(option, rule) else None
+            mixed = None
+            if self._may_mix(option, rule):
+                are_few = self._are_few(rule)
+                mixed = self._with_pauses(option, rule, first) if are_few else self._beside_pauses(option, rule)
             if mixed is not None and (found is None or mixed.cost < found.cost):
                 found = mixed
         if found is None and None in [self._may_mix(option, rule) for rule in rules]:
@@ -91,11 +96,18 @@ class MigrationSearch:
         though all together would free enough.
         """
         movable = sum(map(len, self._snapshot.pausable(option.domain).values()))
-        if not movable or self._must_pause(option) > gpu_milli_of(rule.candidates()):
+        must_pause = self._must_pause(option)
+        if not movable or must_pause > gpu_milli_of(rule.candidates()):
             return False
-        if movable + len(rule.candidates()) > MAX_CANDIDATES or self._placings_left <= 0:
-            return None if rule.allows_moves() and any(_able(rule)) else False
-        return not self._snapshot.unschedulable("moves and pauses", option, rule.key).cover(option.request)
+        has_failed = self._snapshot.unschedulable("moves and pauses", option, rule.key).cover(option.request)
+        if self._placings_left > 0 and (self._are_few(rule) or (must_pause > 0 and not has_failed)):
+            return not has_failed
+        return None if rule.allows_moves() and any(_able(rule)) else False
+
+    def _are_few(self, rule: VictimRule) -> bool:
+        """Whether all sets of moves and pauses may be tried."""
+        movable = sum(map(len, self._snapshot.pausable(rule.domain).values()))
+        return movable + len(rule.candidates()) <= MAX_CANDIDATES
 
     def _must_pause(self, option: PoolOption) -> GpuMilli:
         """GPUs that pauses must free at least for an option, whatever is moved: a moved run takes what it leaves, but
@@ -128,6 +140,23 @@ class MigrationSearch:
         if found is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves and pauses", option, rule.key).add(option.request)
         return None if found is None else self._told(option, rule, found[1])
+
+    def _beside_pauses(self, option: PoolOption, rule: VictimRule) -> Room | None:
+        """The cheapest moves beside one set of pauses, where all sets are too many: the first pauses in order.
+
+        They are supposed to have left, so that the walk finds moves to where they ran, too.
+        """
+        self.has_looked = True
+        snapshot, chosen, moves = self._snapshot, _first_pauses(rule, self._must_pause(option)), None
+        if chosen and rule.allows_moves():
+            with snapshot.supposing():
+                snapshot.pause(victims_of(chosen))
+                movable = _not_for(rule.job.id, _movable(rule))
+                moves = EvictionWalk(option, rule, movable, self._follows(option, rule), MAX_STEPS).run()
+        found = None if moves is None else self._told(option, rule, (*moves, *chosen))
+        if found is None:
+            snapshot.unschedulable("moves and pauses", option, rule.key).add(option.request)
+        return found
 
     def _follows(self, option: PoolOption, rule: VictimRule) -> Follows:
         """Nothing, as far as is asked; None where a moved run has no place, and of pauses alone."""
@@ -169,6 +198,18 @@ class MigrationSearch:
             return found
 
         return snapshot.once(("movable", snapshot.lifted, rule.domain, rule.is_guaranteed), find)
+
+
+def _first_pauses(rule: VictimRule, milli: GpuMilli) -> list[Eviction]:
+    """The first pauses in order that free so many GPUs, no more, and straddle no guarantee; [] where there are none."""
+    chosen: list[Eviction] = []
+    totals: VictimTotals = {}
+    for eviction in pauses(rule) if milli > 0 else ():
+        after = totals_with(totals, eviction.allocations, rule.snapshot)
+        if eviction.total_milli <= milli and rule.price(after) == 0:
+            chosen.append(eviction)
+            totals, milli = after, milli - eviction.total_milli
+    return [] if milli > 0 else chosen
 
 
 def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Room | None:
