@@ -57,9 +57,9 @@ class MigrationSearch:
         """The cheapest moves, with pauses or without, that make room for an option, which must not fit now.
 
         `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the moved runs
-        find places one after another. All sets of moves and pauses are tried where candidates are few, else moves
-        beside one set of pauses. If that finds nothing, or no placement is left, the search is cut off
-        (`Counters.cut_off`).
+        find places one after another. All sets of moves and pauses are tried where candidates are few, else, for a job
+        within its project's guarantee, moves beside one set of pauses. If nothing is found so, or no placement is left,
+        the search is cut off (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
@@ -100,7 +100,8 @@ class MigrationSearch:
         if not movable or must_pause > gpu_milli_of(rule.candidates()):
             return False
         has_failed = self._snapshot.unschedulable("moves and pauses", option, rule.key).cover(option.request)
-        if self._placings_left > 0 and (self._are_few(rule) or (must_pause > 0 and not has_failed)):
+        is_worth_it = rule.is_guaranteed and must_pause > 0 and not has_failed
+        if self._placings_left > 0 and (is_worth_it or self._are_few(rule)):
             return not has_failed
         return None if rule.allows_moves() and any(_able(rule)) else False
 
