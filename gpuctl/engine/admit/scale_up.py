@@ -123,7 +123,7 @@ class ScaleUp:
         run.paid += place.workers if is_paid else ()
         run.coming += 0 if is_idle else len(place.workers)
 
-    def makes_way(self, job: Job, option: PoolOption, starts: Callable[[], bool]) -> bool:
+    def lets_start(self, job: Job, option: PoolOption, starts: Callable[[], bool]) -> bool:
         """Whether a job starts once runs of its project that could be paused for it have let go of the idle GPUs that
         they gained in this cycle. If it does not, they keep them.
         """

@@ -65,10 +65,10 @@ class MigrationSearch:
         found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
         first = None if found is None else (found.cost, (*(move.eviction for move in found.moves),))
         for rule in rules:
-            mixed = None
-            if self._may_mix(option, rule):
-                are_few = self._are_few(rule)
-                mixed = self._with_pauses(option, rule, first) if are_few else self._beside_pauses(option, rule)
+            if not self._may_mix(option, rule):
+                continue
+            are_few = self._are_few(rule)
+            mixed = self._with_pauses(option, rule, first) if are_few else self._beside_pauses(option, rule)
             if mixed is not None and (found is None or mixed.cost < found.cost):
                 found = mixed
         if found is None and None in [self._may_mix(option, rule) for rule in rules]:
@@ -95,9 +95,8 @@ class MigrationSearch:
         """Whether moves with the pauses of a rule may make room; None where they are too many, or no placement is left,
         though all together would free enough.
         """
-        movable = sum(map(len, self._snapshot.pausable(option.domain).values()))
         must_pause = self._must_pause(option)
-        if not movable or must_pause > gpu_milli_of(rule.candidates()):
+        if not any(self._snapshot.pausable(option.domain).values()) or must_pause > gpu_milli_of(rule.candidates()):
             return False
         has_failed = self._snapshot.unschedulable("moves and pauses", option, rule.key).cover(option.request)
         is_worth_it = rule.is_guaranteed and must_pause > 0 and not has_failed
@@ -148,7 +147,8 @@ class MigrationSearch:
         They are supposed to have left, so that the walk finds moves to where they ran, too.
         """
         self.has_looked = True
-        snapshot, chosen, moves = self._snapshot, _first_pauses(rule, self._must_pause(option)), None
+        snapshot, moves = self._snapshot, None
+        chosen = _first_pauses(rule, self._must_pause(option))
         if chosen and rule.allows_moves():
             with snapshot.supposing():
                 snapshot.pause(victims_of(chosen))
