@@ -123,8 +123,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: frozen, the garbage collector doesn't look through it again and
     again, which takes a tenth of the processor time of tests in Python. Nor does it look at what is new as often as by
-    default, but about as often as gpuctl's own processes have it (`gpuctl.adapters.collector`): another tenth, of
-    Hypothesis' tests most, for Hypothesis measures each look."""
+    default: another tenth, of Hypothesis' tests most, for Hypothesis measures each look."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)

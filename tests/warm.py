@@ -154,8 +154,7 @@ def _serve(listener: socket.socket) -> Mapping[str, object]:
     """Fork for each request, until the process ends that asks. Returns in those forks, with what is to be run."""
     from gpuctl.cli.main import COMMANDS  # noqa: PLC0415 - not in the process of the tests
 
-    modules = (f"gpuctl.cli.{listed.place.partition(':')[0]}" for listed in COMMANDS.values())
-    for each in (*modules, *_LATE):
+    for each in (*(listed.module for listed in COMMANDS.values()), *_LATE):
         import_module(each)
     gc.collect()
     gc.freeze()

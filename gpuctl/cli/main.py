@@ -23,6 +23,16 @@ class Listed(NamedTuple):
     place: str
     line: str
 
+    @property
+    def module(self) -> str:
+        """What is imported to run it."""
+        return f"gpuctl.cli.{self.place.partition(':')[0]}"
+
+    @property
+    def attribute(self) -> str:
+        """Its name in that module."""
+        return self.place.partition(":")[2]
+
 
 COMMANDS = {
     "init": Listed("init:init", "Begin a repository for a cluster."),
@@ -87,8 +97,8 @@ class RootGroup(ExampleGroup):
         """Import one command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        module, attribute = COMMANDS[cmd_name].place.split(":")
-        command: click.Command = getattr(import_module(f"gpuctl.cli.{module}"), attribute)
+        listed = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(listed.module), listed.attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
