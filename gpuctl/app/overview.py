@@ -58,6 +58,8 @@ class OverviewBoard:
         self._published = ""
         self._forecast: dict[JobId, Instant] = {}
         """The first forecast of each waiting job's start."""
+        self._started: dict[JobId, Instant] = {}
+        """The starts that are not compared with a forecast yet: the overview that is being made may forecast them."""
         self._basis: tuple[object, ...] = ()
         self._due_ms = self._began_ms = self._clock.now_ms()
 
@@ -94,14 +96,16 @@ class OverviewBoard:
             self._forecast = {**made.starts, **waiting}
 
     def errors(self, report: CycleReport) -> tuple[DurationMs, ...]:
-        """How much later each run is let go now than by the first forecast of its start.
+        """How much later each run was let go than by the first forecast of its start, once for each start. A start
+        while an overview is made is told after it.
 
-        Cost: linear in the decisions, while a forecast is known.
+        Cost: linear in the decisions.
         """
-        if not self._forecast:
+        self._started.update({each.job: report.at_ms for each in report.schedule.decisions if isinstance(each, Admit)})
+        if self._underway is not None:
             return ()
-        found = [each.job for each in report.schedule.decisions if isinstance(each, Admit)]
-        return tuple(report.at_ms - self._forecast.pop(job) for job in found if job in self._forecast)
+        started, self._started = self._started, {}
+        return tuple(at_ms - self._forecast.pop(job) for job, at_ms in started.items() if job in self._forecast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

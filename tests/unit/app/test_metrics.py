@@ -197,3 +197,25 @@ def test_a_start_in_the_cycle_after_its_first_forecast_is_compared_with_it(lab: 
     lab.cluster.settle()
     errors += board.errors(lab.cycle())
     assert errors == (60_000 - 600_000,)
+
+
+def test_a_start_while_an_overview_is_made_is_compared_with_its_forecast_once(lab: Lab) -> None:
+    limited = {path: text.replace("gpus: 1}", "gpus: 1, maxDuration: 10m}") for path, text in FILES.items()}
+    lab.declared = declared(limited)
+    lab.settle()
+    made, may_end = Event(), Event()
+
+    board = OverviewBoard(lambda _: may_end.wait(PATIENCE_S), ThreadBackground(made.set), lab.clock)
+    board.offer(lab.reports[-1])
+    lab.declared = declared({path: text for path, text in limited.items() if path != "j0.yaml"})
+    errors = board.errors(lab.cycle())
+    lab.clock.advance_to(ZERO_MS + 60_000)  # its pod has stopped by then
+    lab.cluster.settle()
+    errors += board.errors(lab.cycle())
+    assert errors == ()
+    may_end.set()
+    assert made.wait(PATIENCE_S)
+    board.take_over()
+    errors = board.errors(lab.cycle())
+    errors += board.errors(lab.cycle())
+    assert errors == (60_000 - 600_000,)
