@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.cli.command import context_clock
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.instead import KINDS
 from gpuctl.cli.nearest import nearest_job
@@ -143,7 +144,6 @@ def told_live(
     `or_published`: what is published will do instead. Kinds that may not be read are noted on standard error, where
     nothing published stands for them.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.inspect import WORKLOADS, live, measured, with_events  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
     from gpuctl.views.rights import team_grant  # noqa: PLC0415
@@ -157,7 +157,7 @@ def told_live(
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
     for unread in current.unread if current.overview is None else ():
         say(f"note: {unread.code}: {unread}", err=True)
-    now_ms = wiring.now_ms()
+    now_ms = context_clock().now_ms()
     return measured(current if sessions is None else with_events(current, sessions, now_ms), now_ms)
 
 

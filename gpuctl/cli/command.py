@@ -1,13 +1,16 @@
-"""How a command is declared: with examples, which its help prints last."""
+"""How a command is declared, with examples, which its help prints last; and the clock that it tells the time by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuctl.cli.failures import EXIT_USAGE
+
+if TYPE_CHECKING:
+    from gpuctl.app.ports import Clock
 
 Function = Callable[..., Any]
 
@@ -55,3 +58,11 @@ def command(
 ) -> Callable[[Function], click.Command]:  # fmt: skip
     """Declare a command."""
     return click.command(name, cls=ExampleCommand, examples=examples, failed=failed)
+
+
+def context_clock() -> Clock:
+    """The clock of the command that runs in this thread: the machine's, or the object that gpuctl was called with."""
+    from gpuctl import wiring  # noqa: PLC0415 - only now
+
+    given: Clock | None = click.get_current_context().obj
+    return given or wiring.clock()

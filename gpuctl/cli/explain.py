@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, told_live
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.failures import Failure
@@ -84,7 +84,6 @@ def _explain_code(code: str) -> None:
 
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
     """Explain a job by its objects and what is published, which works with rights for one namespace only."""
-    from gpuctl import wiring  # noqa: PLC0415 - only for jobs
     from gpuctl.k8s.objects import labels_of  # noqa: PLC0415
     from gpuctl.targets import engine_of  # noqa: PLC0415
     from gpuctl.views.explain import explain_job, explain_left  # noqa: PLC0415
@@ -92,7 +91,7 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
 
     with where.looking(project_of(subject, project)) as (cluster, sessions):
         current = told_live(cluster, sessions)
-        view, now_ms = one_job(subject, project, cluster, current), wiring.now_ms()
+        view, now_ms = one_job(subject, project, cluster, current), context_clock().now_ms()
         engine = engine_of(labels_of(current.state.live.get(view.ref, {})))
         words = _words(cluster, current, view, engine) if engine is not None else ()
     for line in explain_job(view, now_ms) if engine is None else explain_left(view, now_ms, engine.called, words):
@@ -137,7 +136,7 @@ def _asked(subject: str, project: str | None, folder: str, where: Where) -> Expl
         if engine is not None:
             said = f"{engine.called} decides in this cluster, and gpuctl's engine does not"
             raise Failure("GPU9002", said, hint=f"without DIR it tells what {engine.called} says: gpuctl explain {job}")
-        told = explain_live(declared, cluster, wiring.clock(), job, wiring.sessions_of(cluster))
+        told = explain_live(declared, cluster, context_clock(), job, wiring.sessions_of(cluster))
     if told is None:
         raise Failure("GPU9003", f"there is no decision for {job}")
     return told

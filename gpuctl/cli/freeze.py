@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.terminal import say
 from gpuctl.diag.wording import all_of
@@ -48,7 +48,6 @@ def freeze(kind: str, name: str | None, reason: str, kubeconfig: str | None, con
     Role gpuctl-freezer there may write it. The embedded cluster has no controller beside it: there, end `gpuctl
     reconcile --embedded` instead.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.control import LONGEST_REASON, freeze, projects  # noqa: PLC0415
 
     part = _named(kind, name)
@@ -58,7 +57,7 @@ def freeze(kind: str, name: str | None, reason: str, kubeconfig: str | None, con
         declared = projects(control)
         if part.project is not None and declared is not None and part.project not in declared:
             raise _undeclared(part, declared)
-        made = freeze(control, part, reason.strip(), wiring.now_ms())
+        made = freeze(control, part, reason.strip(), context_clock().now_ms())
     say(f"{part} is frozen by {made.by or 'a person without a name'}: {made.reason}")
     if part.project is not None and declared is None:
         say(f"note: it can't be known whether {part} is declared: not all projects can be read", err=True)
@@ -94,11 +93,10 @@ def sync(kubeconfig: str | None, context: str | None) -> None:
     It does so every interval anyway. The right to it is the one of `gpuctl freeze`. On the embedded cluster, `gpuctl
     reconcile --embedded --once` reads Git.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.control import sync  # noqa: PLC0415
 
     with _control(kubeconfig, context) as control:
-        sync(control, wiring.now_ms())
+        sync(control, context_clock().now_ms())
     say("asked; gpuctl status --wait --commit REV waits for a commit", err=True)
 
 

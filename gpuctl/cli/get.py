@@ -18,7 +18,7 @@ from gpuctl.cli.clusters import (
     told_live,
     with_other_engine,
 )
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.terminal import say, show
@@ -49,7 +49,6 @@ def get(job: str, project: str | None, output: str, where: Where, *, log_progres
     The progress is what the job says of itself: by the annotation gpuctl.dev/progress of its pod (0.42 or 42%); with
     --log-progress also by a line `gpuctl: progress 0.42` among the last 200 of its log, if you may read that.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.events import event_table  # noqa: PLC0415
     from gpuctl.views.listing import job_form, job_table, job_text  # noqa: PLC0415
 
@@ -71,15 +70,14 @@ def get(job: str, project: str | None, output: str, where: Where, *, log_progres
     elif output == "name":
         say(str(view.id))
     elif output == "wide":
-        show(job_table([view], wiring.now_ms(), wide=True))
+        show(job_table([view], context_clock().now_ms(), wide=True))
     else:
-        show(job_text(view, wiring.now_ms()))
+        show(job_text(view, context_clock().now_ms()))
         if events:
-            show(f"\nEvents:\n{event_table(events, wiring.now_ms())}")
+            show(f"\nEvents:\n{event_table(events, context_clock().now_ms())}")
 
 
 def _show_sweep(jobs: Iterable[JobView], output: str) -> None:
-    from gpuctl import wiring  # noqa: PLC0415 - only for sweeps
     from gpuctl.views.listing import job_form, job_table, name_lines  # noqa: PLC0415
     from gpuctl.views.sweeps import sweep_form, sweep_of, sweep_text  # noqa: PLC0415
 
@@ -89,9 +87,9 @@ def _show_sweep(jobs: Iterable[JobView], output: str) -> None:
     elif output == "name":
         show(name_lines(sweep.jobs))
     elif output == "wide":
-        show(job_table(sweep.jobs, wiring.now_ms(), wide=True))
+        show(job_table(sweep.jobs, context_clock().now_ms(), wide=True))
     else:
-        show(sweep_text(sweep, wiring.now_ms()))
+        show(sweep_text(sweep, context_clock().now_ms()))
 
 
 def _with_logged_progress(view: JobView, sessions: Sessions) -> JobView:

@@ -10,7 +10,7 @@ import click
 from gpuctl.app.rights import RightMissing
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.clusters import Where, cluster_options
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import counted
 from gpuctl.cli.terminal import say, show
@@ -90,7 +90,7 @@ def _subject(words: tuple[str, ...], project: str | None) -> Subject:
 def _found(subject: Subject, since: int, file: Path | None, where: Where) -> History:
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
-    now_ms = wiring.now_ms() + 1
+    now_ms = context_clock().now_ms() + 1
     since_ms = max(0, now_ms - since)
     if file is not None:
         return wiring.past_in_file(file, subject, since_ms, now_ms)

@@ -7,7 +7,7 @@ import sys
 import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, told_live, with_other_engine
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest
@@ -40,7 +40,6 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
     object, SINCE when it last started or began to wait. USER is always "-": jobs are declared in Git, and `git log
     FILE` has the author of a declaration; gpuctl writes no names of people onto objects.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.listing import heading, job_form, job_table, name_lines  # noqa: PLC0415
     from gpuctl.views.sweeps import folded  # noqa: PLC0415
 
@@ -69,7 +68,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
         if current.unread and current.overview is not None and chosen is None:
             say("note: jobs that you may not see are left out; gpuctl project list shows what projects hold", err=True)
         say(heading(chosen))
-        show(job_table(folded(views), wiring.now_ms(), wide=output == "wide"))
+        show(job_table(folded(views), context_clock().now_ms(), wide=output == "wide"))
 
 
 def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wide: bool) -> None:
@@ -83,7 +82,7 @@ def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wid
     before: dict[JobId, tuple[object, ...]] | None = None
     try:
         for current, wait_ms in readings(where, project):
-            now_ms, views = wiring.now_ms(), folded(current.of_project(chosen))
+            now_ms, views = context_clock().now_ms(), folded(current.of_project(chosen))
             marks = {view.id: told_apart(view) for view in reversed(views)}
             changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]
             header, *rows = job_rows(changed, now_ms, wide=wide)

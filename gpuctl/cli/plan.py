@@ -12,7 +12,7 @@ import click
 from gpuctl import __version__
 from gpuctl.adapters.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.clusters import Where
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
 from gpuctl.cli.output import print_json, tally
@@ -273,15 +273,15 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis, entry: Ent
         wrong = "--state, --embedded and --context or --kubeconfig each name a cluster"
         raise Failure("GPU9002", wrong, hint="name one cluster")
     if basis.state is not None:
-        objects, now_ms = objects_of(saved_objects(basis.state)), wiring.now_ms()
+        objects, now_ms = objects_of(saved_objects(basis.state)), context_clock().now_ms()
         at_ms = newest_instant(objects, now_ms)
         found = on_cluster(before, after, objects, at_ms, basis.confirmed)
         return replace(found, ground=replace(found.ground, age_ms=now_ms - at_ms))
     if not named and basis.embedded is None:
-        return on_inventory(before, after, wiring.blueprint, basis.confirmed, wiring.now_ms(), entry)
+        return on_inventory(before, after, wiring.blueprint, basis.confirmed, context_clock().now_ms(), entry)
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
-        return on_cluster(before, after, read_objects(cluster), wiring.now_ms(), basis.confirmed)
+        return on_cluster(before, after, read_objects(cluster), context_clock().now_ms(), basis.confirmed)
 
 
 def _compiled(compared: Compared, cache: CompileCache, *, is_live: bool) -> Iterator[Side | None]:

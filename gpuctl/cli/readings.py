@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpuctl.cli.clusters import Where, told_live, with_other_engine
+from gpuctl.cli.command import context_clock
 
 if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
@@ -39,16 +40,15 @@ def readings(where: Where, project: str | None = None) -> Iterator[tuple[Live, i
 
 
 def _read(cluster: Cluster) -> tuple[Live, int]:
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.inspect import live, measured  # noqa: PLC0415
     from gpuctl.app.kueue_words import with_words  # noqa: PLC0415
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415
 
-    began_ms = wiring.now_ms()
+    began_ms = context_clock().now_ms()
     found = live(cluster)
     with suppress(Forbidden):  # the first reading has told that
         found = with_words(cluster, found)
-    now_ms = wiring.now_ms()
+    now_ms = context_clock().now_ms()
     return measured(found, now_ms), _wait_ms(now_ms - began_ms)
 
 

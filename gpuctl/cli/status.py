@@ -12,7 +12,7 @@ import click
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.clusters import Where, cluster_options
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.failures import EXIT_FAILED, Failure, world_failure
 from gpuctl.cli.terminal import say, show
 
@@ -69,7 +69,7 @@ def status(commit: str | None, timeout: int, output: str, where: Where, *, waits
     if output == "json":
         show(document(found.status).decode() + "\n")
     else:
-        show("".join(text_lines(found.status, wiring.now_ms(), found.renewed_ms)))
+        show("".join(text_lines(found.status, context_clock().now_ms(), found.renewed_ms)))
     if commit and not _is_of(found, commit):
         say(f"note: commit {commit} is not the one that is applied", err=True)
     raise click.exceptions.Exit(0 if is_ready else EXIT_FAILED)
@@ -82,12 +82,11 @@ def _is_of(found: Published, commit: str | None) -> bool:
 
 def _read(where: Where, *, patient: bool) -> Published | None:
     """The status; None where it is worth asking again, with `patient`."""
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.status import read_status  # noqa: PLC0415
 
     try:
         with _opened(where) as cluster:
-            return read_status(cluster, wiring.now_ms())
+            return read_status(cluster, context_clock().now_ms())
     except (WorldFault, Failure) as fault:
         if patient and (fault.code in _PASSING or isinstance(fault, ClusterUnavailable)):
             return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuctl.cli.clusters import Where, cluster_options, read_live
-from gpuctl.cli.command import ExampleGroup, command
+from gpuctl.cli.command import ExampleGroup, command, context_clock
 from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
@@ -81,7 +81,6 @@ def job(project: str | None, output: str, where: Where, *, all_projects: bool) -
     NVIDIA's DCGM exporter, which the controller reads; memory is that of whole GPUs. A job is idle once its GPUs have
     done nothing for five minutes. The jobs of a sweep are one row, with how many of them hold GPUs.
     """
-    from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.sweeps import folded  # noqa: PLC0415
     from gpuctl.views.top import job_use_form, job_use_table, most_idle_first  # noqa: PLC0415
 
@@ -97,7 +96,7 @@ def job(project: str | None, output: str, where: Where, *, all_projects: bool) -
     if not jobs:
         say("No job holds GPUs.", err=True)
     else:
-        show(job_use_table(folded(jobs), wiring.now_ms(), wide=output == "wide"))
+        show(job_use_table(folded(jobs), context_clock().now_ms(), wide=output == "wide"))
 
 
 @command("project", examples=("gpuctl top project", "gpuctl top project -o json"))

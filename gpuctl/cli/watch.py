@@ -7,7 +7,7 @@ import sys
 import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option
-from gpuctl.cli.command import command
+from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.sessions import EXIT_INTERRUPTED
 
@@ -35,7 +35,7 @@ def watch(project: str | None, where: Where) -> None:
     try:
         with wiring.terminal_screen() as shown:
             while True:
-                now_ms = wiring.now_ms()
+                now_ms = context_clock().now_ms()
                 jobs = current.of_project(ProjectName(project) if project else None)
                 view = cluster_view(current.state, jobs, now_ms, (), current.overview)
                 if not shown.show(screen(with_use(view, current.uses), now_ms, shown.width), wait_ms):

@@ -16,7 +16,7 @@ _PARTS = {
     ),
     "access": (
         "blueprint", "checkout", "clock", "compared_revisions", "compile_cache", "console", "control", "forge",
-        "forge_number", "forwarder", "host", "lacking", "looking", "new_files", "new_repository", "now_ms",
+        "forge_number", "forwarder", "host", "lacking", "looking", "new_files", "new_repository",
         "passing_clock", "reading", "reading_embedded", "reading_status", "removal", "rest_entry", "rolled_back",
         "scenario_reader", "sessions_of", "terminal_screen",
     ),

@@ -21,7 +21,6 @@ from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import NO_REVISION, JobId
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFile, SourceTree
 from gpuctl.model.state import Body
-from gpuctl.model.units import Instant
 from gpuctl.simulate.scenario import EPOCH_MS
 
 if TYPE_CHECKING:
@@ -40,11 +39,6 @@ if TYPE_CHECKING:
 
 LEAST_CACHED_FILES = 1000
 """Fewer files compile within 0.3 s."""
-
-
-def now_ms() -> Instant:
-    """The machine's time."""
-    return SystemClock().now_ms()
 
 
 def clock() -> Clock:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from commands import EXAMPLE, Run, repository_in
 
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.app.ports import Clock
 from gpuctl.cli.main import gpuctl
 from gpuctl.views.plan_form import PlanReportV1
 
@@ -33,11 +34,11 @@ def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Never a traceback, never an internal error; a plan's JSON is as its schema says."""
+    """Never a traceback, never an internal error; a plan's JSON is as its schema says. `clock`: not the machine's."""
     runner = CliRunner()
 
-    def invoke(*args: object) -> Result:
-        result = runner.invoke(gpuctl, [str(arg) for arg in args], prog_name="gpuctl")
+    def invoke(*args: object, clock: Clock | None = None) -> Result:
+        result = runner.invoke(gpuctl, [str(arg) for arg in args], prog_name="gpuctl", obj=clock)
         assert "Traceback" not in result.output
         assert "GPU9001" not in result.stderr
         assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from commands import AT_MS, EXAMPLE, Run
 
-from gpuctl import wiring
 from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_tree
@@ -228,7 +227,7 @@ spec: {image: train, gpus: 2}
 def an_hour_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with a cluster in which d-2-gg came an hour ago and one job was paused for it."""
     file = tmp_path_factory.mktemp("past") / "cluster.db"
-    now_ms = wiring.now_ms()
+    now_ms = SystemClock().now_ms()
     tree = read_tree(str(EXAMPLE))
     more = replace(tree, files={**tree.files, f"{tree.cluster_dir}/d-2.yaml": SourceFile(content=D_2.encode())})
     before, after = compile_tree(tree).declared, compile_tree(more).declared

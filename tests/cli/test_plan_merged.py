@@ -14,7 +14,6 @@ from commands import AT_MS, Run
 from planpulls import PULLS
 from planstories import STORIES
 
-from gpuctl import wiring
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
@@ -91,16 +90,13 @@ def planned(effect: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("name", sorted(ALL.keys() - {"conflict"}))
-def test_what_is_planned_is_what_happens(
-    name: str, run: Run, repository: WorkingCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_planned_is_what_happens(name: str, run: Run, repository: WorkingCopy, tmp_path: Path) -> None:
     options = ALL[name](repository)
     site = Site(tmp_path, repository)
-    monkeypatch.setattr(wiring, "now_ms", site.clock.now_ms)
     site.rest()
     site.lines.clear()
     command = ("plan", repository.folder / FOLDER, *options, "--state", site.state(), "-o", "json")
-    plan = json.loads(run(*command).stdout)
+    plan = json.loads(run(*command, clock=site.clock).stdout)
     site.merge(options)
     site.rest()
     ends = [line for line in site.lines if line["event"] == "prediction"]
@@ -119,9 +115,7 @@ def test_what_is_planned_is_what_happens(
     assert {key: set(end[told]) for key in fates if (told := f"predicted_{key}") in end} == wanted
 
 
-def test_forecast_starts_hold_to_the_second(
-    run: Run, repository: WorkingCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forecast_starts_hold_to_the_second(run: Run, repository: WorkingCopy, tmp_path: Path) -> None:
     """Jobs run for their maxDuration, and pods end at once: the starts that a plan foretells are those that happen."""
     jobs = repository.folder / FOLDER / "projects" / "team-a" / "jobs"
     for file in sorted((repository.folder / FOLDER / "projects").glob("*/jobs/*.yaml")):
@@ -136,14 +130,13 @@ def test_forecast_starts_hold_to_the_second(
     for number, seconds in enumerate((150, 160, 175, 190)):
         submit(f"first-{number}", 4, seconds)
     site = Site(tmp_path, repository, EmbeddedTimings(start_ms=0, termination_ms=0))
-    monkeypatch.setattr(wiring, "now_ms", site.clock.now_ms)
     site.git("add", "--all")
     site.git("commit", "--quiet", "-m", "all GPUs")
     site.rest()
     for number, (gpus, seconds) in enumerate(((4, 45), (4, 30), (8, 15), (2, 21), (8, 9))):
         submit(f"then-{number}", gpus, seconds)
     command = ("plan", repository.folder / FOLDER, "--base", "main", "--state", site.state(), "-o", "json")
-    effect = json.loads(run(*command).stdout)["effect"]
+    effect = json.loads(run(*command, clock=site.clock).stdout)["effect"]
     began_s = datetime.fromisoformat(effect["ground"]["at"]).timestamp()
     wanted = {each["job"]: began_s + each["startsInMs"] / 1000 for each in effect["eta"]}
     assert (len(wanted), effect["starved"]) == (5, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from commands import AT_MS, ROOT, Run
 from planpulls import PULLS, freeze
 from planstories import STORIES, claim_of_team_d
 
-from gpuctl import wiring
+from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.wiring import access
 
@@ -21,10 +22,10 @@ ALL = {**STORIES, **PULLS}
 EXIT_CODES = {"nothing": 0, "file_renamed": 0, "gates": 3, "removed_project": 3, "frozen": 3}
 
 
-@pytest.fixture(autouse=True)
-def early(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def run(run: Run) -> Run:
     """It is 05:20, in the freeze window of the stories that have one."""
-    monkeypatch.setattr(wiring, "now_ms", lambda: AT_MS)
+    return partial(run, clock=VirtualClock(AT_MS))
 
 
 @pytest.fixture

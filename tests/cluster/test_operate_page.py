@@ -24,8 +24,8 @@ from guided import HERE, PASSING, SILENT, STEADY, TRAIN, Scene, job, path_of
 from openpgp import Person, needs_gpg
 from unattended import within
 
+from gpuctl.adapters.clock import SystemClock
 from gpuctl.k8s.names import UTILISATION_NAME
-from gpuctl.wiring import now_ms
 
 ROOT = Path(__file__).resolve().parents[2]
 HOMES, PODS = "tests/cluster/test_home.py", "tests/cluster/test_pod_failures.py"
@@ -206,7 +206,7 @@ def measured(scene: Scene, percent: str) -> bytes:
                 "__name__": "DCGM_FI_DEV_GPU_UTIL", "namespace": space, "pod": pod["metadata"]["name"],
                 "container": "main", "gpu": "0", "UUID": f"GPU-{pod['metadata']['uid']}",
             }  # fmt: skip
-            series.append((labels, [(now_ms() / 1000, percent)]))
+            series.append((labels, [(SystemClock().now_ms() / 1000, percent)]))
     return matrix(*series)
 
 

@@ -17,9 +17,9 @@ from codehosts import Call, CodeHost, Reply, served
 from controlplane.server import ControlPlane
 from unattended import LEASE, Process, Site, all_writes_of, job, project, typed, within
 
+from gpuctl.adapters.clock import SystemClock
 from gpuctl.install import CONTAINER, HISTORY_FILE
 from gpuctl.k8s.timestamps import format_timestamp
-from gpuctl.wiring import now_ms
 
 ROOT = Path(__file__).parents[2]
 HOME = "/api/v1/namespaces/gpuctl-system"
@@ -145,7 +145,7 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         assert refused.exit_code == 2
         assert "--role=gpuctl-history " in refused.stderr
         _installed(site.plane, tmp_path / "past.db")
-        at, report = format_timestamp(now_ms() + 60_000), tmp_path / "report.gpuctl"
+        at, report = format_timestamp(SystemClock().now_ms() + 60_000), tmp_path / "report.gpuctl"
         made = typed(site.plane.kubeconfig, "replay", "--at", at, "--output", str(report))
         assert (made.exit_code, "all are the same" in made.stdout) == (0, True), (made.stdout, made.stderr)
         assert "all are the same" in typed(reader, "replay", str(report)).stdout
