@@ -24,6 +24,7 @@ import urllib3
 from controlplane.audit import AuditLog
 from controlplane.build import HERE, command
 from controlplane.ports import free_ports
+from controlplane.programs import begun
 from gpuctl.adapters.kubernetes.decoding import decode
 
 ADMIN = "admin-token"
@@ -31,9 +32,6 @@ COMPONENT = "component-token"
 """Tokens of two members of system:masters. The control plane's own parts use the second: the audit leaves them out."""
 
 _CONFLICT = 409
-_GO = {"GOGC": "400", "GOMAXPROCS": "1"}
-"""How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more.
-One processor each, as other control planes are there at the same time: a twelfth less."""
 _IDLE = (
     "node-ipam-controller", "node-route-controller", "cloud-node-lifecycle-controller", "ttl-controller",
     "endpoints-controller", "endpointslice-mirroring-controller", "service-cidr-controller",
@@ -333,14 +331,8 @@ class ControlPlane:
     def _spawn(self, name: str, *arguments: str) -> None:
         path = command(self.binaries, name)
         assert path is not None, f"{name} is not in {self.binaries}"
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self._processes[name] = subprocess.Popen(
-                [path, *arguments],
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                env={**os.environ, **_GO, "PATH": f"{self.programs}:{os.environ['PATH']}"},
-            )
+        first = {"PATH": f"{self.programs}:{os.environ['PATH']}"}
+        self._processes[name] = begun([path, *arguments], self.folder / f"{name}.log", first)
 
     def _await(self, name: str, holds: Any) -> None:
         until = time.monotonic() + _WITHIN_S

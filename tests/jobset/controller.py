@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from controlplane.ports import free_port, listens
+from controlplane.programs import begun
 from controlplane.server import ControlPlane, is_served
 
 ACCOUNT = "system:serviceaccount:jobset-system:jobset-controller-manager"
@@ -63,8 +64,7 @@ def running(command: Path, module: Path, plane: ControlPlane) -> Iterator[None]:
     kubeconfig = plane.write_kubeconfig(folder / "kubeconfig", _token(plane))
     arguments: list[str | Path] = [command, f"--config={folder / 'config.yaml'}", f"--kubeconfig={kubeconfig}"]
     arguments.append("--metrics-bind-address=0")
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
+    process = begun(arguments, folder / "log")
     try:
         until = time.monotonic() + _WITHIN_S
         while not listens(port):

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 from controlplane.ports import free_port, listens
+from controlplane.programs import begun
 from controlplane.server import ControlPlane, is_served
 
 _WITHIN_S = 60.0
@@ -44,8 +45,7 @@ def running(command: Path, kustomize: Path, module: Path, plane: ControlPlane) -
     (folder / "config.yaml").write_text(json.dumps(_config(port, certificates)))
     arguments: list[str | Path] = [command, f"--config={folder / 'config.yaml'}", f"--kubeconfig={plane.kubeconfig}"]
     arguments.append("--feature-gates=VisibilityOnDemand=false")
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd=folder)
+    process = begun(arguments, folder / "log")
     try:
         until = time.monotonic() + _WITHIN_S
         while not listens(port):
