@@ -1,4 +1,4 @@
-"""Fields of a job that can't be together, each as it is written."""
+"""Fields of a job that can't be together, each as it is written: any may be a list or a mapping, which no set holds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuctl.compile.amounts import WrongValue
+from gpuctl.k8s.objects import items, text
 
 
 def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     """All that a job's spec says both of, at the field to remove."""
-    if data.get("gpuMemory") is not None and data.get("gpus", 0) not in {0, "0", None}:
+    if data.get("gpuMemory") is not None and data.get("gpus", 0) not in (0, "0", None):
         yield WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
     fewest, workers = data.get("minWorkers"), data.get("workers", 1)
     if isinstance(fewest, int) and isinstance(workers, int) and fewest > workers >= 1:
@@ -63,7 +64,7 @@ def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Ite
 
 def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     """Restarts of one worker, where the others can't wait for it, or it is always started again."""
-    if data.get("retriesPerWorker", 0) in {0, None}:
+    if data.get("retriesPerWorker", 0) in (0, None):
         return
     field = "retriesPerWorker"
     if data.get("type", "training") == "inference":
@@ -78,9 +79,7 @@ def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     """Sidecars that are called as an init container is: all containers of a pod have names of their own."""
-    written = {field: data.get(field) for field in ("initContainers", "sidecars")}
-    before, beside = (value if isinstance(value, list) else [] for value in written.values())
-    taken = {entry.get("name") for entry in before if isinstance(entry, dict)}
-    for position, entry in enumerate(beside):
+    taken, sidecars = {text(each, "name") for each in items(data, "initContainers")}, data.get("sidecars")
+    for position, entry in enumerate(sidecars if isinstance(sidecars, list) else ()):
         if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"] in taken:
             yield WrongValue("GPU2021", at=("sidecars", position, "name"), found=entry["name"])

@@ -67,10 +67,9 @@ def wrong_template(row: WorkloadKind, each: PodSet, at: At) -> Iterator[WrongVal
     if not isinstance(grace, int) or isinstance(grace, bool) or grace < 1:
         where = (*here, "terminationGracePeriodSeconds")
         yield WrongValue("GPU2018", at=where, found=str(grace), rule="a whole number of seconds, at least 1")
-    if pod.get("dnsPolicy", "ClusterFirst") not in {"ClusterFirst", "Default"}:
-        yield WrongValue(
-            "GPU2018", at=(*here, "dnsPolicy"), found=str(pod["dnsPolicy"]), rule="ClusterFirst or Default"
-        )
+    dns_policy = pod.get("dnsPolicy", "ClusterFirst")
+    if dns_policy not in ("ClusterFirst", "Default"):
+        yield WrongValue("GPU2018", at=(*here, "dnsPolicy"), found=str(dns_policy), rule="ClusterFirst or Default")
     yield from _wrong_profile(pod, here)
     for position, volume in enumerate(items(pod, "volumes")):
         for name, value in mapping(volume, "csi", "volumeAttributes").items():
@@ -95,7 +94,7 @@ def _of_container(container: Body, at: At) -> Iterator[WrongValue]:
     yield from _wrong_profile(container, at)
     added = mapping(container, "securityContext", "capabilities").get("add")
     for position, capability in enumerate(added if isinstance(added, list) else ()):
-        if capability not in HARMLESS_CAPABILITIES:
+        if not isinstance(capability, str) or capability not in HARMLESS_CAPABILITIES:
             where = (*at, "securityContext", "capabilities", "add", position)
             yield WrongValue("GPU2018", at=where, found=str(capability), rule="it reaches the node")
     for position, variable in enumerate(items(container, "env")):

@@ -12,6 +12,7 @@ from gpuctl.app.cycle import CycleContext, cycle, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.play import Sandbox
 from gpuctl.model import transition
+from gpuctl.model.decision import Placement
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.simulate.scenario import EPOCH_MS
 from gpuctl.wiring import sandbox
@@ -44,8 +45,25 @@ def differing(seen: Run | None, wanted: Run | None) -> dict[str, tuple[object, o
         "problem",
         *(["gpu_milli"] if wanted.starts == 0 else []),
     }
-    names = [field.name for field in fields(Run) if field.name not in left_out]
-    return {n: (getattr(seen, n), getattr(wanted, n)) for n in names if getattr(seen, n) != getattr(wanted, n)}
+    both = {
+        field.name: (as_dealt(getattr(seen, field.name)), as_dealt(getattr(wanted, field.name)))
+        for field in fields(Run)
+        if field.name not in left_out
+    }
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
+def as_dealt(value: object) -> object:
+    """Of a placement, the devices that its workers have on each node: which worker there has which is the driver's to
+    decide.
+    """
+    if not isinstance(value, Placement):
+        return value
+    dealt = {
+        node: iter(sorted((worker.gpus, worker.uuids) for worker in value.workers if worker.node == node))
+        for node in value.nodes
+    }
+    return [(worker.node, *next(dealt[worker.node])) for worker in value.workers]
 
 
 @given(stories(most=8))
