@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import PurePath
 
 from gpuctl.app.metrics import Meters
 from gpuctl.app.ports import Clock, WorldFault, WrongTime
 from gpuctl.app.report import Entry, Journal, Level, of_fault
+from gpuctl.diag.bug import told_bug
 from gpuctl.diag.wording import message
 
 Work = Callable[[], list[Entry]]
@@ -76,7 +75,5 @@ class Troubles:
 
 def _of_bug(error: Exception) -> Entry:
     """A bug of gpuctl, with the line that raised."""
-    frames = traceback.extract_tb(error.__traceback__)[-1:]
-    place = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno})" for frame in frames)
-    facts = {"code": "GPU9001", "message": message("GPU9001", {"what": f"{type(error).__name__}: {error}{place}"})}
+    facts = {"code": "GPU9001", "message": message("GPU9001", {"what": told_bug(error)})}
     return Entry(event="bug", level=Level.ERROR, fields=facts)

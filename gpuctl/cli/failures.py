@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import IO, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from gpuctl.app.ports import WorldFault
 from gpuctl.app.rights import RightMissing
 from gpuctl.cli.terminal import say
+from gpuctl.diag.bug import told_bug
 from gpuctl.diag.codes import CODES
 from gpuctl.views.rights import grant_of
 from gpuctl.views.styled import Segment
@@ -52,11 +52,8 @@ def world_failure(fault: WorldFault, instead: str = "") -> Failure:
 
 def internal_failure(error: Exception) -> Failure:
     """A bug of gpuctl, with its place and how to report it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename.rpartition('/gpuctl/')[2]}:{frames[-1].lineno})" if frames else ""
-    what = " ".join(str(error).split()) or "no message"
     return Failure(
         "GPU9001",
-        f"internal error: {type(error).__name__}: {what}{place}",
+        f"internal error: {told_bug(error)}",
         hint="this is a bug in gpuctl. Report it with this line, the command line and `gpuctl version -o json`",
     )

@@ -25,6 +25,7 @@ from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, JobV1, PolicyV1, Pro
 from gpuctl.compile.template_v1 import TemplateV1
 from gpuctl.compile.templates import Templated, check_template, expand, read_templated
 from gpuctl.compile.text import SourceText, diagnose
+from gpuctl.diag.bug import told_bug
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.memo import Memo
@@ -156,7 +157,7 @@ def collect_files(tree: SourceTree, paths: Iterable[str], cache: ReadCache) -> D
     for path in sorted(paths):
         file = tree.files[path]
         read = cache.files.get(
-            path, (file, tree.cluster_dir, out.kinds), partial(_read, path, file, tree.cluster_dir, out.kinds)
+            path, (file, tree.cluster_dir, out.kinds), partial(_isolated, path, file, tree.cluster_dir, out.kinds)
         )
         for kind, declaration in read.declared:
             of_kinds[kind].append(declaration)
@@ -197,7 +198,11 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
 def _expanded(
     job: Templated, template: Declaration[TemplateV1], kinds: JobKinds
 ) -> tuple[Declaration[JobV1] | None, list[Diagnostic]]:
-    document, model, diagnostics = expand(job, template.document, template.model, kinds)
+    """Make the job of a template. A bug that it meets is told at the job, as that of a file is."""
+    try:
+        document, model, diagnostics = expand(job, template.document, template.model, kinds)
+    except Exception as error:  # noqa: BLE001 - a bug may raise anything
+        return None, [job.document.mistake("GPU9001", (), {"what": told_bug(error)})]
     return (None if model is None else Declaration(document, model)), diagnostics
 
 
@@ -215,7 +220,9 @@ def _kinds(tree: SourceTree, cache: ReadCache) -> JobKinds:
         file = tree.files[path]
         if _DECLARES_KINDS not in file.content or folder_project(tree.cluster_dir, path) is not None:
             continue
-        read = cache.kinds.get(path, (file, tree.cluster_dir), partial(_read, path, file, tree.cluster_dir, JobKinds()))
+        read = cache.kinds.get(
+            path, (file, tree.cluster_dir), partial(_isolated, path, file, tree.cluster_dir, JobKinds())
+        )
         all_known = all_known and not any(one.kind == "Cluster" and one.broken for one in read.claims)
         for kind, declaration in read.declared:
             if kind == "Cluster":
@@ -237,14 +244,32 @@ def folder_project(cluster_dir: str, path: str) -> str | None:
     return project if path.startswith(root) and first == "projects" and slash else None
 
 
+def _isolated(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> FileDeclarations:
+    """Read a file. A bug of gpuctl that it meets is told as this file's, and the others are read all the same: else one
+    team's file could hold what every other team declares.
+    """
+    try:
+        return _read(path, file, cluster_dir, kinds)
+    except Exception as error:  # noqa: BLE001 - a bug may raise anything
+        return _unread(path, file, folder_project(cluster_dir, path), "GPU9001", {"what": told_bug(error)})
+
+
+def _unread(
+    path: str, file: SourceFile, folder: str | None, code: str, params: Mapping[str, str | int]
+) -> FileDeclarations:
+    """What is known of a file that can't be read: the folder that it stands in, and why."""
+    source = SourceText(path, "", file.revision)
+    told = diagnose(source, code, source.span(1, 1), params)
+    owner = ProjectName(folder) if folder else None
+    return FileDeclarations(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
+
+
 def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> FileDeclarations:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
     if file.fault is not None or not path.isprintable():
-        source = SourceText(path, "", file.revision)
         code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
-        told = diagnose(source, code, source.span(1, 1), {"limit": MAX_FILE_BYTES})
-        return FileDeclarations(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
+        return _unread(path, file, folder, code, {"limit": MAX_FILE_BYTES})
     read = read_file(path, file.content, file.revision)
     taken = [
         _document(document, kinds) if folder is None else _in_folder(document, folder, kinds)

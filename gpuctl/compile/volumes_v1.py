@@ -104,9 +104,9 @@ def _paths_taken_twice(volume: Mapping[str, Any]) -> Iterator[WrongValue]:
     for position, source in enumerate(sources if isinstance(sources, list) else ()):
         items, facts = (source.get(name) if isinstance(source, dict) else None for name in ("items", "downwardAPI"))
         for key, path in items.items() if isinstance(items, dict) else ():
-            if path in taken:
+            if str(path) in taken:
                 yield WrongValue("GPU2021", at=("sources", position, "items", key), found=str(path))
-            taken.add(path)
+            taken.add(str(path))
         for path in facts if isinstance(facts, dict) else ():
             if path in taken:
                 yield WrongValue("GPU2021", at=("sources", position, "downwardAPI", path), found=str(path))

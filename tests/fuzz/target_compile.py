@@ -50,6 +50,7 @@ def told_well(diagnostics: tuple[Diagnostic, ...]) -> None:
         text = form(diagnostics)
         assert len(text.encode()) <= MOST_TOLD_BYTES
         assert text.replace("\n", "").isprintable()
+    assert "GPU9001" not in {found.code for found in diagnostics}, text_form(diagnostics)
     assert all(found.span.line >= 1 and 1 <= found.span.column <= found.span.end_column for found in diagnostics)
 
 

@@ -20,6 +20,7 @@ from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.adapters.kubernetes.requests import OnRequest, Request, Requests, encoded, ignored
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import Conflict, NotFound, WorldFault
+from gpuctl.diag.bug import told_bug
 from gpuctl.diag.wording import message
 from gpuctl.k8s.kinds import LEASE
 from gpuctl.k8s.names import LEASE_NAME, SYSTEM_NAMESPACE
@@ -102,7 +103,7 @@ class LeaseLeadership:
             try:
                 self._fault = self._round()
             except Exception as error:  # noqa: BLE001 - without this thread nothing would ever be written again
-                self._fault = WorldFault("GPU9001", message("GPU9001", {"what": f"{type(error).__name__}: {error}"}))
+                self._fault = WorldFault("GPU9001", message("GPU9001", {"what": told_bug(error)}))
             if self.held() != self._told:
                 self._told = not self._told
                 self._on_change()

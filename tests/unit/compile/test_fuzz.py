@@ -35,6 +35,7 @@ def check(files: dict[str, str | bytes]) -> None:
     compiled = compile_tree(tree_of(files))
     assert (compiled.declared is None) == has_errors(compiled.diagnostics)
     for found in compiled.diagnostics:
+        assert found.code != "GPU9001", found.message
         assert found.span.file in files or found.code == "GPU3001"
         assert 1 <= found.span.column < found.span.end_column or found.code == "GPU3001"
     for form in (text_form, json_form, github.workflow_commands, gitlab.code_quality, junit.junit):

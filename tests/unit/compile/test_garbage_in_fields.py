@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,8 @@ from trees import CLUSTER, project, tree_of
 from gpuctl.compile import compile_tree
 from gpuctl.diag.text import text_form
 
-FIXTURES = sorted((Path(__file__).parents[2] / "diagnostics").glob("GPU*/input.yaml"))
+TESTS = Path(__file__).parents[2]
+YAML_BLOCK = re.compile(r"```yaml[^\n]*\n(.*?)```", re.DOTALL)
 BESIDE = {"c.yaml": CLUSTER, "p.yaml": project("team-a")}
 GARBAGE: tuple[Any, ...] = ([], {}, [[]])
 
@@ -31,7 +33,7 @@ def replaced(value: Any, at: tuple[str | int, ...], by: Any) -> Any:
     """The document with another value in one place."""
     if not at:
         return by
-    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied: Any = dict(value) if isinstance(value, dict) else list(value)
     copied[at[0]] = replaced(value[at[0]], at[1:], by)
     return copied
 
@@ -46,20 +48,21 @@ def spoiled(document: Any) -> Iterator[str]:
             yield json.dumps(found, default=str)
 
 
-def documents_of(fixture: Path) -> list[Any]:
-    """The documents of a fixture that is YAML, without aliases: these can hold themselves."""
-    with suppress(yaml.YAMLError, UnicodeDecodeError):
-        text = fixture.read_text()
-        return list(yaml.safe_load_all(text)) if "&" not in text else []
-    return []
+def documents() -> Iterator[Any]:
+    """What the diagnostics' examples and the reference of all fields declare, but for texts with aliases: such a value
+    can hold itself.
+    """
+    fixtures = [path.read_text(errors="replace") for path in (TESTS / "diagnostics").glob("GPU*/input.yaml")]
+    for text in (*fixtures, *YAML_BLOCK.findall((TESTS.parent / "docs/declare.md").read_text())):
+        with suppress(yaml.YAMLError):
+            yield from yaml.safe_load_all(text) if "&" not in text else ()
 
 
 def test_garbage_in_any_place_is_told() -> None:
     tried = 0
-    for fixture in FIXTURES:
-        for document in documents_of(fixture):
-            files = {f"f{number}.yaml": text for number, text in enumerate(spoiled(document))}
-            found = compile_tree(tree_of({**BESIDE, **files})).diagnostics
-            assert text_form(found), fixture
-            tried += len(files)
+    for document in documents():
+        files = {f"f{number}.yaml": text for number, text in enumerate(spoiled(document))}
+        found = compile_tree(tree_of({**BESIDE, **files})).diagnostics
+        assert "GPU9001" not in (told := text_form(found)), told
+        tried += len(files)
     assert tried > 5_000
