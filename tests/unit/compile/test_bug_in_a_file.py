@@ -28,7 +28,7 @@ def test_a_bug_that_a_file_meets_is_the_mistake_of_that_file() -> None:
     told, other = sorted(compiled.diagnostics, key=lambda found: found.span.file)
     assert (told.code, told.span.file, told.span.line) == ("GPU9001", "projects/team-a/j.yaml", 1)
     assert told.message.startswith(
-        "internal error: RecursionError: a bug in utf-8, surrogateescape (compile/reading.py:"
+        "internal error: RecursionError: a bug in utf-8, surrogateescape (test_bug_in_a_file.py:"
     )
     assert compiled.owners[told.span.file] == ProjectName("team-a")
     assert (other.code, other.span.file) == ("GPU2003", "projects/team-b/j.yaml")
