@@ -101,7 +101,7 @@ class GitSource:
     def _newest(self) -> Revision:
         remote = self._remote_ref()
         local = f"refs/gpuctl/{remote}"
-        if self._is_sound():
+        if os.path.isdir(self._clone):  # noqa: PTH112 - False, too, of a name that no file can have
             self._sweep()
             within_ms, self._first_ms = self._first_ms, None
             fetched = self._fetch(self._clone, remote, local, within_ms)
@@ -112,7 +112,7 @@ class GitSource:
                 except SourceUnavailable as fault:
                     if fault.code not in _DAMAGE:
                         raise
-            else:
+            elif self._is_sound():
                 listed = self._listed(self._clone, remote)
                 if listed.code:
                     raise self._why_not(listed, absent=listed.code == _NO_SUCH_REF)
@@ -221,8 +221,9 @@ class GitSource:
             revision = self._readable(Repository(fresh, self._git, bare=True), local)
             shutil.rmtree(self._clone, ignore_errors=True)
             fresh.rename(self._clone)
-        except OSError as error:
-            raise unavailable("GPU8001", url=str(self._clone), why=error.strerror or "not writable") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            why = getattr(error, "strerror", None) or "not writable"
+            raise unavailable("GPU8001", url=str(self._clone), why=why) from error
         self._repository = Repository(self._clone, self._git, bare=True)
         return revision
 
