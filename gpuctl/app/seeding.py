@@ -21,7 +21,6 @@ from gpuctl.model.job import Job
 from gpuctl.model.state import ClusterState, Run, RunPhase, named, uuids_of
 from gpuctl.model.units import Instant
 from gpuctl.model.usage import Usage
-from gpuctl.observe import observe
 from gpuctl.plan import make_plan
 from gpuctl.render import render
 from gpuctl.simulate.scenario import Given
@@ -54,9 +53,10 @@ def _settle_as_given(
     for _ in range(CYCLES_TO_A_FIXED_POINT):
         context.object_cache.refresh()
         now_ms = context.clock.now_ms()
-        state = observe(context.object_cache.objects(), declared.tenancy)
+        state = context.caches.state_of(context.object_cache.objects(), declared.tenancy)
         schedule = replace(_as_given(declared, places, state, now_ms), usage=usage)
-        plan = make_plan(declared, schedule, render(declared, schedule), state, frozenset())
+        manifests = render(declared, schedule, context.caches.render)
+        plan = make_plan(declared, schedule, manifests, state, frozenset(), cache=context.caches.plan)
         if not apply_plan(plan, context.object_cache).writes:
             return
         context.settle()

@@ -23,8 +23,13 @@ _MAPPING = (dict, Mapping)
 
 def ref_of(body: Body) -> ObjectRef:
     """The reference of an object; missing parts are empty."""
-    meta = mapping(body, "metadata")
-    return ObjectRef(text(body, "apiVersion"), text(body, "kind"), text(meta, "namespace"), text(meta, "name"))
+    own, meta = mapping(body), mapping(body, "metadata")
+    return ObjectRef(
+        _as_text(own.get("apiVersion")),
+        _as_text(own.get("kind")),
+        _as_text(meta.get("namespace")),
+        _as_text(meta.get("name")),
+    )
 
 
 def _value(body: Body, path: Sequence[str]) -> Any:
@@ -59,6 +64,10 @@ def with_value(body: Body, path: Sequence[str], value: object) -> dict[str, Any]
 def text(body: Body, *path: str) -> str:
     """The string at a path, or ""."""
     value = _value(body, path)
+    return value if isinstance(value, str) else ""
+
+
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

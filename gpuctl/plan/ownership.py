@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeAlias
 
 from gpuctl.k8s.objects import is_own_apply, items, mapping
@@ -43,12 +44,11 @@ def owned_fields(live: Body) -> FieldSet:
 
 def _is_tree(fields: FieldSet) -> bool:
     """Whether there are edges all the way down. Cost: linear in them."""
-    left: list[Any] = [fields]
-    while left:
-        node = left.pop()
-        if not isinstance(node, dict):
+    level: list[Any] = [fields]
+    while level:
+        if set(map(type, level)) != {dict}:
             return False
-        left += node.values()
+        level = [*chain.from_iterable(map(dict.values, level))]
     return True
 
 
@@ -93,7 +93,7 @@ def _part(item: Mapping[str, Any], key: str) -> object:
 def extract(value: object, fields: FieldSet) -> object:
     """The part of a live value that `fields` names: what applying again would have to say to keep it as it is."""
     edges = [edge for edge in fields if edge != "."]
-    if isinstance(value, Mapping) and (edges or "." in fields):
+    if isinstance(value, dict) and (edges or "." in fields):
         names = {edge[2:]: fields[edge] for edge in edges if edge.startswith("f:")}
         return {name: extract(below, names[name]) for name, below in value.items() if name in names}
     if isinstance(value, list | tuple) and edges:

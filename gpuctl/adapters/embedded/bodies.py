@@ -43,7 +43,7 @@ def key_of(body: Body) -> Key:
 def at(body: Any, *path: str, default: Any = None) -> Any:
     """The value at a path of field names; `default` where a step is missing or null."""
     for step in path:
-        if not isinstance(body, Mapping):
+        if not isinstance(body, dict):
             return default
         body = body.get(step)
     return default if body is None else body

@@ -29,7 +29,7 @@ def parts(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
     """The parts of a value that are owned separately, each with its path element; none for one piece."""
     match shape:
         case Fields(of=of):
-            for name, inner in value.items() if isinstance(value, Mapping) else ():
+            for name, inner in value.items() if isinstance(value, dict) else ():
                 yield f"f:{name}", of.get(name) or division(inner), inner
         case Keyed(item=item):
             for entry in value or ():
@@ -43,7 +43,7 @@ def parts(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
 
 def division(value: Any) -> Shape:
     """How a value is divided whose field the shapes do not name."""
-    return OPEN if isinstance(value, Mapping) else ATOMIC
+    return OPEN if isinstance(value, dict) else ATOMIC
 
 
 def leaves(shape: Shape, value: Any, path: Path = ()) -> dict[Path, Any]:

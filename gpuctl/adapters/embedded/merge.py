@@ -7,7 +7,6 @@ v6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from gpuctl.adapters.embedded.bodies import at, put
@@ -44,7 +43,7 @@ Owners = dict[tuple[str, str], FieldSet]
 def merged(shape: Shape, live: Any, wanted: Any) -> Any:
     """`live` with every field of `wanted` in it. Keyed lists take the order of `wanted`, then what only `live` has."""
     match shape:
-        case Fields(of=of) if isinstance(live, Mapping) and isinstance(wanted, Mapping):
+        case Fields(of=of) if isinstance(live, dict) and isinstance(wanted, dict):
             result = dict(live)
             for name, value in wanted.items():
                 inner = of.get(name) or division(value)
