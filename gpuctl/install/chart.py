@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from types import NoneType, UnionType
@@ -113,10 +114,10 @@ def chart(
     values = values_of(choices)
     marks = _Marks(values)
     cases = marks.branches.cases()
-    bodies: dict[ObjectRef, Variants] = {}
+    bodies = defaultdict[ObjectRef, Variants](Variants)
     for case in cases:
         for body in (*all_objects(marks.installation(case), duties), *(rules if "guard" in case else ())):
-            bodies.setdefault(ref_of(body), Variants()).add(body, (case,))
+            bodies[ref_of(body)].add(body, (case,))
     templates = {
         f"templates/{ref.kind.lower()}-{ref.name}.yaml": marks.branches.document(each, cases)
         for ref, each in bodies.items()
