@@ -70,9 +70,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     admission = Admission(snapshot, policy, scale_up, attempts=not all_unschedulable)
     outcome = admission.run(carried.pending_jobs)
     decided = outcome.started.keys() | outcome.reserved.keys()
-    outcome.pending_queues = carried.dirty.kept(
-        "queues", lambda: still_pending(carried.pending_jobs, snapshot.accounts, decided)
-    )
+    outcome.pending_queues = still_pending(carried.pending_jobs, snapshot.accounts, decided)
     keep_apart(outcome, carried.pending_jobs, snapshot)
     carried.all_unschedulable = outcome.all_unschedulable
 
@@ -84,7 +82,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
     cache.keep(carried)
-    shares = carried.dirty.kept("shares", lambda: tuple(carried.division.rows(_only_claimed(outcome, snapshot))))
+    shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,
@@ -110,7 +108,7 @@ def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, De
         changed = carried.pending_reasons.update(carried.pending_jobs, snapshot, reservations, cut_off)
     carried.kept = outcome.kept
     retried = Outcome(kept=outcome.kept)
-    if all(isinstance(decision, Pending | Keep) for decision in overlay.values()):
+    if carried.pending_jobs.retries and all(isinstance(each, Pending | Keep) for each in overlay.values()):
         start_retries(carried.pending_jobs, snapshot, retried)
         overlay.update(decisions_of(retried, carried.pending_jobs, now_ms, carried.uuids))
     carried.decide(overlay, changed)

@@ -6,25 +6,21 @@ no other project's. A project is marked when its allocations, its share or its p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import takewhile
-from typing import Any, TypeVar
 
 from gpuctl.model.ids import ProjectName
-
-T = TypeVar("T")
 
 
 class DirtyProjects:
     """Marks of projects, numbered. `count`: how many were made; each reader keeps the count of its last reading."""
 
-    __slots__ = ("_facts", "_kept", "_shares", "count")
+    __slots__ = ("_facts", "_shares", "count")
 
     def __init__(self, projects: Iterable[ProjectName]) -> None:
         self.count = 0
         self._facts: dict[ProjectName, int] = {}
         self._shares: dict[ProjectName, int] = {}
-        self._kept: dict[str, tuple[int, Any]] = {}
         for project in projects:
             self.of(project)
 
@@ -38,16 +34,6 @@ class DirtyProjects:
         Without the difference, with 10,000 jobs that differ, an unchanged cycle takes 3.2x, one with a new job 2.3x.
         """
         self._mark(self._shares, project)
-
-    def kept(self, what: str, make: Callable[[], T]) -> T:
-        """What `make` gives, made again once a project has been marked.
-
-        Without it for queues and rows of shares an unchanged cycle takes 1.3x with 10,000 jobs and with 100,000.
-        """
-        if what not in self._kept or self._kept[what][0] != self.count:
-            self._kept[what] = self.count, make()
-        found: T = self._kept[what][1]
-        return found
 
     def of_all(self) -> None:
         """Mark every project."""
