@@ -9,12 +9,13 @@ devices by what is left of them. Cut devices count as partly used, in an index f
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, Protocol, TypeAlias, TypeVar
+from itertools import repeat
+from typing import Protocol, TypeAlias, TypeVar
 
 from gpuctl.engine.capacity.fit import Request, UnschedulableRequests, WorkerRequest
 from gpuctl.engine.capacity.fragmentation import Free
@@ -181,31 +182,19 @@ class FreeCapacity:
         self._rankings: dict[object, Ranking] = {}
         self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
-        self._partial: dict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]] = {}
-        self._partial_milli: dict[tuple[PoolName, str], GpuMilli] = {}
+        self._partial = defaultdict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]](list)
+        self._partial_milli: Counter[tuple[PoolName, str]] = Counter()
         self._unschedulable = defaultdict[tuple[PoolName, str], UnschedulableRequests](UnschedulableRequests)
-        self._index()
+        for room in rooms.values():
+            self._enlist(room)
 
-    def _index(self) -> None:
-        """Build the indexes. Cost: O(devices log devices)."""
-        self._by_whole.clear()
-        self._partial.clear()
-        self._partial_milli.clear()
-        for name in sorted(self.rooms):
-            self._enlist(self.rooms[name], list.append)
-        for entries in self._partial.values():
-            entries.sort()
-
-    def _enlist(self, room: NodeFree, put: Callable[[list[Any], Any], None] = insort) -> None:
+    def _enlist(self, room: NodeFree) -> None:
         buckets = self._by_whole.setdefault(room.pool, [])
         while len(buckets) <= len(room.gpu_milli):
             buckets.append([])
-        put(buckets[room.whole], room.name)
-        for profile in ("", *room.profiles):
-            if (room.pool, profile) not in self._partial:
-                self._partial[room.pool, profile], self._partial_milli[room.pool, profile] = [], 0
+        insort(buckets[room.whole], room.name)
         for profile, entry in _parts(room):
-            put(self._partial[room.pool, profile], entry)
+            insort(self._partial[room.pool, profile], entry)
             self._partial_milli[room.pool, profile] += entry[0]
 
     def _delist(self, room: NodeFree) -> None:
@@ -293,27 +282,24 @@ class FreeCapacity:
 
     def free_milli(self, pool: PoolName, profile: str = "") -> GpuMilli:
         """All that is free in a pool on devices that are not cut, or on those of one profile."""
-        partial = self._partial_milli.get((pool, profile), 0)
+        partial = self._partial_milli[pool, profile]
         return partial if profile else self.whole_devices(pool) * WHOLE_GPU + partial
 
     def all_free_milli(self, pool: PoolName) -> GpuMilli:
         """All that is free in a pool, on devices of any kind."""
-        return sum(self.free_milli(pool, profile) for of_pool, profile in self._partial if of_pool == pool)
+        partial = sum(milli for (of_pool, _), milli in self._partial_milli.items() if of_pool == pool)
+        return self.whole_devices(pool) * WHOLE_GPU + partial
 
     def whole_devices(self, pool: PoolName) -> int:
         """Wholly free devices of a pool."""
         return sum(whole * len(nodes) for whole, nodes in enumerate(self.nodes_by_whole(pool)))
 
     def _move(self, placed: Collection[Placed], sign: int) -> None:
-        """Take or give back placements: each node leaves the indexes and returns once. Where these are most nodes, the
-        indexes are built anew.
-        """
+        """Take or give back placements: each node leaves the indexes and returns once."""
         nodes = dict.fromkeys([worker.node for each in placed for worker in each.placement.workers])
         moved = list(filter(None, map(self.rooms.get, nodes)))
-        most = 2 * len(moved) > len(self.rooms)
-        if not most:
-            for room in moved:
-                self._delist(room)
+        for room in moved:
+            self._delist(room)
         for each in placed:
             per_worker = each.per_worker
             for worker in each.placement.workers:
@@ -323,10 +309,7 @@ class FreeCapacity:
         for room in moved:
             room.whole = len(room.whole_devices())
             self._touch(room)
-            if not most:
-                self._enlist(room)
-        if most:
-            self._index()
+            self._enlist(room)
 
     def _touch(self, room: NodeFree) -> None:
         """Record that a node has changed: its version differs from any before.
@@ -347,11 +330,11 @@ def copy_of(node: NodeCapacity | NodeFree, pool: PoolName) -> NodeFree:
 
 def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
     """The index entries, with profiles, of devices of which a part can be had without breaking into a whole one."""
+    devices = enumerate(zip(room.gpu_milli, room.profiles or repeat(""), strict=False))
     return [
         (profile, (free, room.name, index))
-        for index, free in enumerate(room.gpu_milli)
-        if 0 < free < WHOLE_GPU or (free > 0 and room.profile_of(index))
-        for profile in (room.profile_of(index),)
+        for index, (free, profile) in devices
+        if free > 0 and (free < WHOLE_GPU or profile)
     ]
 
 
