@@ -7,7 +7,7 @@ only devices that were given out twice need several runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -340,17 +340,14 @@ def _workers_without(job: Job, run: Run, lost: AbstractSet[int]) -> tuple[Worker
     return staying if len(staying) >= job.min_workers else ()
 
 
-def kept(staying: Sequence[tuple[Job, Run]], now_ms: Instant, start_timeout_ms: DurationMs) -> list[Keep]:
-    """The decisions for runs that go on as they were."""
-    return [
-        Keep(
-            job=job.id,
-            reason=run.reason or reasons.runs_in_quota(job.id.project),
-            record=timing.going_record(run, now_ms, start_timeout_ms),
-            placement=_within_asked(job, run.placement or NOWHERE),
-        )
-        for job, run in staying
-    ]
+def kept(job: Job, run: Run, now_ms: Instant, start_timeout_ms: DurationMs) -> Keep:
+    """The decision for a run that goes on as it was."""
+    return Keep(
+        job=job.id,
+        reason=run.reason or reasons.runs_in_quota(job.id.project),
+        record=timing.going_record(run, now_ms, start_timeout_ms),
+        placement=_within_asked(job, run.placement or NOWHERE),
+    )
 
 
 def _within_asked(job: Job, placement: Placement) -> Placement:
