@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
-from heapq import nsmallest
 from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.reservations import in_place, reserved_for
@@ -49,8 +48,7 @@ STARTING_MS = 60_000
 """The most that a start may take: a job that is to end in time must have that much to spare."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(NamedTuple):
     """A run, or a start of this cycle, on a node. `end_ms` None: it has no maxDuration."""
 
     job: JobId
@@ -137,16 +135,19 @@ class HeadReservations:
         `waiting`: the first pending job of each class. `patience_ms`: a job that has waited less gets none.
         Cost: O(classes log classes) if a pool has none; O(runs of a pool) for each job that is tried.
         """
-        snapshot, occupants = self._snapshot, occupants_by_node(self._snapshot, starts)
-        for reservation in [each for each in self if each.until_ms is None and _may_be_better(snapshot, each)]:
+        snapshot, since_ms = self._snapshot, self._snapshot.now_ms - patience_ms
+        movable = [each for each in self if each.until_ms is None and _may_be_better(snapshot, each)]
+        is_full = len(self._by_pool) == len(snapshot.capacity.domain_of)
+        candidates = () if is_full else waiting
+        due = [each for each in candidates if each.queued_at_ms <= since_ms and each.run is not None]
+        if not (movable or due):
+            return
+        occupants = occupants_by_node(snapshot, starts)
+        for reservation in movable:
             snapshot.lift(reservation.assignment)
             better = _better_place(snapshot, reservation.assignment, occupants)
             self.drop(reservation)
             self._add(reservation.pending, better or reservation.assignment)
-        if len(self._by_pool) == len(snapshot.capacity.domain_of):
-            return
-        since_ms = snapshot.now_ms - patience_ms
-        due = [each for each in waiting if each.queued_at_ms <= since_ms and each.run is not None]
         failed: set[tuple[PoolName, Request]] = set()
         for pending in sorted(due, key=_age):
             found = []
@@ -259,7 +260,15 @@ def soonest_place(
     """
     nodes = [space.name for space in snapshot.capacity.usable.get(option.pool.name, ())] if only is None else only
     request, workers = option.request, option.request.workers
-    first = nsmallest(workers, (slot for name in nodes for slot in _slots(snapshot, name, occupants(name), request)))
+    first: list[tuple[FreeTime, NodeName]] = []
+    for name in nodes:
+        found = 0
+        for when, room in _emptied(snapshot, name, occupants(name)):
+            if found >= workers or (len(first) == workers and (when, name) >= first[-1]):
+                break  # the slots of a node come later and later
+            fitting = room.slots(request)
+            first = sorted(first + [(when, name)] * (fitting - found))[:workers]
+            found = max(found, fitting)
     if len(first) < workers:
         return None
     chosen: list[WorkerPlacement] = []
@@ -268,19 +277,6 @@ def soonest_place(
     last = {name: when for when, name in first}.values()
     when = sum(unknown_milli for unknown_milli, _ in last), max(end_ms for _, end_ms in last)
     return when, Assignment(option, Placement(workers=tuple(chosen)))
-
-
-def _slots(
-    snapshot: Snapshot, node: NodeName, occupants: Iterable[Occupant], request: Request
-) -> Iterator[tuple[FreeTime, NodeName]]:
-    """A slot for each worker that could be on a node, with the time at which it is free."""
-    found = 0
-    for when, room in _emptied(snapshot, node, occupants):
-        fitting = room.slots(request)
-        yield from [(when, node)] * (fitting - found)
-        found = max(found, fitting)
-        if found >= request.workers:
-            return
 
 
 def _emptied(snapshot: Snapshot, node: NodeName, occupants: Iterable[Occupant]) -> Iterator[tuple[FreeTime, NodeFree]]:
