@@ -210,8 +210,7 @@ class JobState(StrEnum):
     DELETED = "Deleted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FairShare:
+class FairShare(NamedTuple):
     """One project's row in one quota domain, all in milli-GPU. `allocated_milli` is after this cycle's decisions.
 
     `share_milli` is exact. `guarantee_milli` and `entitled_milli` are what the project keeps and may reach, in whole

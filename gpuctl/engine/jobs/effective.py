@@ -68,10 +68,12 @@ class EffectiveJobs:
         self._jobs = self._resized = jobs
         self._dependent = [job for job in jobs if job.after]
         needed = {each.job for job in self._dependent for each in job.after}
-        self._services = {at: job for at, job in enumerate(jobs) if job.scaling is not None}
+        self._services: dict[int, Job] = {}
         self._asked: dict[int, int] = {}
         sweeps, self._needed = defaultdict[JobId, list[Job]](list), defaultdict[JobId, list[Job]](list)
-        for job in jobs:
+        for at, job in enumerate(jobs):
+            if job.scaling is not None:
+                self._services[at] = job
             if job.parallelism is not None:
                 sweeps[job.declared_as].append(job)
             if needed and job.declared_as in needed:

@@ -85,10 +85,12 @@ class OwnerTree:
             if is_project(owner) or domain in self.allowances.get(owner, {}):
                 yield owner, self.allowance(owner, domain).quota_milli
 
-    def limits(self, domain: DomainName, project: ProjectName) -> tuple[tuple[str, GpuMilli], ...]:
+    def limits(self, domain: DomainName, project: ProjectName) -> Iterator[tuple[str, GpuMilli]]:
         """Each owner of the project's chain that has a limit in a domain, with the limit."""
-        limits = [(owner, self.allowance(owner, domain).limit_milli) for owner in self.chain(project)]
-        return tuple([(owner, limit) for owner, limit in limits if limit is not None])
+        for owner in self.chain(project):
+            limit = self.allowance(owner, domain).limit_milli
+            if limit is not None:
+                yield owner, limit
 
     def allowance(self, owner: str, domain: DomainName) -> Allowance:
         """What an owner declares for a domain."""

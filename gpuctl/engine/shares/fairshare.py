@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter, itemgetter, sub
 from typing import NamedTuple, TypeAlias
@@ -18,8 +17,7 @@ from gpuctl.engine.shares.usage import tempered
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareClaim:
+class ShareClaim(NamedTuple):
     """What one owner (a project, or a department over its `children`) brings to the division of a domain.
 
     `in_parts`: a job of it asks for a part of a GPU.
