@@ -145,7 +145,7 @@ def _of_pod(pod: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:
         if key not in place.tolerated and key not in TOLERATED_TAINT_KEYS and not key.startswith(OF_THE_CLUSTER):
             unsaid.append(f"{_POD}.tolerations of {key or 'all taints'}: the Cluster declares them for each pool")
     policy = pod.take("dnsPolicy")
-    if policy not in {None, "ClusterFirst", "Default"}:
+    if policy not in (None, "ClusterFirst", "Default"):
         unsaid.append(f"{_POD}.dnsPolicy {policy}")
     grace = amounts.whole(pod.take("terminationGracePeriodSeconds"))
     if grace is not None and grace > place.grace_s:
