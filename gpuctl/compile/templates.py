@@ -9,7 +9,7 @@ volumes by the path they are mounted at; any other field is taken whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -23,6 +23,7 @@ from gpuctl.compile.template_v1 import PARAMETER, Parameter, TemplateUse, Templa
 from gpuctl.compile.text import NO_PARAMS, Params
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.span import SourceSpan
+from gpuctl.k8s.objects import text
 
 MOST_VALUES = 2000
 """Keys and values that a template gives a job, with each 100 characters of a text as one more."""
@@ -291,8 +292,8 @@ def _merged(own: Mapping[str, Any], given: Mapping[str, Any], filling: _Filling)
             spec[key] = {**mine, **added}
             moved.update({(*_SPEC, key, name): (*_SPEC, key, name) for name in added})
         elif key == "volumes" and isinstance(mine, list) and isinstance(value, list):
-            taken = {volume.get("mountPath") for volume in mine if isinstance(volume, dict)}
-            places = [at for at, one in enumerate(value) if not _is_mounted_at(one, taken)]
+            taken = {path for volume in mine if (path := _mount_path(volume))}
+            places = [at for at, one in enumerate(value) if _mount_path(one) not in taken]
             spec[key] = [*mine, *(value[at] for at in places)]
             moved.update({(*_SPEC, key, at): (*_SPEC, key, to) for to, at in enumerate(places, start=len(mine))})
         elif key not in own and _EITHER.get(key) not in own:
@@ -312,6 +313,6 @@ def _moved(filling: _Filling, moved: Mapping[Path, Path]) -> Iterator[tuple[Path
                 break
 
 
-def _is_mounted_at(volume: Any, paths: Collection[Any]) -> bool:
-    path = volume.get("mountPath") if isinstance(volume, dict) else None
-    return isinstance(path, str) and path in paths
+def _mount_path(volume: Any) -> str:
+    """Where a volume is mounted, as it is written; "" for what is no volume or says nothing that could be a path."""
+    return text(volume, "mountPath") if isinstance(volume, dict) else ""

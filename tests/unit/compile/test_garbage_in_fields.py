@@ -48,21 +48,25 @@ def spoiled(document: Any) -> Iterator[str]:
             yield json.dumps(found, default=str)
 
 
-def documents() -> Iterator[Any]:
-    """What the diagnostics' examples and the reference of all fields declare, but for texts with aliases: such a value
-    can hold itself.
+def examples() -> Iterator[list[Any]]:
+    """The documents of each example of a diagnostic, of the reference of all fields, and of a template with its job.
+
+    Without texts with aliases: such a value can hold itself.
     """
-    fixtures = [path.read_text(errors="replace") for path in (TESTS / "diagnostics").glob("GPU*/input.yaml")]
-    for text in (*fixtures, *YAML_BLOCK.findall((TESTS.parent / "docs/declare.md").read_text())):
+    files = [*(TESTS / "diagnostics").glob("GPU*/input.yaml"), TESTS / "fuzz/corpus/compile/templates"]
+    blocks = YAML_BLOCK.findall((TESTS.parent / "docs/declare.md").read_text())
+    for text in (*(path.read_text(errors="replace") for path in files), *blocks):
         with suppress(yaml.YAMLError):
-            yield from yaml.safe_load_all(text) if "&" not in text else ()
+            yield list(yaml.safe_load_all(text)) if "&" not in text else []
 
 
 def test_garbage_in_any_place_is_told() -> None:
     tried = 0
-    for document in documents():
-        files = {f"f{number}.yaml": text for number, text in enumerate(spoiled(document))}
-        found = compile_tree(tree_of({**BESIDE, **files})).diagnostics
-        assert "GPU9001" not in (told := text_form(found)), told
-        tried += len(files)
+    for example in examples():
+        whole = {f"{number}.yaml": json.dumps(document, default=str) for number, document in enumerate(example)}
+        for document in example:
+            files = {f"f{number}.yaml": text for number, text in enumerate(spoiled(document))}
+            found = compile_tree(tree_of({**BESIDE, **whole, **files})).diagnostics
+            assert "GPU9001" not in (told := text_form(found)), told
+            tried += len(files)
     assert tried > 5_000
