@@ -159,9 +159,9 @@ class EvictionWalk:
         return found
 
     def _order(self, cost: Cost, name: NodeName) -> Order:
-        preferences = cost.preferences
-        lost = tuple([preference.lost(self._snapshot.now_ms) for preference in preferences]) if self._close else ()
-        return cost[:-1], lost, name not in self._close, preferences
+        of_runs = dict.fromkeys(cost.preferences)  # an elastic run that is paused whole is one loss
+        lost = tuple([preference.lost(self._snapshot.now_ms) for preference in of_runs])
+        return cost[:-1], lost, name not in self._close, cost.preferences
 
     def _enter(self, name: NodeName) -> None:
         """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and by
