@@ -164,8 +164,8 @@ class EvictionWalk:
         return cost[:-1], lost, name not in self._close, cost.preferences
 
     def _enter(self, name: NodeName) -> None:
-        """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and by
-        the first in order of them. A node where all together are too few is left out.
+        """Enter a node by what one worker more costs there at the least: no less than the smallest run on it, and as
+        many losses as runs must stop, each as that of the first in order. A node where all are too few is left out.
         """
         left, short = self._left(self._on_node[name]), self._nodes.fits[name].short_milli
         moves = [eviction for eviction in left if eviction.is_move]
@@ -179,13 +179,15 @@ class EvictionWalk:
                 part = min(short, eviction.total_milli)
                 loss += eviction.moved_loss(self._snapshot.now_ms) * part // max(1, eviction.total_milli)
                 short -= part
-            cost = Cost(0, by_pauses, 0, 0, loss, 0, by_pauses, ())
+            order = self._order(Cost(0, by_pauses, 0, 0, loss, 0, by_pauses, ()), name)
         else:
             sizes = [eviction.total_milli for eviction in stays]
             milli = max(short, min(sizes))
             fewest = -(-milli // max(1, *sizes)) if all(eviction.stops for eviction in stays) else 0
-            cost = Cost(0, milli, fewest, 0, 0, 0, milli, (self._snapshot.preference(stays[0].allocations[0]),))
-        heappush(self._heap, Entry(self._order(cost, name), name, self._versions[name]))
+            first = self._snapshot.preference(stays[0].allocations[0])
+            amounts, lost, is_apart, preferences = self._order(Cost(0, milli, fewest, 0, 0, 0, milli, (first,)), name)
+            order = amounts, lost * max(1, fewest), is_apart, preferences
+        heappush(self._heap, Entry(order, name, self._versions[name]))
 
     def _take(self, entry: Entry) -> bool:
         """Take a set, if it still is allowed at the price at which it was found, others having been taken since: of an
