@@ -292,8 +292,8 @@ def _merged(own: Mapping[str, Any], given: Mapping[str, Any], filling: _Filling)
             spec[key] = {**mine, **added}
             moved.update({(*_SPEC, key, name): (*_SPEC, key, name) for name in added})
         elif key == "volumes" and isinstance(mine, list) and isinstance(value, list):
-            taken = {path for volume in mine if (path := _mount_path(volume))}
-            places = [at for at, one in enumerate(value) if _mount_path(one) not in taken]
+            taken = {text(volume, "mountPath") for volume in mine} - {""}
+            places = [at for at, volume in enumerate(value) if text(volume, "mountPath") not in taken]
             spec[key] = [*mine, *(value[at] for at in places)]
             moved.update({(*_SPEC, key, at): (*_SPEC, key, to) for to, at in enumerate(places, start=len(mine))})
         elif key not in own and _EITHER.get(key) not in own:
@@ -311,8 +311,3 @@ def _moved(filling: _Filling, moved: Mapping[Path, Path]) -> Iterator[tuple[Path
             if at[:length] in moved:
                 yield (*moved[at[:length]], *at[length:]), origin
                 break
-
-
-def _mount_path(volume: Any) -> str:
-    """Where a volume is mounted, as it is written; "" for what is no volume or says nothing that could be a path."""
-    return text(volume, "mountPath") if isinstance(volume, dict) else ""
