@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import IO, Any
 
 import click
@@ -11,6 +12,7 @@ from gpuctl.app.rights import RightMissing
 from gpuctl.cli.terminal import say
 from gpuctl.diag.bug import told_bug
 from gpuctl.diag.codes import CODES
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.views.rights import grant_of
 from gpuctl.views.styled import Segment
 
@@ -33,6 +35,11 @@ class Failure(click.ClickException):
         say(Segment("error", "error"), f" {self.code}: {self.message}", err=True)
         if self.hint:
             say(Segment("help", "help"), f": {self.hint}", err=True)
+
+
+def exit_code_of(mistakes: Iterable[Diagnostic], failed: int = EXIT_FAILED) -> int:
+    """The exit code for declarations with mistakes: 2 where one of them is a bug of gpuctl, and else `failed`."""
+    return EXIT_USAGE if any(found.code == "GPU9001" for found in mistakes) else failed
 
 
 def usage_failure(error: click.UsageError, instead: str = "") -> Failure:

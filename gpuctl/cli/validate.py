@@ -13,7 +13,7 @@ import click
 from gpuctl import __version__
 from gpuctl.adapters.collector import OBJECTS_OF_A_COMMAND, collect_seldom
 from gpuctl.cli.command import command
-from gpuctl.cli.failures import EXIT_FAILED, Failure
+from gpuctl.cli.failures import Failure, exit_code_of
 from gpuctl.cli.output import counted, tally
 from gpuctl.cli.terminal import say, show, show_diagnostics
 from gpuctl.diag import text
@@ -97,7 +97,7 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, ex
             say()
         say(f"{_what(found.folders)}: {_verdict(validation)}")
     if not validation.valid:
-        raise click.exceptions.Exit(EXIT_FAILED)
+        raise click.exceptions.Exit(exit_code_of(validation.diagnostics))
 
 
 def _expand(found: Found, paths: Sequence[str], revision: str | None, form: str) -> None:
@@ -116,7 +116,7 @@ def _expand(found: Found, paths: Sequence[str], revision: str | None, form: str)
         if any(_is_in(os.path.normpath(job.at.file), path) for path in wanted):
             show(expanded_text(job))
     if strangers or not validation.valid:
-        raise click.exceptions.Exit(EXIT_FAILED)
+        raise click.exceptions.Exit(exit_code_of(validation.diagnostics))
 
 
 def _is_in(file: str, path: str) -> bool:

@@ -9,6 +9,10 @@ import pytest
 import yaml
 from commands import ROOT, Run
 
+from gpuctl.cli.failures import exit_code_of
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.span import SourceSpan
+
 JOB = "projects/team-a/jobs/a-1-g.yaml"
 
 
@@ -36,6 +40,12 @@ def test_a_mistake_is_told_at_its_place(run: Run, cluster: Path) -> None:
     assert f"{cluster}/{JOB}:5:12: error GPU3" in result.stdout
     assert "    |            ^^^^^^" in result.stdout
     assert result.stdout.endswith(" 1 error\n") or "errors" in result.stdout
+
+
+@pytest.mark.parametrize(("codes", "exit_code"), [(["GPU2003"], 1), (["GPU2003", "GPU9001"], 2), (["GPU9001"], 2)])
+def test_a_bug_of_gpuctl_is_not_taken_for_a_mistake(codes: list[str], exit_code: int) -> None:
+    told = [Diagnostic(code=code, message="m", span=SourceSpan(file="a.yaml")) for code in codes]
+    assert exit_code_of(told) == exit_code
 
 
 def test_diagnostics_as_json(run: Run, cluster: Path) -> None:
