@@ -1,4 +1,4 @@
-"""What all tests share: a Hypothesis profile, golden files that `--update-golden` rewrites, a real control plane."""
+"""What all tests share: Hypothesis profiles, golden files that `--update-golden` rewrites, a real control plane."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()
 
 settings.register_profile("gpuctl", derandomize=True, deadline=None, database=None)
+settings.register_profile("new examples", settings.get_profile("gpuctl"), derandomize=False)
 settings.load_profile("gpuctl")
 
+FUZZ_SEED = 13
 
 TESTS = Path(__file__).parent
 
@@ -136,6 +138,8 @@ def pytest_collection_finish() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUNNING] = {}
     config.option.loadscopereorder = False  # pytest-xdist would begin with the groups of the most tests
+    if config.getoption("hypothesis_seed") is not None:  # with "gpuctl" Hypothesis would take no notice of it
+        settings.load_profile("new examples")
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
@@ -173,6 +177,12 @@ def _no_cache_of_the_user() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCTL_NO_CACHE", "1")
         yield
+
+
+@pytest.fixture
+def fuzz_seed(request: pytest.FixtureRequest) -> int:
+    """Of the inputs that the fuzzers make: that of `--hypothesis-seed`, else the same in each run."""
+    return int(request.config.getoption("hypothesis_seed") or FUZZ_SEED)
 
 
 @pytest.fixture

@@ -43,8 +43,8 @@ def test_what_is_kept_is_read_as_it_should_be(name: str, file: str) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_input_makes_gpuctl_misbehave(name: str) -> None:
-    made = inputs(TARGETS[name], list(corpus(name).values()), seed=13)
+def test_no_input_makes_gpuctl_misbehave(name: str, fuzz_seed: int) -> None:
+    made = inputs(TARGETS[name], list(corpus(name).values()), fuzz_seed)
     for data in islice(made, INPUTS):
         failure = attempt(TARGETS[name], data)
         assert failure is None, f"{failure.told}\n{data[:2000]!r}"

@@ -21,7 +21,7 @@ CHECKS = {
     "imports": [str(BIN / "lint-imports"), "--no-cache"],
 }
 VENDORED = {
-    "github-workflows": [".github/workflows/ci.yml"],
+    "github-workflows": [".github/workflows/ci.yml", ".github/workflows/nightly.yml"],
     "github-actions": ["action.yml"],
     "github-issue-forms": [f".github/ISSUE_TEMPLATE/{name}.yml" for name in ("bug", "decision", "wish")],
     "gitlab-ci": ["templates/gitlab-ci.yml"],

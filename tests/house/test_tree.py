@@ -77,9 +77,12 @@ def test_ci_runs_the_line_of_the_readme() -> None:
 
 def test_the_parts_of_ci_are_all_tests() -> None:
     script = (ROOT / ".ci" / "run").read_text()
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    lone = re.findall(r"\.ci/run (\w+)", "".join(str(job["steps"]) for job in workflow.values()))
-    parts = {*workflow["part"]["strategy"]["matrix"]["part"], *lone}
+    ci, nightly = (
+        yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text())["jobs"]
+        for name in ("ci", "nightly")
+    )
+    lone = re.findall(r"\.ci/run (\w+)", "".join(str(job["steps"]) for job in (*ci.values(), *nightly.values())))
+    parts = {*ci["part"]["strategy"]["matrix"]["part"], *lone}
     assert set(re.findall(r"^(\w+)\)", script, flags=re.MULTILINE)) - {"all"} == parts
     folders = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
     assert set(re.findall(r" tests/(\w+)\b(?!/build)", script)) >= folders
