@@ -363,7 +363,8 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
     """Parts from which jobs seem to be removed, though their files may only have become unreadable.
 
     A file outside of `projects/` that can't be read counts as the cluster's own, and may declare jobs of any project.
-    And jobs of a blamed project may have moved to it from a file shared by projects, which is the cluster's own.
+    And jobs of a blamed project that is kept back may have moved to it from a file shared by projects, which is the
+    cluster's own.
     """
     if base.compiled is None or base.compiled.declared is None:
         return frozenset()
@@ -372,7 +373,8 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
     lost = frozenset(job.id.project for job in base.compiled.declared.jobs if job.id not in left)
     if OWN in head.blamed:
         return frozenset() if head.own_is_right(taken) else lost
-    return frozenset({OWN}) if lost & head.blamed else frozenset()
+    kept_back = {owner for owner in head.blamed if not head.parts[owner].says_the_same(taken.parts.get(owner))}
+    return frozenset({OWN}) if lost & kept_back else frozenset()
 
 
 def _contents(declared: Declared, parts: Parts, cache: CompileCache) -> dict[ProjectName, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from commits import CLUSTER, Commits, job, project
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuctl.app.revisions import Desired, Revisions
@@ -240,6 +240,7 @@ def test_the_mistake_is_told_where_it_was_made(attack: Attack, name: str) -> Non
 
 
 @given(st.lists(st.sampled_from(ALL), min_size=1, max_size=4), st.sampled_from(NAMES))
+@example([attack for attack in ALL if attack.name in {"a second Cluster", "more than is left"}], NAMES[0])
 @settings(max_examples=15)
 def test_nor_by_several_of_them_at_once(attacks: list[Attack], name: str) -> None:
     files = {
