@@ -112,7 +112,7 @@ class Store:
         self._uids = kept.counters.get("uids", 0)
         self.listeners: list[Listener] = []
         self._dirty = False
-        for body in kept.objects:
+        for body in sorted(kept.objects, key=uid):  # as they were made, which is the order that a store keeps
             self._index(key_of(body), None, body)
 
     # reading

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from stories import EPOCH_MS, NAMESPACE, advance, everything, job, job_id, pool
 
@@ -146,20 +146,23 @@ def test_events_rebuild_every_list(steps: list[tuple[Any, ...]]) -> None:
 
 @settings(max_examples=25)
 @given(STEPS, st.integers(1, 5))
+@example([("run", "b", "n1", 1), ("run", "a", "n1", 1), ("node", "n1", False)], 1)
 def test_a_file_left_and_opened_between_steps_tells_the_same_story(steps: list[tuple[Any, ...]], every: int) -> None:
     with TemporaryDirectory() as folder:
         clocks = VirtualClock(EPOCH_MS), VirtualClock(EPOCH_MS)
         path = str(Path(folder) / "c.db")
         whole, broken = made(clocks[0]), made(clocks[1], path)
-        for number, step in enumerate(steps):
-            play(whole, clocks[0], step)
-            play(broken, clocks[1], step)
-            if number % every == 0:
-                broken.close()
-                broken = EmbeddedCluster(clocks[1], path)
-        assert everything(broken) == everything(whole)
-        assert broken.next_event_ms() == whole.next_event_ms()
-        broken.close()
+        try:
+            for number, step in enumerate(steps):
+                play(whole, clocks[0], step)
+                play(broken, clocks[1], step)
+                if number % every == 0:
+                    broken.close()
+                    broken = EmbeddedCluster(clocks[1], path)
+            assert everything(broken) == everything(whole)
+            assert broken.next_event_ms() == whole.next_event_ms()
+        finally:
+            broken.close()
 
 
 SCALARS = st.one_of(st.integers(0, 3), st.sampled_from(("x", "y")), st.booleans())
