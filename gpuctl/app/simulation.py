@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpuctl.app.play import Play, Sandboxes
@@ -49,17 +49,33 @@ class Simulated:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A scenario, and what is declared at 0s and after each of its events; no stages if there are errors."""
+
+    scenario: Scenario | None
+    stages: tuple[Declared, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
 def simulate_file(path: str, content: bytes, read_tree: ReadTree, sandboxes: Sandboxes) -> Simulated:
     """Simulate the scenario of a file."""
+    staged = staged_file(path, content, read_tree)
+    if staged.scenario is None or not staged.stages:
+        return Simulated(report=None, diagnostics=staged.diagnostics)
+    report = _Simulation(staged.scenario, staged.stages, sandboxes).run()
+    return Simulated(report=report, diagnostics=staged.diagnostics)
+
+
+def staged_file(path: str, content: bytes, read_tree: ReadTree) -> Staged:
+    """Read the scenario of a file, and compile what is declared in it: all that its simulation is made of."""
     scenario, diagnostics = read(path, content)
     if scenario is None:
-        return Simulated(report=None, diagnostics=diagnostics)
+        return Staged(scenario=None, stages=(), diagnostics=diagnostics)
     tree, faults = _tree(scenario, read_tree)
     stages, found = _stages(scenario, tree, path)
     told = sorted_diagnostics((*diagnostics, *faults, *found))
-    if has_errors(told) or not stages:
-        return Simulated(report=None, diagnostics=told)
-    return Simulated(report=_Simulation(scenario, stages, sandboxes).run(), diagnostics=told)
+    return Staged(scenario=scenario, stages=() if has_errors(told) else tuple(stages), diagnostics=told)
 
 
 def _tree(scenario: Scenario, read_tree: ReadTree) -> tuple[SourceTree, tuple[Diagnostic, ...]]:
@@ -106,7 +122,7 @@ def _changed(current: Declarations, what: Happening, path: str) -> Declarations:
 class _Simulation:
     """One simulation of a scenario whose names have been checked."""
 
-    def __init__(self, scenario: Scenario, stages: list[Declared], sandboxes: Sandboxes) -> None:
+    def __init__(self, scenario: Scenario, stages: Sequence[Declared], sandboxes: Sandboxes) -> None:
         self.scenario = scenario
         self.stages = stages
         earliest = min(scenario.given.since_ms.values(), default=0)
