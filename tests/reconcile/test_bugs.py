@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import BASE, ZERO_MS, Stage, job
+from stage import BASE, ZERO_MS, Stage, WithoutGit, job
 
 from gpuctl.app.ports import WatchEvent
 from gpuctl.k8s.kinds import Kind
@@ -17,7 +17,7 @@ RUNNING = {"a/j1": "Running", "b/j2": "Running"}
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    made = Stage(tmp_path)
+    made = WithoutGit(tmp_path)
     made.commit(BASE)
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, Stage, job
+from stage import BASE, Stage, WithoutGit, job
 
 DAY_MS = 86_400_000
 LIMITED = {**BASE, "c/projects/a/j1.yaml": job("j1", "a", 1, ", maxDuration: 20m")}
@@ -34,7 +34,7 @@ class Server:
 
 
 def begin(folder: Path, ahead_ms: int = 0) -> tuple[Stage, Skewed]:
-    stage = Stage(folder)
+    stage = WithoutGit(folder)
     stage.commit(LIMITED)
     stage.machine_clock = clock = Skewed(stage, ahead_ms)
     stage.reference = Server(stage)

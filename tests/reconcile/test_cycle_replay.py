@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from stage import BASE, Stage, job, project
+from stage import BASE, WithoutGit, job, project
 
 from gpuctl.adapters.history import inputs as stored
 from gpuctl.adapters.history.inputs import keep, kept_before, packed, unpacked
@@ -39,7 +39,7 @@ class Patient(HistoryFile):
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run is paused for another, a project breaks, a job ends, and a node is lost."""
     folder = tmp_path_factory.mktemp("replay")
-    stage, file = Stage(folder), folder / "h.db"
+    stage, file = WithoutGit(folder), folder / "h.db"
     stage.commit({**BASE, "c/projects/a/j3.yaml": job("j3", "a", 2)})
     stage.at(20, lambda: stage.commit({"c/projects/b/j4.yaml": job("j4", "b")}))
     stage.at(40, lambda: stage.commit({"c/projects/a/broken.yaml": "kind: [\n"}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import CLUSTER, Stage, job, project
+from stage import CLUSTER, Stage, WithoutGit, job, project
 
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.k8s import kinds, names
@@ -27,7 +27,7 @@ NEXT = {"c/projects/a/k.yaml": job("k", "a", 4)}
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    return Stage(tmp_path, EmbeddedTimings(count_ms=60_000))
+    return WithoutGit(tmp_path, EmbeddedTimings(count_ms=60_000))
 
 
 def begun(stage: Stage, files: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import BASE, CLUSTER, ZERO_MS, Stage, job, project
+from stage import BASE, CLUSTER, ZERO_MS, Stage, WithoutGit, job, project
 
 from gpuctl.model.ids import JobId, ProjectName
 
@@ -16,9 +16,8 @@ NIGHT = "  freeze: [{{cron: '20 5 * * *', duration: {}, forbids: {}, reason: a d
 END = "2020-07-29T05:30:00Z"
 
 
-def staged(tmp_path: Path, forbids: str) -> Stage:
+def staged(stage: Stage, forbids: str) -> Stage:
     """The cluster is full: two jobs of a run above its quota. A window is open until second 600."""
-    stage = Stage(tmp_path)
     more = {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)}
     stage.commit(BASE | more | {"c/cluster.yaml": CLUSTER + NIGHT.format("10m", forbids)})
     stage.play(70)
@@ -35,7 +34,7 @@ def phase(stage: Stage, name: str) -> str | None:
 
 
 def test_a_commit_that_pauses_waits_until_the_window_ends(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/b/m.yaml": job("m", "b")})
     stage.play(590)
     (line,) = held(stage)
@@ -47,7 +46,7 @@ def test_a_commit_that_pauses_waits_until_the_window_ends(tmp_path: Path) -> Non
 
 
 def test_what_is_not_forbidden_is_done(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/a/k0.yaml": None})
     stage.play(130)
     assert held(stage) == []
@@ -56,7 +55,7 @@ def test_what_is_not_forbidden_is_done(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("forbids", "told"), [("[delete]", "removes a/k0"), ("all", "removes a/k0")])
 def test_a_commit_that_deletes_waits(tmp_path: Path, forbids: str, told: str) -> None:
-    stage = staged(tmp_path, forbids)
+    stage = staged(WithoutGit(tmp_path), forbids)
     stage.commit({"c/projects/a/k0.yaml": None})
     stage.play(130)
     assert [line["message"] for line in held(stage)] == [f"held until {END} (a demo): the commit {told}"]
@@ -64,7 +63,7 @@ def test_a_commit_that_deletes_waits(tmp_path: Path, forbids: str, told: str) ->
 
 
 def test_all_that_a_commit_does_of_what_is_forbidden_is_told(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "all")
+    stage = staged(WithoutGit(tmp_path), "all")
     stage.commit({"c/projects/a/j1.yaml": f"{job('j1', 'a')[:-2]}, suspend: true}}\n", "c/projects/a/k0.yaml": None})
     stage.play(130)
     (line,) = held(stage)
@@ -72,7 +71,7 @@ def test_all_that_a_commit_does_of_what_is_forbidden_is_told(tmp_path: Path) -> 
 
 
 def test_all_holds_any_change_and_no_comment(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "all")
+    stage = staged(WithoutGit(tmp_path), "all")
     stage.commit({"c/projects/a/j1.yaml": "# a word\n" + job("j1", "a")})
     stage.play(130)
     assert held(stage) == []
@@ -82,7 +81,7 @@ def test_all_holds_any_change_and_no_comment(tmp_path: Path) -> None:
 
 
 def test_a_confirmed_commit_is_taken_up_in_the_window(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(Stage(tmp_path), "[pause]")
     stage.commit({"c/projects/b/m.yaml": job("m", "b")})
 
     def confirmed() -> None:
@@ -96,7 +95,7 @@ def test_a_confirmed_commit_is_taken_up_in_the_window(tmp_path: Path) -> None:
 
 
 def test_the_word_counts_for_one_commit_of_what_was_declared_before(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(Stage(tmp_path), "[pause]")
     change = {"c/projects/b/m.yaml": job("m", "b")}
     stage.commit(change)
     stage.play(100)
@@ -122,7 +121,7 @@ def test_the_word_counts_for_one_commit_of_what_was_declared_before(tmp_path: Pa
 
 
 def test_a_commit_does_not_take_itself_out_of_the_window(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/b/m.yaml": job("m", "b"), "c/cluster.yaml": CLUSTER})
     stage.play(130)
     assert len(held(stage)) == 1
@@ -130,7 +129,7 @@ def test_a_commit_does_not_take_itself_out_of_the_window(tmp_path: Path) -> None
 
 
 def test_a_commit_stays_held_over_a_restart(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/b/m.yaml": job("m", "b"), "c/cluster.yaml": CLUSTER})
     stage.play(130)
     stage.lines.clear()
@@ -141,7 +140,7 @@ def test_a_commit_stays_held_over_a_restart(tmp_path: Path) -> None:
 
 
 def test_what_the_engine_decides_by_itself_goes_on(tmp_path: Path) -> None:
-    stage = staged(tmp_path, "[pause]")
+    stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/a/k2.yaml": job("k2", "a")})
     stage.play(100)
     assert held(stage) == []
@@ -159,7 +158,7 @@ def test_the_windows_of_the_operators_guide_hold_a_weekend(tmp_path: Path) -> No
     page = (Path(__file__).parents[2] / "docs/operate.md").read_text()
     (windows,) = re.findall(r"^kind: Cluster\nspec:\n(  freeze:\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
     friday_s, weekend_s = 211_200, 62 * 3600
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE | {"c/cluster.yaml": CLUSTER + windows})
     stage.play(70)
     stage.clock.advance_to(ZERO_MS + friday_s * 1000)

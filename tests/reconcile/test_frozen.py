@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, Stage, job, project
+from stage import BASE, Stage, WithoutGit, job, project
 from theatre import Heard
 
 from gpuctl.adapters.prometheus import PrometheusMeters
@@ -21,7 +21,7 @@ ALL = Frozen(project=None, by="bob", reason="storage", since_ms=1_596_000_000_00
 
 def staged(tmp_path: Path) -> Stage:
     """Two projects with a job each that runs, on four GPUs."""
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.publisher = Direct(stage.cluster)
     stage.commit(BASE)
     stage.play(30)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from exporters import Answers, answering, exposition
-from stage import BASE, ZERO_MS, Stage, job, project
+from stage import BASE, ZERO_MS, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.adapters.utilisation.exporters import Exporters
@@ -33,7 +33,7 @@ FILES = {
 }
 
 
-class Town(Stage):
+class Town(WithoutGit):
     """A stage with an exporter. `percent`: what each job's GPUs do; a job that is not there is not measured."""
 
     def __init__(self, folder: Path, answers: Answers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, Stage, job
+from stage import BASE, Stage, WithoutGit, job
 
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.k8s import names
@@ -19,7 +19,7 @@ J1 = JobId.parse("a/j1")
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    made = Stage(tmp_path)
+    made = WithoutGit(tmp_path)
     made.commit(BASE)
     made.play(20)
     assert made.phases() == RUNNING
@@ -78,7 +78,7 @@ def test_a_finished_run_is_never_started_again_even_when_its_object_goes(stage: 
 
 
 def test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit({**BASE, "c/projects/a/j1.yaml": job("j1", "a", more=", ttlAfterFinished: 2m")})
     stage.play(20)
     stage.cluster.finish(J1, 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
-from stage import BASE, Stage, job, project
+from stage import BASE, Stage, WithoutGit, job, project
 
 from gpuctl.app.notes import MOST_WAITING
 from gpuctl.app.ports import Note
@@ -26,7 +26,7 @@ def told(notes: list[Note]) -> list[tuple[str, str, str]]:
 
 
 def test_starts_and_pauses_are_told_on_the_job(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE)
     stage.play(20)
     assert sorted(told(of_jobs(stage))) == [("Job", "j1", "Admitted"), ("Job", "j2", "Admitted")]
@@ -57,7 +57,7 @@ def test_what_the_server_refuses_is_a_warning_on_the_object(tmp_path: Path) -> N
         volume = f", volumes: [{{newClaim: {{size: {size}}}, mountPath: /data}}]"
         return {"c/projects/a/v.yaml": job("v", "a", more=volume)}
 
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE | with_claim("2Gi"))
     stage.play(20)
     stage.commit(with_claim("1Gi"))
@@ -73,7 +73,7 @@ def waiting(stage: Stage) -> list[Note]:
 
 
 def test_why_a_job_waits_is_told_once_and_stands_on_its_object(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE | {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(4)})
     stage.play(30)
     live = {job.name: body for job, body in ((r.job, stage.live("Job", r.job.name)[1]) for r in stage.state().runs)}
@@ -93,7 +93,7 @@ def test_why_a_job_waits_is_told_once_and_stands_on_its_object(tmp_path: Path) -
 
 
 def test_another_kind_of_reason_is_told_and_another_number_in_it_is_not(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE | {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(3)})
     stage.play(30)
     (first,) = waiting(stage)
@@ -108,7 +108,7 @@ def test_another_kind_of_reason_is_told_and_another_number_in_it_is_not(tmp_path
 
 
 def test_a_sentence_that_a_person_changes_is_put_back_once(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE | {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(3)})
     stage.play(30)
     (name,) = [r.job.name for r in stage.state().runs if stage.live("Job", r.job.name)[1]["spec"]["suspend"]]
@@ -126,7 +126,7 @@ def test_a_sentence_that_a_person_changes_is_put_back_once(tmp_path: Path) -> No
 
 
 def test_thousands_that_wait_bring_few_events_and_none_of_another_kind_is_lost(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.commit(BASE | {f"c/projects/a/w{n}.yaml": job(f"w{n}", "a") for n in range(60)})
     seen: list[list[Note]] = []
     stage.recorder = Kept(seen)

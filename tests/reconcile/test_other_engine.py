@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from stage import BASE, Stage, job
+from stage import BASE, Stage, WithoutGit, job
 
 from gpuctl.install import Duties, Installation, all_objects
 from gpuctl.k8s import kinds, names
@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    made = Stage(tmp_path)
+    made = WithoutGit(tmp_path)
     made.engine = Engine.KUEUE
     made.commit(BASE)
     made.play(30)

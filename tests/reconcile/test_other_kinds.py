@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import Stage, job, project
+from stage import Stage, WithoutGit, job, project
 from workloads.declarations import DECLARED_KINDS, EVERY_KIND, KINDS_OF_CLUSTER, ROWS, TF_JOB, declared
 
 from gpuctl.app.ports import Cluster, R, T
@@ -58,7 +58,7 @@ def kind() -> Kind:
 
 @pytest.fixture
 def stage(tmp_path: Path, kind: Kind) -> Stage:
-    made = Stage(tmp_path)
+    made = WithoutGit(tmp_path)
     made.kinds = tuple(ROWS[kind] for kind in DECLARED_KINDS)
     made.cluster.define(made.kinds)
     made.commit({

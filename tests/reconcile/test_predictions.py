@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import BASE, CLUSTER, Stage, job, project
+from stage import BASE, CLUSTER, Stage, WithoutGit, job, project
 from theatre import FOLDER, story
 
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
@@ -30,7 +30,7 @@ class Counted(Unmeasured):
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     """The base is enforced and at rest; j1 and j2 run."""
-    made = Stage(tmp_path)
+    made = WithoutGit(tmp_path)
     made.commit(BASE | {"c/projects/b/project.yaml": project("b", 2)})
     made.play(30)
     made.lines.clear()
@@ -95,7 +95,7 @@ def test_a_restart_at_rest_has_nothing_to_check(stage: Stage) -> None:
 
 
 def test_a_restart_while_it_takes_effect_is_told(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=20_000))
     stage.commit(BASE)
     stage.play(2)
     stage.play(90)
@@ -105,7 +105,7 @@ def test_a_restart_while_it_takes_effect_is_told(tmp_path: Path) -> None:
 
 
 def test_another_commit_before_rest_is_the_cause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, EmbeddedTimings(start_ms=30_000))
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=30_000))
     stage.commit(BASE)
     revisions: list[str] = []
     stage.at(5, lambda: revisions.append(stage.commit({"c/projects/b/m.yaml": job("m", "b")})))
@@ -117,7 +117,7 @@ def test_another_commit_before_rest_is_the_cause(tmp_path: Path) -> None:
 
 
 def test_a_node_that_is_lost_is_the_cause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=20_000))
     stage.commit(BASE | {"c/cluster.yaml": TWO_NODES})
     stage.at(5, lambda: stage.cluster.set_node_ready(NodeName("n1"), ready=False))
     stage.play(300)
@@ -127,7 +127,7 @@ def test_a_node_that_is_lost_is_the_cause(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_is_the_cause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=20_000))
     stage.commit(BASE)
     stage.play(60)
     full(stage)
@@ -140,7 +140,7 @@ def test_a_run_that_fails_is_the_cause(tmp_path: Path) -> None:
 
 
 def test_a_start_that_is_given_up_is_the_cause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path)
+    stage = WithoutGit(tmp_path)
     stage.cluster.set_stuck(J1, "ErrImagePull")
     stage.commit(BASE | {"c/cluster.yaml": CLUSTER + "  scheduling: {startTimeout: 1m}\n"})
     stage.play(200)
@@ -159,7 +159,7 @@ def test_what_a_guard_refuses_is_the_cause(stage: Stage) -> None:
 
 
 def test_what_others_change_is_the_cause(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=20_000))
     stage.commit(BASE)
     stage.play(60)
     stage.lines.clear()
@@ -177,7 +177,7 @@ def test_what_others_change_is_the_cause(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_come_to_rest_is_given_up(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, EmbeddedTimings(start_ms=10_000_000))
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=10_000_000))
     stage.commit(BASE)
     stage.play(1_000)
     (line,) = ends(stage)

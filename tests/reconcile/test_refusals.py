@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, CLUSTER, Stage, job, project
+from stage import BASE, CLUSTER, Stage, WithoutGit, job, project
 
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.app.rejections import RETRY_MS
@@ -18,9 +18,19 @@ from gpuctl.model.state import Body, RunPhase
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}
 
 
+IN_GIT = pytest.mark.parametrize("sort", [Stage], ids=["git"])
+"""Of tests whose commits have messages."""
+
+
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    made = Stage(tmp_path)
+def sort() -> type[Stage]:
+    """The sort of stage."""
+    return WithoutGit
+
+
+@pytest.fixture
+def stage(tmp_path: Path, sort: type[Stage]) -> Stage:
+    made = sort(tmp_path)
     made.commit(BASE)
     made.play(20)
     assert made.phases() == RUNNING
@@ -109,6 +119,7 @@ def test_a_job_that_ran_is_never_deleted_for_a_change_the_server_refuses(stage: 
 MANY = {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)}
 
 
+@IN_GIT
 def test_a_commit_that_stops_more_than_half_of_what_runs_waits_for_a_word(stage: Stage) -> None:
     stage.commit(MANY)
     stage.play(60)
@@ -163,6 +174,7 @@ def trailer_of(stage: Stage, code: str) -> str:
     return str(told["help"].rpartition("`")[0].rpartition("`")[2])
 
 
+@IN_GIT
 def test_a_commit_that_removes_many_jobs_waits_for_a_word(stage: Stage) -> None:
     stage.commit({**WAITING, **FEW})
     stage.play(60)
@@ -177,6 +189,7 @@ def test_a_commit_that_removes_many_jobs_waits_for_a_word(stage: Stage) -> None:
     assert stage.phases() == RUNNING | {"b/j3": "Running"}
 
 
+@IN_GIT
 def test_the_word_counts_for_one_removal_of_many_jobs(stage: Stage) -> None:
     """Twice the same jobs are declared and removed: neither a line before the change nor that of last time counts."""
     stage.commit({**WAITING, **FEW})
@@ -213,6 +226,7 @@ def test_jobs_that_have_ended_and_a_few_others_are_removed_without_a_word(stage:
     assert stage.codes("refused") == []
 
 
+@IN_GIT
 def test_a_project_with_many_waiting_jobs_is_not_removed_without_a_word(stage: Stage) -> None:
     files = {f"c/projects/z/w{n}.yaml": job(f"w{n}", "z", gpus=4) for n in range(3)}
     files["c/projects/z/project.yaml"] = project("z", quota=0)
