@@ -52,6 +52,8 @@ _PLACES = tuple(
 """Where marks may stand: on the object, on the claims, pods or Jobs it makes, and on the pods of those Jobs."""
 _OWN_PODS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 """Labels by which the Job controller knows its pods: it adopts a pod without an owner that has them."""
+_OF_RUNS = "pod-template-hash"
+"""Label by which a ReplicaSet knows its pods beside gpuctl's: it makes another in the place of one without it."""
 _OF_RAY = "ray.io/cluster"
 _WRITES = ("CREATE", "UPDATE")
 _MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowed()"
@@ -72,7 +74,7 @@ def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
     if wanted.guard:
         makers = makers_of(wanted, duties)
         found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers, duties), _scale(makers)]
-        found += [_autoscalers(makers), _other_workloads(makers, duties)]
+        found += [_autoscalers(makers), _other_workloads(makers, duties), _ends(makers, duties)]
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -250,6 +252,55 @@ def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mappin
     }
 
 
+def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
+    """A run ends with its pods: those that outlive their workload would keep its GPUs, and count for no project.
+
+    A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
+    it, in which time its controller stops no pod any more. A pod that has lost its owner or its label is made again
+    beside itself. Finalizers and owners are left to those who may change nodes: the garbage collector is one.
+    """
+    changed = ("UPDATE", "DELETE")
+    others = [rule(group, "*", (plural,), changed) for group, plural in duties.pairs]
+    label = f"k == '{_OF_RUNS}'"
+    labels = "dyn({}).metadata.?labels.orValue({{}})".format
+    return "gpuctl-ends", {
+        "matchConstraints": in_projects(
+            rule("", "v1", ("pods",), ("UPDATE",)),
+            rule("apps", "v1", ("deployments", "replicasets", "statefulsets"), changed),
+            rule("batch", "v1", ("jobs",), changed),
+            *others,
+        ),
+        "matchConditions": [
+            _others(makers),
+            {"name": "of-gpuctl", "expression": f"'{names.JOB_LABEL}' in {labels('oldObject')}"},
+        ],
+        "variables": [
+            _variable("deleted", "request.operation == 'DELETE'"),
+            _variable("options", "variables.deleted ? dyn(request.options) : dyn({})"),
+        ],
+        "validations": [
+            _validation(
+                "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
+                "!variables.options.?orphanDependents.orValue(false)",
+                "this is gpuctl's: its pods are deleted with it, or they would keep their GPUs",
+            ),
+            _validation(
+                f"variables.deleted || {_none_more('finalizers', 'object', 'oldObject')} || {_MAY_PATCH_NODES}",
+                "this is gpuctl's: a finalizer would keep its pods and their GPUs after its end",
+            ),
+            _validation(
+                f"variables.deleted || {_none_more('ownerReferences', 'oldObject', 'object', '.uid')} || "
+                f"{_MAY_PATCH_NODES}",
+                "this is gpuctl's: without its owner it would keep its GPUs after the end of its job",
+            ),
+            _validation(
+                f"variables.deleted || ({_same(labels('object'), labels('oldObject'), label)})",
+                f"this is gpuctl's: its label {_OF_RUNS} is written by Kubernetes' controllers only",
+            ),
+        ],
+    }
+
+
 def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
     """Pods and what makes them, at any remove."""
     yield rule("", "v1", ("pods", "pods/resize", "replicationcontrollers"), _WRITES)
@@ -297,6 +348,12 @@ def _same(now: str, before: str, matters: str) -> str:
     """Whether two mappings have the same of the keys `k` that matter."""
     kept = f"{now}.all(k, !({matters}) || (k in {before} && {before}[k] == {now}[k]))"
     return f"{kept} && {before}.all(k, !({matters}) || k in {now})"
+
+
+def _none_more(field: str, now: str, before: str, by: str = "") -> str:
+    """Whether each entry of a list of the metadata `now` is in that of `before`; `by`: what tells entries apart."""
+    entries = f"dyn({{}}).metadata.?{field}.orValue([])".format
+    return f"{entries(now)}.all(n, {entries(before)}.exists(b, b{by} == n{by}))"
 
 
 def _others(makers: Sequence[str], *more: str) -> Mapping[str, str]:

@@ -365,6 +365,37 @@ def test_only_the_guard_stops_changes_of_what_gpuctl_made(place: Place) -> None:
         assert ("gpuctl" in said) if place.guarded else (said == "")
 
 
+def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
+    """As orphans, behind a finalizer or without the marks of their owner they would hold GPUs for no project."""
+    train, serve = place.one(jobs("a"), "train"), place.one(apps("a", "deployments"), "serve")
+    running = place.one(pods("a"), "serve")["metadata"]
+    workloads = [
+        f"{path}/{meta['name']}?dryRun=All"
+        for path, meta in (
+            (jobs("a"), train["metadata"]),
+            (apps("a", "deployments"), serve["metadata"]),
+            (apps("a", "replicasets"), running["ownerReferences"][0]),
+        )
+    ]
+    served = f"{pods('a')}/{running['name']}?dryRun=All"
+    for path in workloads:
+        assert place.attempt("DELETE", f"{path}&propagationPolicy=Background", user="ann") == ""
+    ways: list[dict[str, Any]] = [{"propagationPolicy": "Orphan"}, {"orphanDependents": True}]
+    orphaning = [{**way, "dryRun": ["All"]} for way in ways]  # beside a body the server reads no parameters
+    left: list[tuple[str, str, Any]] = [
+        ("DELETE", path, body) for path in (*workloads, jobs("a")) for body in orphaning
+    ]
+    held = {"metadata": {"finalizers": ["example.com/hold"]}}
+    left += [("PATCH", path, held) for path in (*workloads, served)]
+    left.append(("PATCH", workloads[0], {"metadata": {"finalizers": ["orphan"]}}))
+    left.append(("PATCH", served, {"metadata": {"ownerReferences": None}}))
+    left.append(("PATCH", served, {"metadata": {"labels": {"pod-template-hash": "x"}}}))
+    for method, path, body in left:
+        said = place.attempt(method, path, body, user="ann", media=MERGE if method == "PATCH" else "")
+        assert ("this is gpuctl's" in said) if place.guarded else (said == ""), (method, path, body)
+    assert place.attempt("PATCH", served, {"metadata": {"labels": {"mine": "x"}}}, user="ann", media=MERGE) == ""
+
+
 def test_only_the_guard_stops_autoscalers_of_what_gpuctl_made(place: Place) -> None:
     serve = place.one(apps("a", "deployments"), "serve")["metadata"]
     path = f"/apis/autoscaling/v2/namespaces/{serve['namespace']}/horizontalpodautoscalers?dryRun=All"
