@@ -49,6 +49,7 @@ from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_le
 from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
+from gpuctl.plan.slow_ends import slow_ends
 from gpuctl.plan.writes import book, delete, remade, writer_of
 
 __all__ = [
@@ -136,6 +137,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
             *inventory_mismatches(declared, state, spaces),
             *names_in_the_way(declared, taken_names(declared, state, cache)),
             *no_idle_reports(declared, state, schedule.at_ms),
+            *slow_ends(declared, state, spaces, schedule.at_ms),
         ]),
     )
 

@@ -77,4 +77,23 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Restore the ConfigMaps from a backup. Without a backup, delete the ledger: gpuctl creates it again from "
         "the objects in the cluster, and an ended run without an object may then start again.",
     ),
+    CodeEntry(
+        code="GPU7023",
+        title="a project's namespace is not gone yet",
+        message="namespace {namespace} of project {project} was deleted at {since} and is not gone yet: until then "
+        "nothing of the project can be created",
+        why="The API server takes nothing new into a namespace that is being deleted, and the namespace is there until "
+        "all in it is gone. An object with a finalizer stays until whatever set the finalizer takes it off.",
+        fix="`kubectl describe namespace NAME` says what is left in it. Delete that, or have its finalizers taken off. "
+        "gpuctl then creates the namespace anew, and the project's jobs start.",
+    ),
+    CodeEntry(
+        code="GPU7024",
+        title="a deleted run keeps its pods",
+        message="{object} of {job} was deleted at {since} and keeps its pods: finalizers hold it ({finalizers})",
+        why="Kubernetes removes the pods of a Job or Deployment once that is gone, and nothing stops them before. "
+        "A finalizer keeps it until whatever set the finalizer takes it off; the pods hold their GPUs meanwhile.",
+        fix="Find out what set the finalizer. If it is not needed: `kubectl patch` the object with "
+        '`{"metadata":{"finalizers":null}}`. `gpuctl install --guard` keeps tenants from setting any.',
+    ),
 )

@@ -1,0 +1,67 @@
+"""Notices of what was deleted and does not go: a declared project's namespace, and a run whose pods stay.
+
+Both wait for finalizers of others, which gpuctl takes off no object. Until then a project has nothing, or GPUs are held
+by a run that nothing stops any more, however long that lasts: the Job controller stops no pod of a deleted Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.k8s.objects import instant, is_deleting, mapping
+from gpuctl.k8s.timestamps import format_seconds
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.state import Body, ClusterState, RunPhase
+from gpuctl.model.units import Instant
+
+STAYS_MS = 60_000
+"""How long a deleted object may be there without a word: its pods have their grace once it is gone, not before."""
+_OF_SERVER = frozenset({"foregroundDeletion", "orphan"})
+"""Finalizers that the garbage collector takes off by itself."""
+
+
+def slow_ends(
+    declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body], now_ms: Instant
+) -> Iterator[Diagnostic]:
+    """A notice for each. `spaces`: the live namespaces. Cost: linear in namespaces and runs."""
+    ending = {ref.name: body for ref, body in spaces.items() if is_deleting(body)}
+    for project in declared.projects if ending else ():
+        body = ending.get(project.namespace)
+        if body is not None:
+            facts = {"namespace": project.namespace, "project": project.name, "since": _since(body)}
+            yield _notice("GPU7023", facts, project.span, Severity.ERROR)
+    stopping = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING}
+    if not stopping:
+        return
+    spans = {job.id: job.span for job in declared.jobs}
+    for ref, own in state.own.items():
+        if own.run in stopping and ref.namespace not in ending:
+            yield from _of_run(ref, own.run[0], state.live[ref], spans.get(own.run[0], declared.cluster.span), now_ms)
+
+
+def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: Instant) -> Iterator[Diagnostic]:
+    deleted_ms = instant(body, "metadata", "deletionTimestamp")
+    holding = _finalizers(body)
+    if deleted_ms is None or now_ms - deleted_ms < STAYS_MS or not holding:
+        return
+    facts = {"object": str(ref), "job": str(job), "since": _since(body), "finalizers": ", ".join(holding)}
+    yield _notice("GPU7024", facts, span, Severity.WARNING)
+
+
+def _finalizers(body: Body) -> list[str]:
+    found = mapping(body, "metadata").get("finalizers")
+    named: Iterable[object] = found if isinstance(found, list | tuple) else ()
+    return sorted({str(name) for name in named} - _OF_SERVER)
+
+
+def _since(body: Body) -> str:
+    deleted_ms = instant(body, "metadata", "deletionTimestamp")
+    return "" if deleted_ms is None else format_seconds(deleted_ms)
+
+
+def _notice(code: str, facts: Mapping[str, str], span: SourceSpan, severity: Severity) -> Diagnostic:
+    return Diagnostic(code=code, message=message(code, facts), span=span, severity=severity)
