@@ -32,6 +32,8 @@ from gpuctl.views.nodes import NodeView, node_views
 
 SOONEST_MS: DurationMs = 5_000
 """How soon one overview follows another."""
+REPEAT_MS: DurationMs = 300_000
+"""When one that has not changed is written again: the leader does not watch it, and one that was deleted comes back."""
 SHARE = 20
 """At most one part in so many of the time is spent on making overviews: a large queue takes seconds to forecast."""
 MOST_REMOVED = 1_000
@@ -61,16 +63,21 @@ class OverviewBoard:
         self._started: dict[JobId, Instant] = {}
         """The starts that are not compared with a forecast yet: the overview that is being made may forecast them."""
         self._basis: tuple[object, ...] = ()
+        self._repeat_ms = self._clock.now_ms() + REPEAT_MS
         self._due_ms = self._began_ms = self._clock.now_ms()
 
     def offer(self, report: CycleReport) -> None:
-        """Begin to make and publish an overview where one is due and something has changed since the last."""
+        """Begin to make and publish an overview where one is due and something has changed since the last, or is to be
+        written again.
+        """
         if self._publish is None:
             return
         self.take_over()
         if self._underway is not None:
             return
         now_ms, basis = self._clock.now_ms(), _basis(report)
+        if now_ms >= self._repeat_ms:
+            self._published, self._basis, self._repeat_ms = "", (), now_ms + REPEAT_MS
         if now_ms >= self._due_ms and basis != self._basis:
             self._basis, self._began_ms = basis, now_ms
             work = partial(_published, report, self._publish, self._published)

@@ -1,7 +1,8 @@
 """Keeps the reconciler's state as one value: what the leader publishes, and what every replica answers.
 
-Written to the cluster only when something other than a time has changed, at most every PUBLISH_MS. A standby replica
-tells what the leader published.
+Written to the cluster when something other than a time has changed, at most every PUBLISH_MS, and again every
+REPEAT_MS: the leader does not watch the object, and one that was deleted or edited by hand comes back. A standby
+replica tells what the leader published.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, S
 
 PUBLISH_MS: DurationMs = 2_000
 """How often the object is written at most."""
+REPEAT_MS: DurationMs = 300_000
+"""How often it is written at least: for the times in it, and in the place of one that is gone."""
 LEADERLESS_MS: DurationMs = 60_000
 """A Lease that was not renewed for so long has no leader: it is renewed every two seconds or so."""
 MOST_PREDICTIONS = 5
@@ -110,6 +113,7 @@ class StatusBoard:
         self._facts = StatusFacts(version=__version__, now_ms=0, replica=self._replica("leader", self._identity))
         self._next = NO_REVISION
         self._published: StatusV1 | None = None
+        self._published_ms: Instant = 0
         self._told_ms: Instant | None = None
         self._changed = True
         self._stood: tuple[str, Body | None] | None = None
@@ -160,11 +164,14 @@ class StatusBoard:
         problems = [_problem(entry) for entry in standing() if entry.level is not Level.INFO]
         status = status_of(replace(self._facts, now_ms=now_ms, standing=problems))
         self._measure(status)
-        if self._published is None or _timeless(status) != _timeless(self._published):
+        if self._published is None or _timeless(status) != _timeless(self._published) or self._is_old(now_ms):
             before = self._told_before()
-            self._published = status
+            self._published, self._published_ms = status, now_ms
             self._publisher.publish(body_of(document(status)))
             self._notify(before, status)
+
+    def _is_old(self, now_ms: Instant) -> bool:
+        return not 0 <= now_ms - self._published_ms < REPEAT_MS
 
     def _told_before(self) -> Told:
         """What receivers outside were told; by a new leader read off what the last one published."""

@@ -119,7 +119,9 @@ class StatusV1(StatusForm):
     kind: Literal["Status"] = Field(description="Always Status.")
     cluster: str | None = Field(description="The cluster's name; null: not known yet.")
     version: str = Field(description="The version of gpuctl.")
-    written_at: str = Field(description="When this was written: when something other than a time had changed.")
+    written_at: str = Field(
+        description="When this was written: once something other than a time has changed, and every five minutes."
+    )
     ready: bool = Field(description="Whether the newest commit is applied whole and nothing stands wrong.")
     why_not: list[str] = Field(description="What keeps it from being ready, a sentence each.")
     replica: ReplicaForm = Field(description="The process that says this.")

@@ -8,7 +8,7 @@ from stage import BASE, CLUSTER, Stage, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
-from gpuctl.app.status import Direct, read_status
+from gpuctl.app.status import REF, Direct, read_status
 from gpuctl.model.state import Body
 from gpuctl.views.status_form import StatusV1, parsed
 
@@ -42,7 +42,7 @@ def read(stage: Stage) -> StatusV1:
     return read_status(stage.cluster, stage.clock.now_ms()).status
 
 
-def test_a_good_commit_is_ready_and_then_nothing_is_written(tmp_path: Path) -> None:
+def test_a_good_commit_is_ready_and_then_written_again_every_five_minutes(tmp_path: Path) -> None:
     stage, board = staged(tmp_path)
     stage.play(60)
     status = read(stage)
@@ -51,8 +51,19 @@ def test_a_good_commit_is_ready_and_then_nothing_is_written(tmp_path: Path) -> N
     count, version = len(board.published), stage.version()
     assert count <= 4
     stage.play(600)
-    assert len(board.published) == count + 1  # another process says so once
-    assert int(stage.version()) - int(version) == 1
+    assert len(board.published) == count + 2  # another process says so at once
+    assert int(stage.version()) - int(version) == 2
+
+
+def test_a_status_that_was_deleted_by_hand_is_there_again(tmp_path: Path) -> None:
+    stage, _ = staged(tmp_path)
+    stage.play(60)
+    stage.at(90, lambda: stage.cluster.delete(REF, "", ""))
+    stage.at(91, lambda: missing.append(Direct(stage.cluster).now()))
+    missing: list[Body | None] = []
+    stage.play(420)
+    assert missing == [None]
+    assert read(stage).ready
 
 
 def test_a_broken_project_is_told_with_its_commit_and_its_mistake(tmp_path: Path) -> None:

@@ -199,6 +199,21 @@ def test_a_start_in_the_cycle_after_its_first_forecast_is_compared_with_it(lab: 
     assert errors == (60_000 - 600_000,)
 
 
+def test_an_overview_that_has_not_changed_is_written_again_after_a_while(lab: Lab) -> None:
+    """The leader does not watch it: one that a person deleted would be gone until a job starts or ends."""
+    lab.settle()
+    made, published, begun_ms = Event(), list[Body](), lab.clock.now_ms()
+    board = OverviewBoard(published.append, ThreadBackground(made.set), lab.clock)
+    for minutes, written in ((0, 1), (1, 1), (4, 1), (6, 2), (7, 2), (12, 3)):
+        lab.clock.advance_to(begun_ms + minutes * 60_000)
+        made.clear()
+        board.offer(lab.reports[-1])
+        if len(published) < written:
+            assert made.wait(PATIENCE_S)
+        board.take_over()
+        assert len(published) == written, minutes
+
+
 def test_a_start_while_an_overview_is_made_is_compared_with_its_forecast_once(lab: Lab) -> None:
     limited = {path: text.replace("gpus: 1}", "gpus: 1, maxDuration: 10m}") for path, text in FILES.items()}
     lab.declared = declared(limited)
