@@ -121,7 +121,10 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 namespace_option: Callable[[Any], Any] = click.option(
-    "-n", "--namespace", metavar="NAME", help="Read only this namespace, for accounts without further rights."
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    help="Read only this namespace. Default, for accounts without further rights: the context's.",
 )
 """For commands that can work with a part of a cluster; goes above `cluster_options`."""
 
@@ -153,12 +156,21 @@ def told_live(
     except RightMissing as fault:
         if needed is not None and not or_published:
             raise
-        narrower = "" if or_published else "-n NAMESPACE reads only that namespace; "
+        narrower = "" if or_published else _narrower()
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
     for unread in current.unread if current.overview is None else ():
         say(f"note: {unread.code}: {unread}", err=True)
     now_ms = context_clock().now_ms()
     return measured(current if sessions is None else with_events(current, sessions, now_ms), now_ms)
+
+
+def _narrower() -> str:
+    """What has a command read one namespace only: its own option, else what sets it for all commands."""
+    options = {each.name for each in click.get_current_context().command.params}
+    always = "`kubectl config set-context --current --namespace NAMESPACE`"
+    if "namespace" in options:
+        return f"-n NAMESPACE reads only that namespace, and {always} has it read always; "
+    return f"{always} has only that namespace read; "
 
 
 def with_other_engine(cluster: Cluster, current: Live) -> Live:

@@ -1,4 +1,4 @@
-"""Every command as three people on a real API server: an administrator, a member of one team, someone without rights.
+"""Every command as people on a real API server: an administrator, a member of one team, someone without rights.
 
 `gpuctl reconcile` runs as installed, and publishes. Team `b` has secrets: the names of its jobs, images and namespaces'
 objects. Nobody of team `a` may learn one, from any command or from what is published.
@@ -25,11 +25,13 @@ OVERVIEW = "/api/v1/namespaces/gpuctl-system/configmaps/gpuctl-overview"
 SPACE = "gpu-people-a"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
-ANN = "system:serviceaccount:default:ann"
+ANN, DAN = (f"system:serviceaccount:default:{name}" for name in ("ann", "dan"))
+"""Two of team a. Dan may not read what is published, and his context names the team's namespace."""
 SECRETS = ("hush", "covert", "quiet", "registry.b.example.com")
 """Words of team b, by which no other team may learn of its jobs."""
 FILES = {
-    "c/a.yaml": f"{HEAD}Project\nmetadata: {{name: a}}\nspec: {{quota: 4, access: [{{user: '{ANN}', role: edit}}]}}\n",
+    "c/a.yaml": f"{HEAD}Project\nmetadata: {{name: a}}\nspec: {{quota: 4, "
+    f"access: [{{user: '{ANN}', role: edit}}, {{user: '{DAN}', role: edit}}]}}\n",
     "c/b.yaml": f"{HEAD}Project\nmetadata: {{name: b}}\nspec: {{quota: 4}}\n",
     "c/a-train.yaml": f"{HEAD}Job\nmetadata: {{name: train, project: a}}\n"
     "spec: {image: x, gpus: 4, maxDuration: 1h}\n",
@@ -40,7 +42,7 @@ FILES = {
     "c/b-hush.yaml": f"{HEAD}Job\nmetadata: {{name: hush, project: b}}\n"
     "spec: {image: registry.b.example.com/quiet, gpus: 4}\n",
 }
-PEOPLE = ("admin", "ann", "eve")
+PEOPLE = ("admin", "ann", "dan", "eve")
 
 
 @dataclass
@@ -85,6 +87,9 @@ def scene(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFact
         plane.call("POST", accounts, {"metadata": {"name": name}})
         token: str = plane.call("POST", f"{accounts}/{name}/token", {"spec": {}})["status"]["token"]
         made.config[name] = plane.write_kubeconfig(folder / name, token)
+    named = json.loads(made.config["dan"].read_text())
+    named["contexts"][0]["context"]["namespace"] = SPACE
+    made.config["dan"].write_text(json.dumps(named))
     made.site.commit(FILES)
     made.site.start()
     made.site.await_pods("train", project="a")
@@ -130,6 +135,18 @@ def test_a_member_of_a_team_looks_and_learns_no_word_of_another(case: str, scene
     told = scene.run("ann", *LOOKS[case])
     assert told.exit_code == 0, told.output
     assert [word for word in SECRETS if word in told.output] == []
+
+
+@pytest.mark.parametrize(
+    "case", ["list of all", "list of a project", "get", "get by the name alone", "explain", "top job"]
+)
+def test_a_member_with_rights_in_the_namespace_alone_has_that_of_the_context_read(case: str, scene: Scene) -> None:
+    told = scene.run("dan", *LOOKS[case])
+    assert told.exit_code == 0, told.output
+    assert "train" in told.stdout or "wide" in told.stdout
+    assert [word for word in SECRETS if word in told.output] == []
+    other = scene.run("dan", "list", "-n", SPACE.replace("people-a", "people-b"))
+    assert other.exit_code == 2, "what is named goes before the context's"
 
 
 @pytest.mark.parametrize("case", LOOKS)

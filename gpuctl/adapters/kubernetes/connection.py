@@ -47,7 +47,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Connec
 class Connection:
     """A connection to one API server under one identity. Safe for threads. Changed credentials are read again."""
 
-    def __init__(self, read: Callable[[], tuple[str, Configuration]]) -> None:
+    def __init__(self, read: Callable[[], tuple[str, Configuration, str]]) -> None:
         self._read = read
         self._lock = Lock()
         self._renewed_ns = -_RENEWAL_PAUSE_NS
@@ -86,13 +86,15 @@ class Connection:
         """Close the idle connections; those in use as soon as they are done."""
         _end(self.pool)
 
-    def _take(self, where: str, configuration: Configuration) -> None:
+    def _take(self, where: str, configuration: Configuration, namespace: str) -> None:
         from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - only when a connection is made
 
         headers = _headers(where, configuration)
         configuration.connection_pool_maxsize = _POOL_SIZE
         self.pool: PoolManager = RESTClientObject(configuration).pool_manager
         self.where, self.configuration = where, configuration
+        self.namespace = namespace
+        """The one that the kubeconfig's context names, if any."""
         self._keep(headers)
 
     def _keep(self, headers: Mapping[str, str]) -> None:
@@ -131,13 +133,13 @@ def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:
     return headers
 
 
-def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration]:
-    """The configuration, and where it is from in words."""
+def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration, str]:
+    """Where the configuration is from in words, the configuration, and the namespace that its context names."""
     paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if any(_is_there(path) for path in paths.split(os.pathsep) if path):
-        return paths, _from_files(paths, context)
+        return paths, *_from_files(paths, context)
     if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return IN_CLUSTER, _from_pod()
+        return IN_CLUSTER, _from_pod(), ""
     place = "" if kubeconfig else ", and this is no pod of a cluster"
     raise _fault("GPU7010", looked=f"{paths} does not exist{place}")
 
@@ -162,13 +164,15 @@ def _from_pod() -> Configuration:
     return made
 
 
-def _from_files(paths: str, context: str | None) -> Configuration:
-    """What the kubeconfig says, checked: the context, its user, certificates that can be loaded, credentials."""
+def _from_files(paths: str, context: str | None) -> tuple[Configuration, str]:
+    """What the kubeconfig says, checked: the context, its user, certificates that can be loaded, credentials; and the
+    context's namespace.
+    """
     from kubernetes.client import Configuration  # noqa: PLC0415 - only when a connection is made
     from kubernetes.config import load_kube_config  # noqa: PLC0415
 
     made = Configuration()
-    _check_context(paths, context)
+    namespace = _namespace_of_checked(paths, context)
     with _overheard() as told:
         try:
             load_kube_config(config_file=paths, context=context, client_configuration=made)
@@ -177,10 +181,11 @@ def _from_files(paths: str, context: str | None) -> Configuration:
     if told and "BearerToken" not in made.api_key and not made.cert_file:
         raise _fault("GPU7013", where=paths, why=told[-1])
     _check_tls(paths, made)
-    return made
+    return made, namespace
 
 
-def _check_context(paths: str, context: str | None) -> None:
+def _namespace_of_checked(paths: str, context: str | None) -> str:
+    """The namespace that the context names; "" for none. ClusterUnavailable for a context that can't be used."""
     from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - only when a connection is made
 
     try:
@@ -197,6 +202,7 @@ def _check_context(paths: str, context: str | None) -> None:
     if ignored:
         why = f"its user is to act as another ({all_of(sorted(ignored))}), which gpuctl does not do"
         raise _fault("GPU7011", where=paths, why=why)
+    return str(known[wanted].get("namespace") or "")
 
 
 def _check_tls(paths: str, made: Configuration) -> None:

@@ -28,7 +28,8 @@ class PartCluster(KubernetesCluster):
     """A cluster to be read for a person, for whom `list` leaves out what the person may not see.
 
     A kind that may not be read in the whole cluster is read in the namespaces of projects that the person may read, as
-    the overview names them; of ConfigMaps those that are published. Forbidden where nothing of it may be read.
+    the overview names them, or else in the one that the kubeconfig's context names; of ConfigMaps those that are
+    published. Forbidden where nothing of it may be read.
     `namespace`: only that. `project`: only that one's namespace is tried.
 
     Cost: where something is refused, one request more for each namespace that is tried, several at once.
@@ -38,6 +39,7 @@ class PartCluster(KubernetesCluster):
         super().__init__(connection, scopes=for_people(namespace or ""))
         self._only = namespace
         self._project = project
+        self._usual = connection.namespace
         self._finding = Lock()
         self._found: Sequence[str] | None = None
 
@@ -78,9 +80,11 @@ class PartCluster(KubernetesCluster):
             return self._found
 
     def _candidates(self) -> Iterator[str]:
-        for body in self._published():
-            overview = decode_overview(body)  # None for what is another object
-            for project in overview.projects[:MOST_NAMESPACES] if overview else ():
+        found = list(filter(None, map(decode_overview, self._published())))  # None for what is another object
+        if not found and self._usual:
+            yield self._usual
+        for overview in found:
+            for project in overview.projects[:MOST_NAMESPACES]:
                 if self._is_wanted(project):
                     yield project.namespace
 
