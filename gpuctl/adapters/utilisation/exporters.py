@@ -17,7 +17,7 @@ import urllib3
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpuctl.adapters.utilisation.dcgm import METRICS, sample_of
-from gpuctl.adapters.utilisation.fetching import fetched, pool, shown
+from gpuctl.adapters.utilisation.fetching import DAMAGE, fetched, pool, shown
 from gpuctl.app.utilisation import Reading, Unread
 from gpuctl.diag.wording import all_of
 from gpuctl.model.units import Instant
@@ -85,12 +85,12 @@ class Exporters:
             return list(samples_of(text, now_ms))
         except Unread as fault:
             return fault
-        except ValueError:
+        except DAMAGE:
             return Unread(f"{shown(address.url)}: it answers with something else than metrics")
 
 
 def samples_of(text: bytes, now_ms: Instant) -> Iterator[Sample]:
-    """The samples in Prometheus' text format. Raises ValueError for a line of them that is not in it."""
+    """The samples in Prometheus' text format. Raises one of DAMAGE for a line of them that is not in it."""
     lines = [line for line in text.split(b"\n") if line.startswith(_NAMES) and len(line) <= _LONGEST_LINE]
     told = b"".join(line + b"\n" for line in lines).decode("utf-8")
     for family in text_string_to_metric_families(told):

@@ -16,6 +16,8 @@ CONNECT_S, READ_S, WHOLE_S = 3.0, 5.0, 15.0
 """To connect, from one part of the answer to the next, and for all of it."""
 _CHUNK_BYTES = 64 * 1024
 _OK = 200
+DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
+"""What an answer that is something else can raise where it is taken apart."""
 
 
 def pool() -> urllib3.PoolManager:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from gpuctl.adapters.utilisation.dcgm import METRICS, sample_of
-from gpuctl.adapters.utilisation.fetching import fetched, pool, refused
+from gpuctl.adapters.utilisation.fetching import DAMAGE, fetched, pool, refused
 from gpuctl.app.utilisation import Reading
 from gpuctl.model.units import Instant
 from gpuctl.model.utilisation import Sample
@@ -18,7 +18,6 @@ WINDOW = "2m"
 MOST_BYTES = 16 << 20
 """Of one answer: two minutes of 1,000 GPUs, each sampled every 15 seconds, take 2.5 MiB."""
 _RENAMED = "exported_"
-_DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
 
 
 class Prometheus:
@@ -48,7 +47,7 @@ class Prometheus:
         answer = fetched(self._pool, self._url, MOST_BYTES, {"authorization": f"Bearer {token}"} if token else {})
         try:
             return Reading(samples=list(_samples(json.loads(answer))))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise refused(self._url, "it answers with something else than a result of Prometheus") from error
 
 

@@ -215,7 +215,14 @@ def test_no_exporter_at_all_is_told() -> None:
         source.read(NOW_MS)
 
 
-@pytest.mark.parametrize("body", [b"DCGM_FI_DEV_GPU_UTIL{pod=\n", b"DCGM_FI_DEV_GPU_UTIL \xff\xfe\n"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"DCGM_FI_DEV_GPU_UTIL{pod=\n",
+        b"DCGM_FI_DEV_GPU_UTIL \xff\xfe\n",
+        b'DCGM_FI_DEV_GPU_UTIL{gpu="0",\r="h"} 97\n',
+    ],
+)
 def test_an_exporter_that_breaks_the_format_is_told(server: Answers, body: bytes) -> None:
     server.body = body
     with closing(Exporters([server.url])) as source, pytest.raises(Unread, match="something else than metrics"):
