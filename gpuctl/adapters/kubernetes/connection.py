@@ -91,7 +91,10 @@ class Connection:
 
         headers = _headers(where, configuration)
         configuration.connection_pool_maxsize = _POOL_SIZE
-        self.pool: PoolManager = RESTClientObject(configuration).pool_manager
+        try:
+            self.pool: PoolManager = RESTClientObject(configuration).pool_manager
+        except Exception as error:  # a proxy's address can be anything
+            raise _fault("GPU7011", where=where, why=f"its proxy: {_first_line(error)}") from error
         self.where, self.configuration = where, configuration
         self.namespace = namespace
         """The one that the kubeconfig's context names, if any."""

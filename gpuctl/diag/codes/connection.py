@@ -18,8 +18,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7011",
         title="the kubeconfig can't be used",
         message="{where} can't be used: {why}",
-        why="The file can't be read, is not a kubeconfig, names a certificate that does not exist, or has its user act "
-        "as another (`as`): left out, that would give the command the rights of the user itself.",
+        why="The file can't be read, is not a kubeconfig, names a certificate that does not exist or a proxy that is "
+        "no `http://HOST:PORT`, or has its user act as another (`as`): left out, that would give the command the "
+        "rights of the user itself.",
         fix="`kubectl --kubeconfig FILE cluster-info` shows the same failure, but for `as`. Correct the file; in place "
         "of `as`, give the context credentials of its own.",
     ),

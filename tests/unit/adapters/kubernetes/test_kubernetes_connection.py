@@ -100,6 +100,16 @@ def test_a_certificate_that_is_none(tmp_path: Path) -> None:
     assert (code, "its certificates" in text) == ("GPU7011", True)
 
 
+@pytest.mark.parametrize("proxy", ["squid:3128", "http://[::1", "https://:99999", "http://a\nb", ["x"]])
+def test_a_proxy_that_is_no_address(tmp_path: Path, proxy: object) -> None:
+    path = Path(kubeconfig(tmp_path, HTTPS, TOKEN))
+    config = json.loads(path.read_text())
+    config["clusters"][0]["cluster"]["proxy-url"] = proxy
+    path.write_text(json.dumps(config))
+    code, text = refused(str(path))
+    assert (code, "its proxy" in text) == ("GPU7011", True)
+
+
 def test_a_login_command_that_fails_is_told_in_its_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     user = plugin(tmp_path, 'import sys; print("the session has ended", file=sys.stderr); sys.exit(3)')
     code, text = refused(kubeconfig(tmp_path, HTTPS, user))
