@@ -54,7 +54,7 @@ class GitHub:
     def set_labels(self, number: int, ours: frozenset[str], wanted: frozenset[str]) -> None:
         """Add what is missing and remove what is not wanted, of our own labels."""
         what, path = f"the labels of #{number}", f"{self._repo}/issues/{number}/labels"
-        there = {each.get("name") for each in self._requests.pages(f"{path}?", what=what)}
+        there = {str(each.get("name")) for each in self._requests.pages(f"{path}?", what=what)}
         missing = sorted((ours & wanted) - there)
         if missing:
             self._requests.send("POST", path, {"labels": missing}, what=what)
@@ -106,7 +106,8 @@ class GitHub:
                 continue
             if not is_known:
                 me, is_known = self._me(what), True
-            author = each.get("user") or {}
+            user = each.get("user")
+            author = user if isinstance(user, dict) else {}
             if author.get("login") == me if me is not None else author.get("type") == "Bot":
                 return each
         return None

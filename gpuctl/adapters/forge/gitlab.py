@@ -99,7 +99,8 @@ class GitLab:
                 continue
             if me is None:
                 me = self._whole(self._requests.send("GET", "/user", what=what), "id", what)
-            if (each.get("author") or {}).get("id") == me:
+            author = each.get("author")
+            if isinstance(author, dict) and author.get("id") == me:
                 return each
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from codehosts import REPOSITORY, TOKEN, Call, CodeHost, GitHubHost, GitLabHost, Reply, served
@@ -80,6 +81,21 @@ def test_the_comment_of_another_account_is_left_alone(host: CodeHost, forge: For
     _other(host, f"{MARKER}\nnothing to see here")
     forge.put_comment(7, MARKER, f"{MARKER}\none")
     assert [each["body"] for each in host.comments] == [f"{MARKER}\nnothing to see here", f"{MARKER}\none"]
+
+
+def test_a_comment_of_no_account_is_left_alone(host: CodeHost, forge: Forge) -> None:
+    for author in ("alice", ["alice"], None, 7):
+        _other(host, f"{MARKER}\nodd")
+        host.comments[-1] |= {"user": author, "author": author}
+    forge.put_comment(7, MARKER, f"{MARKER}\none")
+    assert [each["body"] for each in host.comments] == [*[f"{MARKER}\nodd"] * 4, f"{MARKER}\none"]
+
+
+def test_a_label_without_a_name_is_none_of_ours(host: CodeHost, forge: Forge) -> None:
+    odd: Any = ["odd"]
+    host.labels.append(odd)
+    forge.set_labels(7, OURS, frozenset({"gpuctl/pauses"}))
+    assert host.labels == [odd, "gpuctl/pauses"]
 
 
 def test_a_marker_that_is_quoted_is_no_marker(host: CodeHost, forge: Forge) -> None:
