@@ -17,7 +17,7 @@ from gpuctl.compile.builder import Fragment
 from gpuctl.compile.document import UNREAD, Document
 from gpuctl.compile.fields_v1 import API_VERSION, Spec
 from gpuctl.compile.lower_kinds import workload_kind
-from gpuctl.compile.manifest_v1 import JobKinds
+from gpuctl.compile.manifest_v1 import JobKinds, is_known
 from gpuctl.compile.reading import read_file
 from gpuctl.compile.scalars import kind_of
 from gpuctl.compile.shape import check_shape, nearest
@@ -203,7 +203,14 @@ def _expanded(
         document, model, diagnostics = expand(job, template.document, template.model, kinds)
     except Exception as error:  # noqa: BLE001 - a bug may raise anything
         return None, [job.document.mistake("GPU9001", (), {"what": told_bug(error)})]
-    return (None if model is None else Declaration(document, model)), diagnostics
+    return _declared(document, model, kinds), diagnostics
+
+
+def _declared(document: Document, model: Any, kinds: JobKinds) -> Declaration[Any] | None:
+    """The declaration; None of a job of a kind that is not known yet: the mistake is in what may declare the kind."""
+    if model is None or (isinstance(model, JobV1) and not is_known(model.spec.manifest, kinds)):
+        return None
+    return Declaration(document, model)
 
 
 _DECLARES_KINDS = b"workloadKinds"
@@ -327,7 +334,7 @@ def _document(document: Document, kinds: JobKinds) -> _Taken:
         model, diagnostics = check_shape(document, KINDS[kind], KINDS, kinds)
         if isinstance(model, TemplateV1) and document.sound:
             diagnostics = check_template(document, model, kinds)
-        declaration = Declaration(document, model) if model is not None and document.sound and not diagnostics else None
+        declaration = _declared(document, model, kinds) if document.sound and not diagnostics else None
     metadata = data.get("metadata")
     name, project = _text(metadata, "name"), _text(metadata, "project")
     return _Taken(

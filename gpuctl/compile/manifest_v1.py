@@ -61,6 +61,11 @@ class JobKinds(NamedTuple):
         return rows_of(self.declared)
 
 
+def is_known(manifest: Mapping[str, Any] | None, kinds: JobKinds) -> bool:
+    """Whether there is a row for the manifest's kind: none while the Cluster that may declare it can't be read."""
+    return manifest is None or (manifest["apiVersion"], manifest["kind"]) in kinds.rows
+
+
 class Counted(NamedTuple):
     """A manifest, and the fields of a job's spec that follow from it."""
 

@@ -95,6 +95,36 @@ def test_a_mistake_in_the_cluster_is_not_told_again_for_each_job() -> None:
     assert of_manifest({}, without) == ["GPU3100"]
 
 
+POLICY = """\
+apiVersion: gpuctl.dev/v1
+kind: Policy
+metadata: {name: p}
+spec: {match: {kind: Job}, message: no, schema: {properties: {spec: {properties: {image: {const: x}}}}}}
+"""
+
+
+def test_nothing_is_asked_of_a_job_whose_kind_the_broken_cluster_may_declare() -> None:
+    """A policy looks at each container of a manifest, where its row says that they are."""
+    broken = CLUSTER_WITH_KINDS.replace("suspend: paused", "suspends: paused")
+    train = declared(TRAINING_RUN)
+    assert set(codes({"cluster.yaml": broken, "train.yaml": train, "policies/p.yaml": POLICY})) == {
+        "GPU2004",
+        "GPU3132",
+    }
+    head = yaml.safe_load(HEAD)
+    head["spec"].pop("workloadKinds")
+    two = {"a.yaml": yaml.safe_dump(head), "b.yaml": broken}
+    assert set(codes({**two, "train.yaml": train})) == {"GPU2004", "GPU3132", "GPU3002"}
+    job = {"apiVersion": "gpuctl.dev/v1", "kind": "Job", "metadata": {"name": "t", "project": "a"}}
+    template = {**job, "kind": "Template", "metadata": {"name": "run"}}
+    of_template = yaml.safe_dump_all([
+        {**template, "spec": {"job": {"manifest": manifest(TRAINING_RUN)}}},
+        {**job, "spec": {"template": {"name": "run"}}},
+    ])
+    files = {"cluster.yaml": broken, "train.yaml": of_template, "policies/p.yaml": POLICY}
+    assert set(codes(files)) == {"GPU2004", "GPU3132"}
+
+
 def test_a_projects_folder_declares_none() -> None:
     files = {"cluster.yaml": PROJECT, "projects/a/cluster.yaml": HEAD, "projects/a/train.yaml": declared(TRAINING_RUN)}
     assert "GPU3100" in codes(files)
