@@ -18,6 +18,7 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.compile.declarations import collect
 from gpuctl.compile.document import Document
+from gpuctl.compile.shape import most_similar
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.wording import all_of
 from gpuctl.edit import REMOVED, Changes, Refused, Target, Value, add, remove, set_fields
@@ -111,10 +112,17 @@ class WorkingTree:
         """The one document that declares the target. Raises NotEdited."""
         found = [document for names, document in self.documents(target.kind) if names == target]
         if not found:
-            raise not_edited("GPU6105", what=str(target), folder=self.tree.cluster_dir)
+            raise self.undeclared(target)
         if len(found) > 1:
             raise not_edited("GPU6109", what=str(target), places=all_of(str(each.name) for each in found))
         return found[0]
+
+    def undeclared(self, target: Target) -> NotEdited:
+        """What is said of a target that is not declared, with the name that is written most like it."""
+        beside = {found.name for found, _ in self.documents(target.kind) if found.project == target.project}
+        near = most_similar(target.name, beside)
+        meant = f"; did you mean {near}?" if near else ""
+        return not_edited("GPU6105", what=str(target), folder=self.tree.cluster_dir, meant=meant)
 
     def judge(self, edit: Edit) -> Judgement:
         """Compile the cluster without and with an edit, which policies about a change judge.
@@ -154,7 +162,7 @@ def submit(working: WorkingTree, job: Target, spec: Mapping[str, Value], file: s
     if working.has(job):
         raise not_edited("GPU6104", job=f"{job.project}/{job.name}", place=str(working.find(job).name))
     if not working.has(Target(kind="Project", name=job.project)):
-        raise not_edited("GPU6105", what=f"project {job.project}", folder=working.tree.cluster_dir)
+        raise working.undeclared(Target(kind="Project", name=job.project))
     body: dict[str, Value] = {
         "apiVersion": API_VERSION,
         "kind": job.kind,

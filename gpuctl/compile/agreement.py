@@ -5,41 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.amounts import WrongValue, excludes, needs
 from gpuctl.k8s.objects import items, text
 
 
 def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
     """All that a job's spec says both of, at the field to remove."""
     if data.get("gpuMemory") is not None and data.get("gpus", 0) not in (0, "0", None):
-        yield WrongValue("GPU2019", at=("gpuMemory",), fields="gpus and gpuMemory", found="both")
+        yield excludes("gpus", "gpuMemory", at=("gpuMemory",), fix="keep one of them")
     fewest, workers = data.get("minWorkers"), data.get("workers", 1)
     if isinstance(fewest, int) and isinstance(workers, int) and fewest > workers >= 1:
         yield WrongValue("GPU2022", at=("minWorkers",), found=fewest, workers=workers)
     framework = data.get("framework")
     if framework is not None and data.get("type") == "inference":
         fix = "remove framework: the workers of an inference job do not know each other"
-        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework and type: inference", found="both")
+        yield excludes("framework", "type: inference", at=("framework",), fix=fix)
     if data.get("success", "all") != "all" and data.get("type") == "inference":
         fix = "remove success: an inference job never ends"
-        yield WrongValue("GPU2019", fix=fix, at=("success",), fields="success and type: inference", found="both")
+        yield excludes("success", "type: inference", at=("success",), fix=fix)
     yield from _names_taken_twice(data)
     if data.get("checkpointEvery") is not None and data.get("type") == "inference":
         fix = "remove checkpointEvery: an inference job has no work to go on with"
-        names = "checkpointEvery and type: inference"
-        yield WrongValue("GPU2019", fix=fix, at=("checkpointEvery",), fields=names, found="both")
+        yield excludes("checkpointEvery", "type: inference", at=("checkpointEvery",), fix=fix)
     sweep = data.get("sweep")
     if sweep is not None and data.get("type", "training") != "training":
         fix = "remove sweep, or write type: training"
-        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep and another type than training", found="both")
+        yield needs("sweep", "type: training", at=("sweep",), fix=fix)
     if isinstance(sweep, dict) and sweep.get("completions") is not None and workers != 1:
         fix = "write a matrix: JOB_COMPLETION_INDEX is the number of the worker in a job of several"
-        yield WrongValue("GPU2019", fix=fix, at=("sweep",), fields="sweep.completions and workers", found="both")
+        yield excludes("sweep.completions", "workers", at=("sweep",), fix=fix)
     yield from _of_scaling(data, fewest, workers)
     yield from _of_restarts(data)
     if framework == "jax" and fewest is not None and fewest != workers:
         fix = "remove minWorkers: JAX does not go on without a worker"
-        yield WrongValue("GPU2019", fix=fix, at=("framework",), fields="framework: jax and minWorkers", found="both")
+        yield excludes("framework: jax", "minWorkers", at=("framework",), fix=fix)
 
 
 def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Iterator[WrongValue]:
@@ -51,15 +50,14 @@ def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Ite
             yield WrongValue("GPU2018", fix=fix, at=("minWorkers",), found=0, rule="at least 1 without scaling")
         return
     if fewest == 0 and isinstance(scaling, dict) and scaling.get("of", "pods") == "pods":
-        fields, fix = "minWorkers: 0 and scaling of pods", "write of: external: pods that are not there have no metric"
-        yield WrongValue("GPU2019", fix=fix, at=("minWorkers",), fields=fields, found="both")
+        fix = "write `of: external` in scaling: pods that are not there have no metric"
+        yield excludes("minWorkers: 0", "scaling by a metric of pods", at=("minWorkers",), fix=fix)
     if data.get("type", "training") != "inference":
-        fields, fix = "scaling and another type than inference", "remove scaling, or write type: inference"
-        yield WrongValue("GPU2019", fix=fix, at=("scaling",), fields=fields, found="both")
+        fix = "remove scaling, or write type: inference"
+        yield needs("scaling", "type: inference", at=("scaling",), fix=fix)
     elif fewest is None or fewest == workers:
-        fields = "scaling and workers without minWorkers"
         fix = "write minWorkers and workers: the fewest and the most that it may have"
-        yield WrongValue("GPU2019", fix=fix, at=("scaling",), fields=fields, found="both")
+        yield needs("scaling", "fewer minWorkers than workers", at=("scaling",), fix=fix)
 
 
 def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
@@ -74,7 +72,7 @@ def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
         other = "framework: jax"
     else:
         return
-    yield WrongValue("GPU2019", fix=fix, at=(field,), fields=f"{field} and {other}", found="both")
+    yield excludes(field, other, at=(field,), fix=fix)
 
 
 def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:

@@ -47,6 +47,16 @@ class WrongValue(ValueError):
         self.params = params
 
 
+def excludes(first: str, second: str, *, at: tuple[str, ...], fix: str = "") -> WrongValue:
+    """GPU2019 for two that can't be given together."""
+    return WrongValue("GPU2019", at=at, fix=fix, said=f"{first} and {second} can't be given together")
+
+
+def needs(field: str, other: str, *, at: tuple[str, ...] = (), fix: str = "") -> WrongValue:
+    """GPU2019 for a field without what it needs."""
+    return WrongValue("GPU2019", at=at, fix=fix, said=f"{field} needs {other}")
+
+
 def gpus(value: Any, most: int = MOST_GPUS) -> GpuMilli:
     """An amount of GPUs in milli: 4, 0.5, "4". Codes GPU2011, GPU2012, GPU2017, GPU2018."""
     amount = _number(value, "GPU2011")

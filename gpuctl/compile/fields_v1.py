@@ -199,13 +199,23 @@ SomePools = Annotated[list[Name], Field(min_length=1, max_length=100), unique()]
 Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
 
 
+ONE_IS_MISSING = "write one of them"
+"""The fix where exactly one of several fields is required and none is there; such a mistake is known by it."""
+
+
 def exactly_one(data: Mapping[str, Any], *fields: str) -> Iterator[WrongValue]:
     """Refuse none and several of these fields, as they are written."""
     given = [name for name in fields if data.get(name) is not None]
     if len(given) != 1:
         names = " and ".join([", ".join(fields[:-1]), fields[-1]])
         at = (given[1],) if given else ()
-        yield WrongValue("GPU2019", at=at, fields=names, found="none" if not given else " and ".join(given))
+        fix = "" if given else ONE_IS_MISSING
+        yield WrongValue("GPU2019", at=at, fix=fix, said=one_of_several(names, given))
+
+
+def one_of_several(names: str, given: Sequence[str]) -> str:
+    """What GPU2019 says of fields of which exactly one is required."""
+    return f"exactly one of {names} is required here, not {' and '.join(given) or 'none'}"
 
 
 def in_mapping(
@@ -255,7 +265,7 @@ def _with_mistakes(made: Callable[[Any], Any], data: Any, mistakes: Callable[[An
         errors += [
             InitErrorDetails(type="value_error", input=data, ctx={"error": wrong})
             for wrong in mistakes(value)
-            if not (unknown and wrong.params.get("found") == "none")
+            if not (unknown and wrong.fix == ONE_IS_MISSING)
         ]
     if errors:
         raise ValidationError.from_exception_data("", errors)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.amounts import WrongValue, excludes, needs
 from gpuctl.compile.fields_v1 import Name, Spec, exactly_one, in_mapping, matching, unique
 from gpuctl.k8s.kinds import KINDS, group_of
 
@@ -46,25 +46,28 @@ Plural = Annotated[str, matching(_PLURAL, "the plural of a kind: trainingruns"),
 ConditionType = Annotated[str, matching(_CONDITION, "the type of a condition: Complete"), _schema(_CONDITION, 63)]
 
 
+_BOTH = "give both, or neither"
+
+
 def _one_place(data: Any) -> Iterator[WrongValue]:
     if data.get("each") is not None and data.get("at") is not None:
-        yield WrongValue("GPU2019", at=("at",), fields="each and at", found="both")
+        yield excludes("each", "at", at=("at",))
     if data.get("nameField") is not None and data.get("each") is None:
         fix = "write name: the pods of one template are called alike"
-        yield WrongValue("GPU2019", at=("nameField",), fix=fix, fields="nameField without each", found="both")
+        yield needs("nameField", "each", at=("nameField",), fix=fix)
 
 
 def _one_way(data: Any) -> Iterator[WrongValue]:
     yield from exactly_one(data, "condition", "field")
     if (data.get("field") is None) is bool(data.get("values")):
-        yield WrongValue("GPU2019", fields="field and values", found="one of them")
+        yield needs(*(("field", "values") if data.get("field") else ("values", "field")), fix=_BOTH)
 
 
 def _one_end(data: Any) -> Iterator[WrongValue]:
     if (data.get("succeeded") is None) is not (data.get("failed") is None):
-        yield WrongValue("GPU2019", fields="succeeded and failed", found="one of them")
+        yield needs(*(("succeeded", "failed") if data.get("succeeded") else ("failed", "succeeded")), fix=_BOTH)
     if data.get("suspend") is not None and data.get("scaleToZero") is not None:
-        yield WrongValue("GPU2019", at=("scaleToZero",), fields="suspend and scaleToZero", found="both")
+        yield excludes("suspend", "scaleToZero", at=("scaleToZero",))
     if data.get("suspend") is None and data.get("scaleToZero") is None:
         yield WrongValue("GPU3132", kind=str(data.get("kind")))
 

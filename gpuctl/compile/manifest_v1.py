@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpuctl.compile.amounts import WrongValue
+from gpuctl.compile.amounts import WrongValue, excludes
 from gpuctl.compile.document import values_in
 from gpuctl.compile.manifest_pods import At, Body, wrong_marks, wrong_mount, wrong_template
 from gpuctl.k8s.manifest_fields import ANY, METADATA, TEMPLATE
@@ -111,7 +111,7 @@ def as_json(manifest: Mapping[str, Any]) -> str:
 def _both(spec: Mapping[str, Any]) -> Iterator[WrongValue]:
     for field in spec.keys() - BESIDE:
         fix = "say it in the manifest, in its pod templates" if field != "framework" else "remove it"
-        yield WrongValue("GPU2019", at=(field,), fix=fix, fields=f"manifest and {field}", found="both")
+        yield excludes("manifest", field, at=(field,), fix=fix)
 
 
 def _wrong_type(row: WorkloadKind, kind: object) -> Iterator[WrongValue]:
@@ -119,8 +119,7 @@ def _wrong_type(row: WorkloadKind, kind: object) -> Iterator[WrongValue]:
     if kind == ("inference" if row.ends else "training"):
         others = "training or interactive" if row.ends else "inference or interactive"
         fix = f"leave type out: a job that is a {row.kind[1]} is {others}"
-        fields = f"manifest of a {row.kind[1]} and type: {kind}"
-        yield WrongValue("GPU2019", at=("type",), fix=fix, fields=fields, found="both")
+        yield excludes(f"the manifest of a {row.kind[1]}", f"type: {kind}", at=("type",), fix=fix)
 
 
 def _wrong_settings(row: WorkloadKind, spec: Body) -> Iterator[WrongValue]:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 from gpuctl.compile import amounts
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import Document, Path
-from gpuctl.compile.fields_v1 import Cpu, Duration, Gpus, Name, Spec, Subdomain, visible
+from gpuctl.compile.fields_v1 import Cpu, Duration, Gpus, Name, Spec, Subdomain, one_of_several, visible
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 from gpuctl.compile.spec_v1 import Metadata
@@ -200,7 +200,7 @@ class EventV1(Spec):
         given = [name for name in happenings if getattr(self, name) is not None]
         if len(given) != 1:
             fields = "apply, delete, finish, node, idle, stuck, load and foreign"
-            raise WrongValue("GPU2019", at=tuple(given[1:2]), fields=fields, found=" and ".join(given) or "none")
+            raise WrongValue("GPU2019", at=tuple(given[1:2]), said=one_of_several(fields, given))
         return self
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from gpuctl.compile.amounts import PATH_LENGTH, WrongValue
+from gpuctl.compile.amounts import PATH_LENGTH, WrongValue, excludes
 from gpuctl.compile.fields_v1 import (
     LABEL_KEY,
     AbsolutePath,
@@ -79,7 +79,7 @@ def _no_token(source: Mapping[str, Any]) -> Iterator[WrongValue]:
     else:
         yield from exactly_one(source, "secret", "configMap", "downwardAPI")
         if source.get("items") is not None and source.get("downwardAPI") is not None:
-            yield WrongValue("GPU2019", at=("items",), fields="items and downwardAPI", found="both")
+            yield excludes("items", "downwardAPI", at=("items",))
 
 
 class ProjectedSource(Spec):

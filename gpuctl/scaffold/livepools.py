@@ -51,7 +51,8 @@ def pools_seen(nodes: Iterable[Node]) -> Seen:
             groups[_name_of(product), ((PRODUCT_LABEL, product),)].append(node)
         else:
             groups[_UNKNOWN, ()].append(node)
-    notes = [f"{without} nodes have no GPU and no label {POOL_LABEL}: they are in no pool"] if without else []
+    those = "1 node has" if without == 1 else f"{without} nodes have"
+    notes = [f"{those} no GPU and no label {POOL_LABEL}: in no pool"] if without else []
     taken: Counter[str] = Counter()
     pools = []
     for (name, selector), members in sorted(groups.items()):

@@ -198,6 +198,19 @@ def test_what_can_not_be_is_told_and_nothing_is_written(
     assert contents(here) == before
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("submit new -p taem-a -i x", "; did you mean team-a?"),
+        ("delete team-a/a-1-gg", "; did you mean a-1-g?"),
+        ("delete team-a/none", ""),
+    ],
+)
+def test_a_name_that_is_not_declared_is_answered_with_the_nearest_of_its_kind(run: Run, line: str, meant: str) -> None:
+    said = run(*line.split()).stderr.splitlines()[0]
+    assert said.endswith(f"is not declared in clusters/tr4858{meant}")
+
+
 def test_a_folder_of_an_nfs_server_is_declared_by_a_flag(run: Run, here: Path) -> None:
     file = here / "clusters/tr4858/cluster.yaml"
     file.write_text(f"{file.read_text()}  security: {{nfs: [{{server: files, path: /sets}}]}}\n")

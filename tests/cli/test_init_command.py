@@ -210,7 +210,7 @@ def test_nodes_are_grouped_by_label_then_by_product() -> None:
     ]
     assert {(pool.cpu, pool.ram) for pool in seen.pools} == {("79", "512Gi")}
     assert seen.notes == (
-        "1 nodes have no GPU and no label gpuctl.dev/pool: they are in no pool",
+        "1 node has no GPU and no label gpuctl.dev/pool: in no pool",
         "label the nodes of pool gpu: kubectl label node x gpuctl.dev/pool=gpu",
     )
 

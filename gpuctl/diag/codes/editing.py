@@ -39,7 +39,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6105",
         title="there is no such declaration",
-        message="{what} is not declared in {folder}",
+        message="{what} is not declared in {folder}{meant}",
         why="The command edits a declaration in the working tree; the name must be in the files that are checked out.",
         fix="Check the name, the project and the branch: `git switch`, `git pull`. `--path DIR` names another cluster. "
         "A job of a sweep is declared with all of it, under the sweep's name.",

@@ -133,9 +133,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
     ),
     CodeEntry(
         code="GPU2019",
-        title="one of several fields",
-        message="exactly one of {fields} is required here, not {found}",
-        why="The fields are alternatives.",
+        title="fields that are not right together",
+        message="{said}",
+        why="Some fields are alternatives, some exclude each other, and some need another one.",
         fix="keep one of them",
     ),
     CodeEntry(
