@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from subprocess import run as execute
 from typing import Any
 
 import pytest
+import warm
 import yaml
 from codehosts import REPOSITORY, TOKEN, GitHubHost, served
 from commands import AT_MS, ROOT
@@ -119,9 +119,7 @@ class Fork:
 
     def environment(self, **more: str) -> dict[str, str]:
         bin_ = self.folder / "bin"
-        bin_.mkdir(exist_ok=True)
-        (bin_ / "gpuctl").write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m gpuctl "$@"\n')
-        (bin_ / "gpuctl").chmod(0o755)
+        warm.write_command(bin_)
         github = {"GITHUB_BASE_REF": "main", "GITHUB_OUTPUT": str(self.folder / "output"), "CI": "true"}
         return {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(self.folder), **github, **more}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -16,6 +14,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+import warm
 from click.testing import CliRunner
 from serving import Scene
 
@@ -62,7 +61,7 @@ class Controller:
         args = ["--repo", str(folder / "repo"), "--path", "c", "--embedded", str(folder / "cluster.db")]
         args += ["--workdir", str(folder / "work"), "--dashboard-address", f"127.0.0.1:{self.port}"]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "gpuctl", "reconcile", *args], stderr=log)
+            self.process = warm.Begun(["reconcile", *args], log)
 
     def server(self) -> int:
         """The process that serves."""
