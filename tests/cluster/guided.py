@@ -17,7 +17,7 @@ import warm
 from controlplane.server import ADMIN, ControlPlane, node
 from deployment import HOME, Pod
 from guide import blocks
-from unattended import within
+from unattended import at_last
 
 from gpuctl.adapters.git import WorkingCopy
 
@@ -102,7 +102,7 @@ class Scene:
 
     def confirm(self) -> None:
         """Push an empty commit with the line that is shown."""
-        (line,) = within(10, lambda: {each["confirm"] for each in self.pod.status()["refusals"]}, self.told)
+        (line,) = at_last(lambda: {each["confirm"] for each in self.pod.status()["refusals"]}, self.told)
         self.git("commit", "-q", "--allow-empty", "-m", f"It is meant\n\n{line}")
 
     def run(self, line: str) -> str:
@@ -125,7 +125,7 @@ class Scene:
         if self._pod is not None:
             self._pod.end()
         self._pod = Pod(self.plane, self.folder / "pod", self.env, self.instead)
-        within(40, self.is_well, self.told)
+        at_last(self.is_well, self.told)
 
     def end(self) -> None:
         if self._pod is not None:
@@ -163,7 +163,7 @@ Fault = Callable[[Scene], Mend]
 
 def breaks_one_project(scene: Scene) -> Mend:
     scene.commit({path_of(TRAIN): "kind: [\n"}, job("team-b/other"))
-    within(20, lambda: scene.runs("team-b/other"), scene.told)
+    at_last(lambda: scene.runs("team-b/other"), scene.told)
     assert scene.runs(TRAIN)
     return lambda: scene.commit(job(TRAIN), {path_of("team-b/other"): None})
 
@@ -204,7 +204,7 @@ def moves_the_path(scene: Scene) -> Mend:
 
 def removes_a_project(scene: Scene) -> Mend:
     scene.commit(project("team-c"), job("team-c/last"))
-    within(20, lambda: scene.runs("team-c/last"), scene.told)
+    at_last(lambda: scene.runs("team-c/last"), scene.told)
     scene.commit({path_of("team-c/last"): None, **dict.fromkeys(project("team-c"))})
     return scene.confirm
 
@@ -212,13 +212,13 @@ def removes_a_project(scene: Scene) -> Mend:
 def ends_most_jobs(scene: Scene) -> Mend:
     second = ("team-a/second", ", workers: 2")
     scene.commit(job(*second))
-    within(20, lambda: len(scene.runs("team-a/second")) == 2, scene.told)
+    at_last(lambda: len(scene.runs("team-a/second")) == 2, scene.told)
     scene.commit({path_of(TRAIN): None, path_of("team-a/second"): None})
 
     def declares_them_again() -> None:
         assert scene.runs(TRAIN)
         scene.commit(job(TRAIN), job(*second))
-        within(20, scene.is_well, scene.told)
+        at_last(scene.is_well, scene.told)
         scene.commit({path_of("team-a/second"): None})
 
     return declares_them_again
@@ -227,7 +227,7 @@ def ends_most_jobs(scene: Scene) -> Mend:
 def removes_many_jobs(scene: Scene) -> Mend:
     waiting = [f"team-a/waits-{number}" for number in range(3)]
     scene.commit(*(job(name, ", suspend: true") for name in waiting))
-    within(20, lambda: all(map(scene.jobs, waiting)), scene.told)
+    at_last(lambda: all(map(scene.jobs, waiting)), scene.told)
     scene.commit({path_of(name): None for name in waiting})
     return scene.confirm
 
@@ -239,13 +239,13 @@ def removes_a_job_in_a_window(scene: Scene) -> Mend:
     (window,) = [line for line in shown.splitlines() if "reason: weekend" in line]
     open_now = window.replace('"0 18 * * 5"', f'"0 {hour} * * *"').replace("62h", "2h").replace("Europe/Berlin", "UTC")
     scene.commit(cluster(f"  freeze:\n{open_now}\n"), job("team-a/short"))
-    within(20, lambda: scene.runs("team-a/short"), scene.told)
+    at_last(lambda: scene.runs("team-a/short"), scene.told)
     scene.commit({path_of("team-a/short"): None})
 
     def confirmed() -> None:
         assert scene.runs("team-a/short")
         scene.confirm()
-        within(20, lambda: not scene.runs("team-a/short"), scene.told)
+        at_last(lambda: not scene.runs("team-a/short"), scene.told)
         scene.commit(cluster())
 
     return confirmed
@@ -254,17 +254,17 @@ def removes_a_job_in_a_window(scene: Scene) -> Mend:
 def removes_what_has_ended(scene: Scene) -> Mend:
     done = "team-a/done"
     scene.commit(job(done, ", env: {RUN_FOR: 0s}"))
-    within(20, lambda: [each for each in scene.jobs(done) if each["status"].get("succeeded")], scene.told)
-    within(20, scene.is_well, scene.told)
+    at_last(lambda: [each for each in scene.jobs(done) if each["status"].get("succeeded")], scene.told)
+    at_last(scene.is_well, scene.told)
     (gone,) = (each["metadata"]["name"] for each in scene.jobs(done))
     scene.plane.call("DELETE", f"{JOBS.format(project='team-a')}/{gone}?propagationPolicy=Background")
     scene.commit(job("team-a/after"))
-    within(20, lambda: scene.runs("team-a/after"), scene.told)
+    at_last(lambda: scene.runs("team-a/after"), scene.told)
     assert scene.jobs(done) == []
 
     def again() -> None:
         scene.commit(job(done, ", env: {RUN_FOR: 0s}, runIndex: 2"), {path_of("team-a/after"): None})
-        within(20, lambda: scene.jobs(done), scene.told)
+        at_last(lambda: scene.jobs(done), scene.told)
         scene.commit({path_of(done): None})
 
     return again
@@ -282,7 +282,7 @@ def has_a_damaged_history(scene: Scene) -> Mend:
         each.unlink()
     file.write_bytes(b"no database at all" * 99)
     scene.start()
-    within(20, file.with_name("history.db.damaged").exists, scene.told)
+    at_last(file.with_name("history.db.damaged").exists, scene.told)
     return bool
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from controlplane.server import ControlPlane, node
-from unattended import PATIENCE_S, account_token, install, within
+from unattended import account_token, at_last, install
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -81,9 +81,9 @@ class Place:
         probe = {"metadata": {"name": "gpu-probe", "labels": {names.MANAGED_LABEL: "true"}}}
         self.plane.call("POST", "/api/v1/namespaces", probe)
         if self.guarded:  # the server takes a while to know its policies
-            within(PATIENCE_S, lambda: self.attempt("POST", f"{pods('probe')}?dryRun=All", pod(nodeName="n1")))
+            at_last(lambda: self.attempt("POST", f"{pods('probe')}?dryRun=All", pod(nodeName="n1")))
         self.run(RUNNING)
-        within(PATIENCE_S, self._counts)
+        at_last(self._counts)
 
     def _counts(self) -> bool:
         """Whether the quotas hold: none does until its controller has counted, which may be after the pods run."""
@@ -114,7 +114,7 @@ class Place:
                 listed = self.plane.call("GET", f"/api/v1/pods?labelSelector={names.JOB_LABEL}")["items"]
                 return not faults and sum(each["status"].get("phase") == "Running" for each in listed) == pods
 
-            within(PATIENCE_S, runs, lambda: faults)
+            at_last(runs, lambda: faults)
             return cycle(declared(more), context).plan.changes
 
     def attempt(

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import within
+from unattended import at_last
 
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.other_engine import waiting_manifests
@@ -301,7 +301,7 @@ def test_the_checkout_that_gpuctl_adds_is_no_declaration_and_a_persons_of_its_na
     path = "/apis/apps/v1/namespaces/gpu-a/deployments?dryRun=All"
     assert not broken("a", "j", spec)
     assert "gpuctl-rule-" in guarded.refusal(body, path)
-    within(20, lambda: guarded.plane.refused("POST", path, body, user=ACCOUNT) is None)
+    at_last(lambda: guarded.plane.refused("POST", path, body, user=ACCOUNT) is None)
 
 
 def test_controllers_make_the_pods_of_a_job_that_keeps_the_rules(guarded: Guarded) -> None:

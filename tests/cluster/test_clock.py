@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Site, account_kubeconfig, job, project, within, writes_of
+from unattended import Site, account_kubeconfig, at_last, job, project, writes_of
 
 from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import SystemClock
@@ -88,7 +88,7 @@ def test_a_clock_that_is_days_ahead_ends_no_job(site: Site) -> None:
         loop = Thread(target=run, args=(LoopSettings(interval_ms=500, react_ms=100), outside, journal, stop))
         loop.start()
         try:
-            within(20, lambda: [line for line in lines if line.get("code") == "GPU7032"], lambda: lines)
+            at_last(lambda: [line for line in lines if line.get("code") == "GPU7032"], lambda: lines)
             time.sleep(3)
             assert site.pods() == before
             assert {line["event"] for line in lines} <= {"standby", "resolved", "following", "clock"}

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane
-from unattended import Process, Site, job, project, within
+from unattended import Process, Site, at_last, job, project
 
 from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.install import Installation
@@ -38,7 +38,7 @@ class Served:
         return ""
 
     def shows(self, words: str, path: str = "/") -> None:
-        within(60, lambda: words in self.page(path), self.site.logs)
+        at_last(lambda: words in self.page(path), self.site.logs)
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_a_replica_in_standby_shows_the_same_and_says_so(served: Served) -> None
     port = free_port()
     standby = served.site.start("--dashboard-address", f"127.0.0.1:{port}")
     try:
-        within(60, lambda: "in standby" in served.page(port=port), served.site.logs)
-        within(60, lambda: "quota 4, fair share" in served.page(port=port), served.site.logs)
+        at_last(lambda: "in standby" in served.page(port=port), served.site.logs)
+        at_last(lambda: "quota 4, fair share" in served.page(port=port), served.site.logs)
         assert tiles(served.page(port=port)) == tiles(served.page())
     finally:
         standby.end()
@@ -122,11 +122,11 @@ def test_a_crowd_holds_nothing_up(served: Served) -> None:
 
 def test_its_service_leads_to_the_replica_that_leads(served: Served) -> None:
     """The last test here: the leader is killed, and the one in standby says where it is once it leads."""
-    within(60, lambda: leads_to(served.site) == ("10.9.8.1", served.port), served.site.logs)
+    at_last(lambda: leads_to(served.site) == ("10.9.8.1", served.port), served.site.logs)
     port = free_port()
     served.site.start("--dashboard-address", f"127.0.0.1:{port}", "--dashboard-pod-ip", "10.9.8.2")
-    within(60, lambda: "in standby" in served.page(port=port), served.site.logs)
+    at_last(lambda: "in standby" in served.page(port=port), served.site.logs)
     assert leads_to(served.site) == ("10.9.8.1", served.port)
     served.leader.kill()
-    within(60, lambda: leads_to(served.site) == ("10.9.8.2", port), served.site.logs)
-    within(60, lambda: "in standby" not in served.page(port=port), served.site.logs)
+    at_last(lambda: leads_to(served.site) == ("10.9.8.2", port), served.site.logs)
+    at_last(lambda: "in standby" not in served.page(port=port), served.site.logs)

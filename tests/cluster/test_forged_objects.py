@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from controlplane.server import ControlPlane
 from tenancy import FILES, RUNNING, Place, apps, declared, job, jobs, pod, pods, workload
-from unattended import within
+from unattended import at_last
 
 from gpuctl.app.cycle import CycleReport, converge
 from gpuctl.k8s import names
@@ -42,7 +42,7 @@ def place(town: Place) -> Iterator[Place]:
     assert life_of_b(town) == before
     town.clear()
     with town.context() as context:
-        within(20, lambda: at_ease(converge(declared(), context)[-1]))
+        at_last(lambda: at_ease(converge(declared(), context)[-1]))
 
 
 def at_ease(report: CycleReport) -> bool:
@@ -131,12 +131,12 @@ def test_a_time_that_is_none_ends_no_cycle_and_is_put_back(told: str, place: Pla
 
 
 def test_gpus_of_a_pod_under_another_teams_labels_are_booked(place: Place) -> None:
-    within(20, lambda: not place.cycles(WITH_ROOM).plan.changes)
+    at_last(lambda: not place.cycles(WITH_ROOM).plan.changes)
     labels = place.one(pods("b"), "train")["metadata"]["labels"]
     limits = {"resources": {"limits": {names.GPU_RESOURCE: "1"}}}
     stolen = pod(limits, {"labels": labels}, tolerations=[{"operator": "Exists"}])
-    within(20, lambda: place.attempt("POST", pods("a"), stolen, user="ann") == "")
-    within(20, lambda: booked(place.cycles(WITH_ROOM)) == 1)
+    at_last(lambda: place.attempt("POST", pods("a"), stolen, user="ann") == "")
+    at_last(lambda: booked(place.cycles(WITH_ROOM)) == 1)
 
 
 def test_a_pod_that_says_it_has_all_gpus_and_requests_none_has_none(place: Place) -> None:
@@ -201,7 +201,7 @@ def test_a_forged_wait_has_no_place_kept(place: Place) -> None:
     assert isinstance(decided["large"], Pending)
     assert not isinstance(decided["small"], Pending)
     assert queued_at_ms(report, "large") == waited_since_ms
-    within(20, lambda: not place.cycles().plan.changes)
+    at_last(lambda: not place.cycles().plan.changes)
 
 
 def test_pods_deleted_over_and_over_hold_no_more_than_their_job(place: Place) -> None:
@@ -211,20 +211,20 @@ def test_pods_deleted_over_and_over_hold_no_more_than_their_job(place: Place) ->
                 name = each["metadata"]["name"]
                 place.plane.call("DELETE", f"{pods('a')}/{name}?gracePeriodSeconds=0", user="ann")
         place.cycles()
-    within(30, lambda: booked(place.cycles()) == 0)
+    at_last(lambda: booked(place.cycles()) == 0)
     place.run(RUNNING)
 
 
 @pytest.mark.parametrize("kind", ["deployments", "jobs"])
 def test_what_controllers_make_for_people_is_booked_and_no_more(kind: str, place: Place) -> None:
-    within(20, lambda: not place.cycles(WITH_ROOM).plan.changes)
+    at_last(lambda: not place.cycles(WITH_ROOM).plan.changes)
     theirs = place.one(pods("b"), "train")["metadata"]["labels"]
     labels = {key: value for key, value in theirs.items() if key.startswith("gpuctl.dev/")}
     wants: dict[str, Any] = {"tolerations": [{"operator": "Exists"}]}
     wants["container"] = {"resources": {"limits": {names.GPU_RESOURCE: "1"}}}
     path = jobs("a") if kind == "jobs" else apps("a", kind)
     made = place.plane.call("POST", path, (job if kind == "jobs" else workload)(labels, **wants), user="ann")
-    within(30, lambda: booked(place.cycles(WITH_ROOM)) == 1)
+    at_last(lambda: booked(place.cycles(WITH_ROOM)) == 1)
     place.plane.call("DELETE", f"{path}/{made['metadata']['name']}?propagationPolicy=Background", user="ann")
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Process, Site, job, project, within, writes_of
+from unattended import Process, Site, at_last, job, project, writes_of
 
 
 @dataclass
@@ -111,9 +111,9 @@ def test_a_repository_that(fault: Break, scene: Scene) -> None:
     before, told, audited = scene.objects(), len(process.lines()), site.plane.audit.count()
     mend = fault(site)
     code = {**STANDING, **PASSING}[fault]
-    within(20, lambda: code in {line.get("code") for line in process.lines()[told:]}, site.logs)
+    at_last(lambda: code in {line.get("code") for line in process.lines()[told:]}, site.logs)
     if fault in STANDING:
-        within(5, lambda: process.total("gpuctl_problems", code) > 0, site.logs)
+        at_last(lambda: process.total("gpuctl_problems", code) > 0, site.logs)
     time.sleep(1.5)
     assert scene.objects() == before
     assert writes_of(process.audited(audited)) == []
@@ -136,7 +136,7 @@ def test_a_new_process_without_git_changes_nothing(scene: Scene) -> None:
     mend = is_away(scene.site)
     audited = scene.site.plane.audit.count()
     scene.process = process = scene.site.start()
-    within(20, lambda: process.total("gpuctl_problems", "GPU8012") > 0 if process.leads() else 0, scene.site.logs)
+    at_last(lambda: process.total("gpuctl_problems", "GPU8012") > 0 if process.leads() else 0, scene.site.logs)
     time.sleep(1.5)
     assert scene.objects() == before
     assert writes_of(process.audited(audited)) == []
@@ -153,4 +153,4 @@ def with_one_more(scene: Scene, wrong: int = 0) -> None:
     after = scene.site.await_pods(*scene.running, project="b")
     assert {name: after[name] for name in before} == before
     assert scene.site.pods_ever("b") == dict.fromkeys(scene.running, 1)
-    within(20, lambda: (scene.process.total("gpuctl_problems") > 0) == (wrong > 0), scene.site.logs)
+    at_last(lambda: (scene.process.total("gpuctl_problems") > 0) == (wrong > 0), scene.site.logs)

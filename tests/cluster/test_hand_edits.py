@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 from controlplane.server import ControlPlane
 from town import GONE, MERGE
-from unattended import PATIENCE_S, Process, Site, install, job, project, typed, within, writes_of
+from unattended import Process, Site, at_last, install, job, project, typed, within, writes_of
 
 from gpuctl.k8s import names
 
@@ -214,7 +214,7 @@ def test_an_inference_job_scaled_by_hand_has_its_replicas_again(replicas: int, s
     template = scene.look(path)["spec"]["template"]
     scene.change(f"{path}/scale", {"spec": {"replicas": replicas}})
     took_s = scene.back_in(lambda: scene.look(path)["spec"]["replicas"] == 2)
-    within(PATIENCE_S, lambda: len(scene.site.pods().get("web", [])) == 2, scene.site.logs)
+    at_last(lambda: len(scene.site.pods().get("web", [])) == 2, scene.site.logs)
     now = scene.site.pods()
     assert {**now, "web": []} == {**pods, "web": []}
     assert scene.look(path)["spec"]["template"] == template
@@ -227,7 +227,7 @@ def test_replicas_are_back_though_the_strategy_was_changed_as_well(scene: Scene)
     scene.change(path, {"spec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}}})
     scene.back_in(lambda: scene.look(path)["spec"]["replicas"] == 2)
     assert scene.look(path)["spec"]["strategy"] == {"type": "Recreate"}
-    within(PATIENCE_S, lambda: len(scene.site.pods().get("web", [])) == 2, scene.site.logs)
+    at_last(lambda: len(scene.site.pods().get("web", [])) == 2, scene.site.logs)
     now = scene.site.pods()
     assert {**now, "web": []} == {**pods, "web": []}
 
@@ -242,7 +242,7 @@ def test_a_job_deleted_with_its_namespace_is_told_and_runs_only_when_it_is_asked
     before = scene.look(path)["metadata"]["uid"]
     scene.plane.call("DELETE", path)
     since = time.monotonic()
-    within(PATIENCE_S, lambda: scene.look(path).get("metadata", {}).get("uid") != before, site.logs)
+    at_last(lambda: scene.look(path).get("metadata", {}).get("uid") != before, site.logs)
     gone = time.monotonic()
     took_s = scene.back_in(lambda: scene.look(path).get("status", {}).get("phase") == "Active")
     scene.back_in(lambda: scene.look(f"{path}/resourcequotas/gpuctl"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ADMIN, ControlPlane
-from unattended import account_token
+from unattended import account_token, at_last
 
 from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -71,15 +70,6 @@ def path_of(body: Body) -> str:
     return f"{collection((ref.api_version, ref.kind), ref.namespace)}/{ref.name}"
 
 
-def within(seconds: float, holds: Callable[[], object]) -> bool:
-    until = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 @dataclass
 class Installed:
     """A control plane with gpuctl's manifests, one node, and gpuctl's account, with which its jobs were started."""
@@ -109,7 +99,7 @@ def installed(new_control_plane: Callable[[], ControlPlane], tmp_path_factory: p
     give_a_node(made.plane)
     made.token = account_token(made.plane)
     for probe, words in ((pod(gpus=1), "only gpuctl"), (pod(marks=MARKS), "written by gpuctl only")):
-        assert within(20, lambda: words in made.refusal("POST", f"{PODS_ELSEWHERE}?dryRun=All", probe))  # noqa: B023 - ends in this turn
+        at_last(lambda: words in made.refusal("POST", f"{PODS_ELSEWHERE}?dryRun=All", probe))  # noqa: B023 - ends in this turn
     run_gpuctl(made, tmp_path_factory.mktemp("gpuctl"))
     return made
 
@@ -155,7 +145,7 @@ def run_gpuctl(made: Installed, folder: Path) -> None:
             pods = [] if faults else made.plane.call("GET", PODS)["items"]
             return len([each for each in pods if each["status"].get("phase") == "Running"]) == 2
 
-        assert within(30, runs), faults
+        at_last(runs, lambda: faults)
 
 
 def pod(*, gpus: int = 0, marks: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -209,7 +199,7 @@ def test_the_server_finds_no_mistake_in_the_policies(installed: Installed) -> No
         items = installed.plane.call("GET", POLICIES)["items"]
         return len(items) == policies and all("typeChecking" in item.get("status", {}) for item in items)
 
-    assert within(20, looked_at)
+    at_last(looked_at)
     for item in installed.plane.call("GET", POLICIES)["items"]:
         assert item["status"]["typeChecking"] == {}, item["metadata"]["name"]
 
@@ -309,8 +299,8 @@ def test_a_persons_job_has_pods_without_gpus_only(installed: Installed) -> None:
 
     installed.plane.call("POST", JOBS, job("greedy", gpus=1))
     installed.plane.call("POST", JOBS, job("modest"))
-    assert within(10, lambda: pods("modest"))
-    assert within(10, lambda: "GPUs are asked for in Git" in events())
+    at_last(lambda: pods("modest"))
+    at_last(lambda: "GPUs are asked for in Git" in events())
     assert pods("greedy") == []
     for deployment in (workload("greedy", gpus=1), workload("modest")):
         installed.plane.call("POST", f"{APPS}/deployments", deployment)
@@ -365,7 +355,7 @@ def admitted(installed: Installed, user: str, method: str, path: str, body: obje
         refused = installed.plane.refused(method, f"{path}?dryRun=All", body, user=user, media=media)
         return refused[1] if refused else ""
 
-    assert within(20, lambda: f'User "{user}" cannot' not in said())  # until the rights are known
+    at_last(lambda: f'User "{user}" cannot' not in said())  # until the rights are known
     return said()
 
 

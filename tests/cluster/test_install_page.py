@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import warm
 from controlplane.server import ADMIN, ControlPlane, node
-from unattended import account_token, within
+from unattended import account_token, at_last
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text()
@@ -132,7 +132,7 @@ def test_the_page_leads_from_a_build_to_removal_and_no_job_is_restarted(guide: G
     assert secret["data"].keys() == {".netrc"}
     guide.start("prod")
     guide.run("The first commit")
-    within(30, lambda: guide.pods("prod"), lambda: guide.log("prod"))
+    at_last(lambda: guide.pods("prod"), lambda: guide.log("prod"))
     before = guide.pods("prod")
     guide.end("prod")
     guide.run("Upgrade, and the way back")
@@ -143,7 +143,7 @@ def test_the_page_leads_from_a_build_to_removal_and_no_job_is_restarted(guide: G
     guide.end("prod")
     guide.run("Back up, and restore after etcd is lost")
     guide.start("restored")
-    within(45, lambda: guide.pods("restored"), lambda: guide.log("restored"))
+    at_last(lambda: guide.pods("restored"), lambda: guide.log("restored"))
     guide.run("Several clusters")
     guide.run("Remove gpuctl, and leave the jobs running")
     time.sleep(1)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from controlplane.server import ControlPlane
 from release.chart import templated
-from unattended import Site, job, project, within
+from unattended import Site, at_last, job, project
 
 from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.install import Installation, all_objects
@@ -75,7 +75,7 @@ def test_an_upgrade_by_the_chart_and_the_way_back_restart_no_job(plane: ControlP
     site.commit(project("a", 4), job("one"), job("two", 2), project("b", 4))
     process = site.start()
     site.await_pods("one", "two")
-    within(30, lambda: len(site.pods_ever()) == 2, site.logs)  # the events that it counts come later
+    at_last(lambda: len(site.pods_ever()) == 2, site.logs)  # the events that it counts come later
     before = state(site)
     rounds = {"three": templated(OPTIONS, site.folder), "four": list(yaml.safe_load_all(BEFORE.read_text()))}
     there: list[str] = []

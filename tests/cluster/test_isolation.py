@@ -16,7 +16,7 @@ from attempt import THEIRS, Attempt
 from attempts import HARMLESS, REFUSED, TAKEN
 from controlplane.server import ControlPlane
 from pydantic import BaseModel
-from unattended import PATIENCE_S, Site, within
+from unattended import Site, at_last
 
 from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.compile import compile_tree
@@ -183,13 +183,13 @@ def isle(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFacto
     site.commit(FILES, {f"c/projects/team-a/jobs/{job}.yaml": TAKEN[job].text for job in TAKEN})
     site.start()
     try:
-        within(PATIENCE_S, lambda: there(site, CORE), site.logs)
+        at_last(lambda: there(site, CORE), site.logs)
         site.plane.call("POST", f"{CORE}/secrets", {"metadata": {"name": "hub"}, "stringData": {"token": "theirs"}})
         asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         spec = {**asked, "storageClassName": "isle-b"}
         site.plane.call("POST", f"{CORE}/persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": spec})
         site.await_pods("train", project="team-b")
-        within(PATIENCE_S, lambda: jobs_of(pods(site)) == set(TAKEN), lambda: (jobs_of(pods(site)), site.logs()))
+        at_last(lambda: jobs_of(pods(site)) == set(TAKEN), lambda: (jobs_of(pods(site)), site.logs()))
         yield site
     finally:
         site.leave()
@@ -240,8 +240,8 @@ def test_team_bs_claim_and_volume_are_team_bs(isle: Site) -> None:
         found = [pod for pod in pods(isle) if pod["metadata"]["labels"][names.JOB_LABEL] == job]
         return [each.get("message", "") for pod in found for each in pod["status"].get("conditions", [])]
 
-    within(PATIENCE_S, lambda: any('persistentvolumeclaim "data" not found' in told for told in refusals("claim")))
-    within(PATIENCE_S, lambda: any("unbound immediate PersistentVolumeClaims" in told for told in refusals("class")))
+    at_last(lambda: any('persistentvolumeclaim "data" not found' in told for told in refusals("claim")))
+    at_last(lambda: any("unbound immediate PersistentVolumeClaims" in told for told in refusals("class")))
     bound = isle.plane.call("GET", "/api/v1/persistentvolumes/isle-b")
     claim = isle.plane.call("GET", f"{CORE}/persistentvolumeclaims/data")
     assert bound["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
@@ -275,7 +275,7 @@ def test_the_people_of_team_a_may_do_nothing_there_either(isle: Site) -> None:
         told = isle.plane.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
         return bool(told["status"]["allowed"])
 
-    within(PATIENCE_S, lambda: allowed(OURS, "get", "secrets"))
+    at_last(lambda: allowed(OURS, "get", "secrets"))
     for resource in SECRETS:
         for verb in ("get", "list", "watch", "create", "patch", "delete"):
             assert not allowed(THEIRS, verb, resource)

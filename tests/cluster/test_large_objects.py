@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Process, Site, job, project, within
+from unattended import Process, Site, at_last, job, project
 
 JOBS, NOTE_BYTES = 100, 250_000
 """24 MiB in all: as much as it is, and more as JSON that is decoded."""
@@ -49,7 +49,7 @@ def test_suspended_jobs_with_large_annotations_are_hardly_noticed(
         heard = peak_mib(process) - before
         process.end()
         again = site.start()
-        within(60, lambda: [line for line in again.lines() if line["event"] == "following"], site.logs)
+        at_last(lambda: [line for line in again.lines() if line["event"] == "following"], site.logs)
         time.sleep(3)
         found = peak_mib(again) - before
         figure(f"{JOBS} foreign Jobs of {NOTE_BYTES // 1000} KB: {heard} MiB more when heard of, {found} when listed")

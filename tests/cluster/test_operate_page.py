@@ -22,7 +22,7 @@ from exporters import Answers, answering, matrix
 from guide import PAGE, blocks, commands, wrong
 from guided import HERE, PASSING, SILENT, STEADY, TRAIN, Scene, job, path_of
 from openpgp import Person, needs_gpg
-from unattended import within
+from unattended import at_last
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.k8s.names import UTILISATION_NAME
@@ -94,7 +94,7 @@ def test_the_status_is_asked_for_and_people_may_look(scene: Scene) -> None:
     for line in commands("Who may look"):
         scene.run(line)
     seen = ("/api/v1/namespaces/gpu-team-a/pods", f"{HOME}/configmaps/gpuctl-overview")
-    within(20, lambda: not any(scene.plane.refused("GET", path, user="ann") for path in seen))
+    at_last(lambda: not any(scene.plane.refused("GET", path, user="ann") for path in seen))
     assert scene.plane.refused("GET", "/api/v1/namespaces/gpu-team-b/pods", user="ann") is not None
     text, form, _ = [scene.run(line) for line in commands("How it is")]
     assert text.startswith("prod: ready\n")
@@ -107,24 +107,24 @@ def test_what_goes_wrong_is_told_and_ends(what: str, scene: Scene) -> None:
     mend = fault(scene)
     codes = wrong()[what]
     if fault not in SILENT:
-        within(30, lambda: codes & scene.pod.codes(told), scene.told)
+        at_last(lambda: codes & scene.pod.codes(told), scene.told)
     if fault not in PASSING:
-        within(10, lambda: not scene.is_well(), scene.told)
+        at_last(lambda: not scene.is_well(), scene.told)
     mend()
-    within(40, scene.is_well, scene.told)
+    at_last(scene.is_well, scene.told)
     assert scene.runs(STEADY) == before
 
 
 def test_what_is_frozen_in_an_incident_goes_on_afterwards(scene: Scene) -> None:
     freeze_team, freeze_all, *others, sync = commands("Freeze in an incident")
     scene.run(freeze_team)
-    within(20, lambda: scene.pod.status()["frozen"], scene.told)
+    at_last(lambda: scene.pod.status()["frozen"], scene.told)
     scene.run(freeze_all)
-    within(20, lambda: len(scene.pod.status()["frozen"]) == 2, scene.told)
+    at_last(lambda: len(scene.pod.status()["frozen"]) == 2, scene.told)
     scene.commit(job("team-a/later"))
     for line in (*others, sync):
         scene.run(line)
-    within(20, lambda: scene.runs("team-a/later"), scene.told)
+    at_last(lambda: scene.runs("team-a/later"), scene.told)
     scene.commit({path_of("team-a/later"): None})
 
 
@@ -150,10 +150,10 @@ def test_notifications(scene: Scene) -> None:
         scene.secret("gpuctl-notify", **keys, github_token="t0k3n", github_url=host.url)
         scene.commit({path_of(TRAIN): "kind: [\n"})
         told = {("webhook", "held"), ("slack", "held"), ("status", "failure")}
-        within(30, lambda: told <= host.events(), lambda: (host.calls, scene.told()))
+        at_last(lambda: told <= host.events(), lambda: (host.calls, scene.told()))
         scene.commit(job(TRAIN))
         told = {("webhook", "recovered"), ("slack", "recovered"), ("webhook", "applied"), ("status", "success")}
-        within(30, lambda: told <= host.events(), lambda: (host.calls, scene.told()))
+        at_last(lambda: told <= host.events(), lambda: (host.calls, scene.told()))
         signed = next(call for call in host.calls if call.path == "/hook")
         digest = hmac.new(b"k", json.dumps(signed.body).encode(), "sha256").hexdigest()
         assert signed.headers["x-signature"] == f"sha256={digest}"
@@ -188,10 +188,10 @@ def test_git_tells_of_pushes(scene: Scene) -> None:
     before = asked()
     assert push({"X-Hub-Signature-256": f"sha256={'0' * 64}"}) == 401
     assert [push(signed), push(signed)] == [202, 202]
-    within(10, lambda: asked() != before)
+    at_last(lambda: asked() != before)
     once = asked()
     assert push({"X-Gitlab-Token": secret}) == 202
-    within(10, scene.is_well, scene.told)
+    at_last(scene.is_well, scene.told)
     assert asked() == once, "a body that came before does nothing again"
     service = scene.plane.call("GET", f"{HOME}/services/gpuctl-push")["spec"]
     assert service["ports"][0]["port"] == 8082
@@ -228,15 +228,15 @@ def test_what_gpus_do(scene: Scene) -> None:
 
         # The command is asked once it has something to tell: it would cost more than all else of this test.
         path = f"{HOME}/configmaps/{UTILISATION_NAME}"
-        within(60, lambda: scene.plane.refused("GET", path) is None and is_measured(scene.plane.call("GET", path)))
+        at_last(lambda: scene.plane.refused("GET", path) is None and is_measured(scene.plane.call("GET", path)))
         assert set(busy()) == {800}  # type: ignore[call-overload]
         assert TRAIN.partition("/")[2] in scene.run(top_job)
         assert all('job="dcgm-exporter"' in query for query in prometheus.queries())
         what, told = "the source of GPU metrics is away, slow or says nonsense", len(scene.pod.lines())
         prometheus.pieces = lambda: iter([b"nonsense"])
-        within(60, lambda: wrong()[what] & scene.pod.codes(told), scene.told)
+        at_last(lambda: wrong()[what] & scene.pod.codes(told), scene.told)
         prometheus.pieces = lambda: iter([measured(scene, "80")])
-        within(60, scene.is_well, scene.told)
+        at_last(scene.is_well, scene.told)
 
 
 @needs_gpg
@@ -247,22 +247,22 @@ def test_commits_that_are_not_signed_are_not_applied(scene: Scene, monkeypatch: 
     person = Person(scene.folder, "keys")
     shutil.copy(person.export(), scene.folder / "keys.asc")
     scene.commit(job("team-a/before"))  # what is in force already counts as good
-    within(20, lambda: scene.runs("team-a/before"), scene.told)
+    at_last(lambda: scene.runs("team-a/before"), scene.told)
     for line in commands("Who may change the cluster"):
         scene.run(line)
     sign = ("-c", "gpg.format=ssh", "commit", "-q", "--amend", "--no-edit", f"-S{scene.folder / 'key'}")
     scene.start()
     told, what = len(scene.pod.lines()), "a commit lacks a signature that counts (`--verify-signatures`)"
     scene.commit(job("team-a/unsigned"))
-    within(20, lambda: wrong()[what] & scene.pod.codes(told), scene.told)
+    at_last(lambda: wrong()[what] & scene.pod.codes(told), scene.told)
     assert scene.jobs("team-a/unsigned") == []
     scene.git(*sign)
-    within(20, lambda: scene.runs("team-a/unsigned"), scene.told)
+    at_last(lambda: scene.runs("team-a/unsigned"), scene.told)
     scene.commit({path_of("team-a/unsigned"): None, path_of("team-a/before"): None})
     monkeypatch.setenv("GNUPGHOME", str(person.home))
     program = ("-c", f"gpg.program={person.program}", "-c", "gpg.format=openpgp")
     scene.git(*program, "commit", "-q", "--amend", "--no-edit", f"-S{person.address}")
-    within(20, scene.is_well, scene.told)
+    at_last(scene.is_well, scene.told)
 
 
 def test_the_dashboard_is_served_to_the_proxy_alone(scene: Scene) -> None:
@@ -282,9 +282,9 @@ def test_the_dashboard_is_served_to_the_proxy_alone(scene: Scene) -> None:
             return getattr(error, "code", 0)
 
     proxy = {"X_Proxy_Secret": "only the proxy knows", "X_Forwarded_User": "ann"}
-    within(30, lambda: page_for(**proxy) == 200, scene.told)
+    at_last(lambda: page_for(**proxy) == 200, scene.told)
     assert page_for(X_Forwarded_User="ann", X_Proxy_Secret="guessed") == 403
     assert page_for(X_Forwarded_User="ann") == 403
     slices = "/apis/discovery.k8s.io/v1/namespaces/gpuctl-system/endpointslices/gpuctl-dashboard"
-    within(30, lambda: scene.plane.refused("GET", slices) is None, scene.told)
+    at_last(lambda: scene.plane.refused("GET", slices) is None, scene.told)
     assert scene.plane.call("GET", slices)["endpoints"][0]["addresses"] == [POD_IP]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import PATIENCE_S, Process, Site, account_kubeconfig, job, project, typed, within
+from unattended import Process, Site, account_kubeconfig, at_last, job, project, typed
 
 EVENTS = "/api/v1/namespaces/gpuctl-system/events"
 FATES = ("started", "paused", "stopped")
@@ -70,14 +70,14 @@ def test_what_is_planned_is_predicted_and_happens(site: Site) -> None:
         revision = site.commit(files)
         site.await_pods(*of_a)
         site.await_pods(*of_b, project="b")
-        line = within(PATIENCE_S, lambda rev=revision: checked(process, rev), site.logs)  # type: ignore[misc]
+        line = at_last(lambda rev=revision: checked(process, rev), site.logs)  # type: ignore[misc]
         assert line is not None
         assert (line["result"], line["level"]) == ("as-predicted", "info"), (name, line)
         predicted = {fate: line[key] for fate in FATES if (key := f"predicted_{fate}") in line}
         assert predicted == fates, name
         assert process.total("gpuctl_prediction_checks_total", 'result="as-predicted"') >= number
     assert process.total("gpuctl_prediction_differences_total") == 0
-    told = within(PATIENCE_S, lambda: _told(site), site.logs)
+    told = at_last(lambda: _told(site), site.logs)
     assert {(each["type"], each["involvedObject"]["kind"]) for each in told} == {("Normal", "ConfigMap")}
     assert not [each for each in process.audited() if each["responseStatus"]["code"] == 403]
 

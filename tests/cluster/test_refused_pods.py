@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from controlplane.server import ControlPlane
 from test_pod_failures import Ahead
 from town import Town, town_on
-from unattended import within
+from unattended import at_last
 
 from gpuctl.adapters.kubernetes.incidents import EventReader
 from gpuctl.adapters.kubernetes.recorder import EventRecorder
@@ -174,12 +174,12 @@ def scene(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFact
             town.more_of_cluster = "  security: {podSecurity: restricted}\n"
             for path, body in refusers(town, *where).items():
                 town.plane.call("POST", f"{ADMISSION}/{path}", {"metadata": {"name": town.name}, **body})
-            within(30, lambda: policy_is_in_force(town))
+            at_last(lambda: policy_is_in_force(town))
             for name in WORDS:
                 town.jobs[name] = ", gpus: 1"
             town.until(lambda: [*town.phases().values()] == ["Starting"] * len(WORDS))
             clock.by_ms += ASK_AFTER_MS
-            within(60, lambda: is_told(made.words()), made.words)
+            at_last(lambda: is_told(made.words()), made.words)
             yield made
             for path in refusers(town, *where):
                 town.plane.call("DELETE", f"{ADMISSION}/{path}/{town.name}")
@@ -193,7 +193,7 @@ def test_the_servers_words_are_told_wherever_one_looks(name: str, scene: Scene) 
 
     words = WORDS[name]
     # Events are read of a run some seconds after it was let go.
-    within(30, lambda: words in problem()["message"], problem)
+    at_last(lambda: words in problem()["message"], problem)
     assert problem()["reason"] == "FailedCreate"
     assert problem()["remedy"].startswith("The server refuses its pods")
     (row,) = [line for line in scene.run("list", "-p", "a").splitlines() if line.startswith(f"{name} ")]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from controlplane.server import ControlPlane
 from faultproxy import Fault, FaultProxy, What
-from unattended import Process, Site, job, project, within, writes_of
+from unattended import Process, Site, at_last, job, project, within, writes_of
 
 LEASE_S = 15.0
 LATEST_S = LEASE_S + 10
@@ -83,7 +83,7 @@ def test_the_leader_is_killed_then_stopped_and_woken_then_cut_off(pair: Pair, fi
     pair.declare()
     written, told = len(writes_of(processes[second].audited())), len(processes[second].lines())
     processes[second].signal(signal.SIGCONT)
-    within(10, lambda: "standby" in [line["event"] for line in processes[second].lines()[told:]], site.logs)
+    at_last(lambda: "standby" in [line["event"] for line in processes[second].lines()[told:]], site.logs)
     time.sleep(3)
     assert not processes[second].leads()
     assert len(writes_of(processes[second].audited())) == written, "woken, with a job to start that nobody started"
@@ -96,7 +96,7 @@ def test_the_leader_is_killed_then_stopped_and_woken_then_cut_off(pair: Pair, fi
     assert "GPU7001" in processes[third].codes()
     pair.one_more()
     pair.ways[third].come_back()
-    within(20, lambda: processes[third].total("gpuctl_problems") == 0, site.logs)
+    at_last(lambda: processes[third].total("gpuctl_problems") == 0, site.logs)
     pair.one_more()
     assert pair.leader() == 1 - third
 

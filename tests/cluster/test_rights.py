@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import LEASE, Process, Site, provide, within
+from unattended import LEASE, Process, Site, at_last, provide
 
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
@@ -111,15 +111,15 @@ def test_every_right_is_used_and_none_is_missing(site: Site) -> None:
     process = site.start()
     asked = Asked(process)
     site.await_pods("answers", "gang", "half", "notebook", project="r")
-    within(30, lambda: ("", "events", "list") in asked.so_far(), site.logs)  # of "claims"
+    at_last(lambda: ("", "events", "list") in asked.so_far(), site.logs)  # of "claims"
     site.commit({path: None for path in FILES if path != "c/cluster.yaml"})
-    refused = within(30, lambda: re.findall(r"Gpuctl-Confirm: (\w+)", process.log.read_text()), site.logs)
+    refused = at_last(lambda: re.findall(r"Gpuctl-Confirm: (\w+)", process.log.read_text()), site.logs)
     site.copy.write("c/README", b"the project is over\n")
     site.copy.commit(f"it is over\n\nGpuctl-Confirm: {refused[-1]}", 1_800_000_000_000)
 
     def unused() -> set[Right]:
         return {right for right in granted() - asked.so_far() if right[0] not in OF_OTHERS}
 
-    within(60, lambda: not unused(), lambda: (unused(), site.logs()))
+    at_last(lambda: not unused(), lambda: (unused(), site.logs()))
     assert asked.refused == set()
     assert {right for right in asked.so_far() if right[1] != "selfsubjectaccessreviews"} <= granted()

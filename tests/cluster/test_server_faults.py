@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pytest
 from controlplane.server import ControlPlane
 from faultproxy import Fault, FaultProxy, What
-from unattended import Process, Site, job, project, within
+from unattended import Process, Site, at_last, job, project
 
 from gpuctl.adapters.kubernetes import KubernetesCluster, Timings, connect
 from gpuctl.k8s import kinds
@@ -93,7 +93,7 @@ def test_a_fault_delays_what_is_new_and_nothing_else(name: str, scene: Scene, fi
             codes = {line.get("code") for line in scene.process.lines()[told:] if line["event"] != "resolved"}
             return case.code in codes and requests(scene.process, case.http) > counted
 
-        within(30, is_seen, lambda: (scene.proxy.played[-5:], scene.site.logs()))
+        at_last(is_seen, lambda: (scene.proxy.played[-5:], scene.site.logs()))
 
     took_s = with_one_more(scene, meanwhile)
     figure(f"{name}: right again after {took_s:.1f} s")
@@ -124,7 +124,7 @@ def test_it_begins_while_lists_fail(what: What, scene: Scene) -> None:
         scene.process.end()
         scene.proxy.play(Fault(what, LIST))
         scene.process = scene.site.start(url=scene.proxy.url)
-        within(30, lambda: "GPU7001" in scene.process.codes(), scene.site.logs)
+        at_last(lambda: "GPU7001" in scene.process.codes(), scene.site.logs)
 
     with_one_more(scene, meanwhile)
 
@@ -144,7 +144,7 @@ def with_one_more(scene: Scene, meanwhile: Callable[[], object]) -> float:
     assert {name: after[name] for name in before} == before
     assert set(site.starts().values()) == {"1"}
     assert site.pods_ever() == dict.fromkeys(scene.running, 1)
-    within(30, lambda: scene.process.total("gpuctl_problems") == 0, site.logs)
+    at_last(lambda: scene.process.total("gpuctl_problems") == 0, site.logs)
     return took_s
 
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from codehosts import Call, CodeHost, Reply, served
 from controlplane.server import ControlPlane
-from unattended import LEASE, Process, Site, all_writes_of, job, project, typed, within
+from unattended import LEASE, Process, Site, all_writes_of, at_last, job, project, typed
 
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.install import CONTAINER, HISTORY_FILE
@@ -74,7 +74,7 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
     told = [r for r in all_writes_of(process.audited()) if r["objectRef"].get("name") == "gpuctl-status"]
     assert 1 <= len(told) <= 4
     site.commit(job("j", more=", gpus: x"))
-    within(30, lambda: status(reader).exit_code == 1, site.logs)
+    at_last(lambda: status(reader).exit_code == 1, site.logs)
     (held,) = json.loads(status(reader, "-o", "json").stdout)["held"]
     assert (held["project"], held["commit"]) == ("a", commit)
 
@@ -104,7 +104,7 @@ def test_a_person_with_the_freezers_role_freezes_and_has_git_read(site: Site, re
     assert typed(freezer, "sync").exit_code == 0
     site.await_pods("m", project="b")
     assert sorted(site.pods()) == ["j"]
-    frozen = within(30, lambda: json.loads(status(reader, "-o", "json").stdout)["frozen"], site.logs)
+    frozen = at_last(lambda: json.loads(status(reader, "-o", "json").stdout)["frozen"], site.logs)
     assert [(each["project"], each["by"], each["reason"]) for each in frozen] == [
         ("a", "system:serviceaccount:gpuctl-system:freezer", "an incident")
     ]
@@ -138,7 +138,7 @@ def test_the_past_is_asked_for_by_a_port_of_the_leader(site: Site, reader: str, 
         site.commit(project("a", 4), job("j"))
         site.start("--history", str(tmp_path / "past.db"), "--history-address", "127.0.0.1:28081")
         site.await_pods("j")
-        within(30, lambda: '"Running"' in typed(historian, "history", "a/j", "-o", "json").stdout, site.logs)
+        at_last(lambda: '"Running"' in typed(historian, "history", "a/j", "-o", "json").stdout, site.logs)
         found = typed(historian, "history", "a/j")
         assert [line.split()[1] for line in found.stdout.splitlines()][-1] == "Running", (found.stdout, found.stderr)
         refused = typed(reader, "history", "cluster")
@@ -200,18 +200,18 @@ def test_a_push_has_git_read_and_a_receiver_is_told(site: Site, tmp_path: Path) 
         site.commit(project("a", 4), job("j"))
         leader = start(ports[0])
         site.await_pods("j")
-        within(30, lambda: hook.told() == [("applied", None)], site.logs)
+        at_last(lambda: hook.told() == [("applied", None)], site.logs)
         standby = start(ports[1])
-        within(30, lambda: any(line["event"] == "standby" for line in standby.lines()), site.logs)
+        at_last(lambda: any(line["event"] == "standby" for line in standby.lines()), site.logs)
         site.commit(job("j", more=", gpus: x"))
         push(b"1")
-        within(30, lambda: sorted(hook.told()[1:]) == [("applied", None), ("held", "a")], site.logs)
+        at_last(lambda: sorted(hook.told()[1:]) == [("applied", None), ("held", "a")], site.logs)
         leader.end()
-        within(40, standby.leads, site.logs)
+        at_last(standby.leads, site.logs)
         site.commit(job("j"), job("k"))
         push(b"2")
         site.await_pods("j", "k")
-        within(30, lambda: sorted(hook.told()[3:]) == [("applied", None), ("recovered", "a")], site.logs)
+        at_last(lambda: sorted(hook.told()[3:]) == [("applied", None), ("recovered", "a")], site.logs)
 
 
 def port(number: int) -> int:

@@ -28,7 +28,7 @@ from tenant_tries import (
     averse,
     env,
 )
-from unattended import within
+from unattended import at_last
 
 from gpuctl.install import guard
 from gpuctl.k8s import kinds, names
@@ -134,7 +134,7 @@ def test_controllers_make_no_such_pods_for_people(tidied: Place) -> None:
         told = tidied.plane.call("GET", "/api/v1/namespaces/gpu-a/events")["items"]
         return {event["involvedObject"]["kind"] for event in told if CLASSES_NAME in event.get("message", "")}
 
-    within(20, lambda: refused() >= {"ReplicaSet", "DaemonSet", "StatefulSet", "Job"}, refused)
+    at_last(lambda: refused() >= {"ReplicaSet", "DaemonSet", "StatefulSet", "Job"}, refused)
     assert tidied.one(pods("b"), "train")["metadata"]["uid"] == theirs
     left = tidied.plane.call("GET", pods("a"))["items"]
     assert {each["metadata"]["labels"].get(names.JOB_LABEL) for each in left} == {"train", "serve"}
@@ -173,16 +173,16 @@ def test_a_tenant_makes_only_so_many_objects(tidied: Place) -> None:
     quota, count = "/api/v1/namespaces/gpu-a/resourcequotas/gpuctl", "/spec/hard/count~1jobs.batch"
     lower = [{"op": "replace", "path": count, "value": "3"}]  # which is refused where there is no such ceiling
     tidied.plane.call("PATCH", quota, lower, media=JSON_PATCH)
-    within(20, lambda: tidied.plane.call("GET", quota)["status"]["hard"]["count/jobs.batch"] == "3")
+    at_last(lambda: tidied.plane.call("GET", quota)["status"]["hard"]["count/jobs.batch"] == "3")
 
     def make() -> str:
         return tidied.attempt("POST", jobs("a"), job(more={"suspend": True}), user="ann")
 
-    said = within(20, lambda: next(filter(None, (make() for _ in range(5))), ""))
+    said = at_last(lambda: next(filter(None, (make() for _ in range(5))), ""))
     assert "exceeded quota: gpuctl, requested: count/jobs.batch=1" in said
     tidied.run(RUNNING)
     assert parse_whole(tidied.plane.call("GET", quota)["spec"]["hard"]["count/jobs.batch"]) >= ROOM
-    within(20, lambda: make() == "")
+    at_last(lambda: make() == "")
 
 
 def test_a_namespace_of_an_earlier_version_gets_its_level_and_nothing_is_written_after(place: Place) -> None:
@@ -192,7 +192,7 @@ def test_a_namespace_of_an_earlier_version_gets_its_level_and_nothing_is_written
     place.plane.call("DELETE", f"{path}/resourcequotas/{CLASSES_NAME}")
     assert place.run(RUNNING) == ()
     assert place.plane.call("GET", path)["metadata"]["labels"][level] == "baseline"
-    within(20, lambda: place.tries("ann", "a", pod(priorityClassName="high")))
+    at_last(lambda: place.tries("ann", "a", pod(priorityClassName="high")))
 
 
 @pytest.fixture(scope="module")
@@ -428,6 +428,6 @@ def test_the_server_finds_no_mistake_in_the_guards_policies(place: Place) -> Non
         found = {item["metadata"]["name"]: item for item in place.plane.call("GET", POLICIES)["items"]}
         return found if all("typeChecking" in item.get("status", {}) for item in found.values()) else {}
 
-    found = within(20, judged)
+    found = at_last(judged)
     assert set(found) == {"gpuctl-stays-home", *(guard_alone() if place.guarded else ())}
     assert [name for name, item in found.items() if item["status"]["typeChecking"] != {}] == []

@@ -16,7 +16,7 @@ import pytest
 import warm
 from click.testing import CliRunner, Result
 from controlplane.server import ControlPlane
-from unattended import Site, within
+from unattended import Site, at_last
 
 from gpuctl.cli.main import COMMANDS, gpuctl
 from gpuctl.k8s.overview import KEY
@@ -94,7 +94,7 @@ def scene(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFact
     made.site.start()
     made.site.await_pods("train", project="a")
     made.site.await_pods("covert", project="b")
-    within(60, made.is_told, made.site.logs)
+    at_last(made.is_told, made.site.logs)
     grant = (f"{RBAC}/namespaces/gpuctl-system/rolebindings", {
         "metadata": {"name": "gpuctl-reader-ann"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gpuctl-reader"},
@@ -190,8 +190,8 @@ def test_a_member_sees_what_other_projects_hold(scene: Scene) -> None:
 
     expected = {"allocatedGpuMilli": 4000, "running": 1, "pending": 1, "pendingGpuMilli": 4000}
     # What is published follows the cluster within seconds.
-    within(30, lambda: expected.items() <= seen_by("ann")["b"].items(), scene.site.logs)
-    within(30, lambda: seen_by("admin") == seen_by("ann"), lambda: [seen_by("admin"), seen_by("ann")])
+    at_last(lambda: expected.items() <= seen_by("ann")["b"].items(), scene.site.logs)
+    at_last(lambda: seen_by("admin") == seen_by("ann"), lambda: [seen_by("admin"), seen_by("ann")])
     assert seen_by("ann")["b"]["quotas"][0]["fairShareGpuMilli"] == 4000
 
 
@@ -267,7 +267,7 @@ def test_a_reader_enters_no_container_and_is_told_at_once(command: str, scene: S
     try:
         name, *rest = command.split()
         words = (name, "-n", SPACE, *rest)
-        within(20, lambda: "may not get pods/" in scene.run("eve", *words).stderr)
+        at_last(lambda: "may not get pods/" in scene.run("eve", *words).stderr)
         told = scene.run("eve", *words)
     finally:
         scene.site.plane.call("DELETE", f"{RBAC}/namespaces/{SPACE}/rolebindings/reads")
@@ -381,7 +381,7 @@ def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: 
     with log.open("wb") as out:
         process = warm.Begun([*line, *scene.where(person)], out)
     try:
-        within(20, lambda: "GPU7015" in log.read_text(), log.read_text)
+        at_last(lambda: "GPU7015" in log.read_text(), log.read_text)
     finally:
         process.terminate()
     assert process.wait(30) == 0
@@ -390,7 +390,7 @@ def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: 
 
 def test_a_removed_job_is_told_with_its_commit_to_its_team_alone(scene: Scene) -> None:
     commit = scene.site.commit({"c/a-wider.yaml": None, "c/b-hush.yaml": None})
-    within(60, lambda: len(json.loads(scene.overview())["removed"]) == 2, scene.site.logs)
+    at_last(lambda: len(json.loads(scene.overview())["removed"]) == 2, scene.site.logs)
     told = {name: scene.run("ann", "get", name).stderr for name in ("wider", "a/wider")}
     assert len(set(told.values())) == 1
     assert (

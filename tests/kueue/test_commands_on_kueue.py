@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 from click.testing import Result
 from controlplane.server import ControlPlane
 from town import MERGE
-from unattended import install, typed, within
+from unattended import at_last, install, typed
 
 from gpuctl.install import Duties
 from gpuctl.install.installation import ACCOUNT, ENGINE_ACCOUNTS
@@ -33,7 +33,7 @@ def story(kueue: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Reco
         made.declare(project, f"{head}metadata: {{name: {project}}}\nspec: {{quota: {quota}}}\n")
     for job in ("b-1-gggggggg", "b-2-gggg", RUNS, WAITS):
         made.add(job)
-    within(30, lambda: made.admitted()["team-b"] == 12 and made.admitted()["team-a"] == 1)
+    at_last(lambda: made.admitted()["team-b"] == 12 and made.admitted()["team-a"] == 1)
     made.run()
     return made
 
@@ -89,7 +89,7 @@ def test_what_is_installed_for_kueue_may_write_its_objects_and_kueue_gpuctls_job
     install(plane, duties=Duties(engine="kueue"))
     cohort = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "fourth"}, "spec": {}}
     path = "/apis/kueue.x-k8s.io/v1beta2/cohorts?dryRun=All"
-    within(30, lambda: plane.refused("POST", path, cohort, user=ACCOUNT) is None)
+    at_last(lambda: plane.refused("POST", path, cohort, user=ACCOUNT) is None)
     (job,) = [job for job in plane.call("GET", "/apis/batch/v1/jobs")["items"] if job["metadata"]["name"][:3] == "a-1"]
     path = f"/apis/batch/v1/namespaces/{job['metadata']['namespace']}/jobs/{job['metadata']['name']}?dryRun=All"
     pause = {"spec": {"suspend": True}}
@@ -103,5 +103,5 @@ def test_what_is_installed_for_kueue_may_write_its_objects_and_kueue_gpuctls_job
         refused = plane.refused("PATCH", path, pause, user=user, media=MERGE)
         return "" if refused is None else refused[1]
 
-    within(30, lambda: "change its declaration in Git" in says("ann"))
-    within(30, lambda: not says(ENGINE_ACCOUNTS["kueue"]))
+    at_last(lambda: "change its declaration in Git" in says("ann"))
+    at_last(lambda: not says(ENGINE_ACCOUNTS["kueue"]))

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 from controlplane.server import ControlPlane, is_served
 from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
 from town import MERGE, Town, running, town_on
-from unattended import account_kubeconfig, install, provide_all, typed, within
+from unattended import account_kubeconfig, at_last, install, provide_all, typed, within
 
 from gpuctl.app.overview import overview_of
 from gpuctl.app.report import of_lacking
@@ -51,7 +51,7 @@ def plane(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     install(made, controllers=(CONTROLLER,))
     body = definition(TRAINING_RUN)
     made.call("POST", CRDS, body)
-    within(30, lambda: is_served(made.call("GET", f"{CRDS}/{body['metadata']['name']}")))
+    at_last(lambda: is_served(made.call("GET", f"{CRDS}/{body['metadata']['name']}")))
     for user in (CONTROLLER, "ann"):
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -150,7 +150,7 @@ def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand
     assert all(node.foreign_cpu_milli == 0 for node in town.state().nodes if node.labels.get("town") == town.name)
 
     made = {"apiVersion": TRAINING_RUN[0], "kind": "TrainingRun", "metadata": {"name": "by-hand"}, "spec": {}}
-    refusal = within(30, lambda: town.plane.refused("POST", f"{runs_of(town)}?dryRun=All", made, user="ann"))
+    refusal = at_last(lambda: town.plane.refused("POST", f"{runs_of(town)}?dryRun=All", made, user="ann"))
     assert refusal is not None
     assert "declared in Git" in refusal[1]
 
