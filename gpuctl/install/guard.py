@@ -56,6 +56,9 @@ _OF_RUNS = "pod-template-hash"
 """Label by which a ReplicaSet knows its pods beside gpuctl's: it makes another in the place of one without it."""
 _OF_RAY = "ray.io/cluster"
 _WRITES = ("CREATE", "UPDATE")
+_USUAL_GRACE_S = 30
+_EVICTION_GRACE_S = 600
+"""The most that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
 _MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowed()"
 """Schedulers and agents of GPUs, which write on pods what they gave them; no tenant."""
 
@@ -257,48 +260,63 @@ def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]
 
     A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
     it, in which time its controller stops no pod any more. A pod that has lost its owner or its label is made again
-    beside itself. Finalizers and owners are left to those who may change nodes: the garbage collector is one.
+    beside itself. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and only
+    who asks for less shortens that. Those who may change nodes, as the garbage collector, may write finalizers and
+    owners, and give more time.
     """
     changed = ("UPDATE", "DELETE")
-    others = [rule(group, "*", (plural,), changed) for group, plural in duties.pairs]
-    label = f"k == '{_OF_RUNS}'"
-    labels = "dyn({}).metadata.?labels.orValue({{}})".format
+    marked = f"'{names.JOB_LABEL}' in dyn(oldObject).metadata.?labels.orValue({{}})"
+    grace = f"dyn(oldObject).spec.?terminationGracePeriodSeconds.orValue({_USUAL_GRACE_S})"
+    of_eviction = "request.operation == 'CREATE' ? dyn(object).?deleteOptions.orValue({}) : dyn({})"
     return "gpuctl-ends", {
         "matchConstraints": in_projects(
-            rule("", "v1", ("pods",), ("UPDATE",)),
+            rule("", "v1", ("pods",), changed),
+            rule("", "v1", ("pods/eviction",), ("CREATE",)),
             rule("apps", "v1", ("deployments", "replicasets", "statefulsets"), changed),
             rule("batch", "v1", ("jobs",), changed),
-            *others,
+            *(rule(group, "*", (plural,), changed) for group, plural in duties.pairs),
         ),
         "matchConditions": [
             _others(makers),
-            {"name": "of-gpuctl", "expression": f"'{names.JOB_LABEL}' in {labels('oldObject')}"},
+            {"name": "of-gpuctl", "expression": f"request.operation == 'CREATE' || {marked}"},
         ],
         "variables": [
-            _variable("deleted", "request.operation == 'DELETE'"),
-            _variable("options", "variables.deleted ? dyn(request.options) : dyn({})"),
+            _variable("unchanged", "request.operation != 'UPDATE'"),
+            _variable("options", f"request.operation == 'DELETE' ? dyn(request.options) : {of_eviction}"),
+            _variable("longest", f"request.operation == 'DELETE' ? {grace} : {_EVICTION_GRACE_S}"),
         ],
-        "validations": [
-            _validation(
-                "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
-                "!variables.options.?orphanDependents.orValue(false)",
-                "this is gpuctl's: its pods are deleted with it, or they would keep their GPUs",
-            ),
-            _validation(
-                f"variables.deleted || {_none_more('finalizers', 'object', 'oldObject')} || {_MAY_PATCH_NODES}",
-                "this is gpuctl's: a finalizer would keep its pods and their GPUs after its end",
-            ),
-            _validation(
-                f"variables.deleted || {_none_more('ownerReferences', 'oldObject', 'object', '.uid')} || "
-                f"{_MAY_PATCH_NODES}",
-                "this is gpuctl's: without its owner it would keep its GPUs after the end of its job",
-            ),
-            _validation(
-                f"variables.deleted || ({_same(labels('object'), labels('oldObject'), label)})",
-                f"this is gpuctl's: its label {_OF_RUNS} is written by Kubernetes' controllers only",
-            ),
-        ],
+        "validations": [*_ends_with_its_pods()],
     }
+
+
+def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
+    labels = "dyn({}).metadata.?labels.orValue({{}})".format
+    same = _same(labels("object"), labels("oldObject"), f"k == '{_OF_RUNS}'")
+    finalizers = _none_more("finalizers", "object", "oldObject")
+    owners = _none_more("ownerReferences", "oldObject", "object", ".uid")
+    yield _validation(
+        "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
+        "!variables.options.?orphanDependents.orValue(false)",
+        "this is gpuctl's: its pods are deleted with it, or they would keep their GPUs",
+    )
+    yield _validation(
+        "request.resource.resource != 'pods' || "
+        f"variables.options.?gracePeriodSeconds.orValue(0) <= variables.longest || {_MAY_PATCH_NODES}",
+        "this is gpuctl's: its pod has no longer to end than its terminationGracePeriodSeconds, or "
+        f"{_EVICTION_GRACE_S} s where it is evicted",
+    )
+    yield _validation(
+        f"variables.unchanged || {finalizers} || {_MAY_PATCH_NODES}",
+        "this is gpuctl's: a finalizer would keep its pods and their GPUs after its end",
+    )
+    yield _validation(
+        f"variables.unchanged || {owners} || {_MAY_PATCH_NODES}",
+        "this is gpuctl's: without its owner it would keep its GPUs after the end of its job",
+    )
+    yield _validation(
+        f"variables.unchanged || ({same})",
+        f"this is gpuctl's: its label {_OF_RUNS} is written by Kubernetes' controllers only",
+    )
 
 
 def _makers_of_pods() -> Iterator[Mapping[str, Any]]:

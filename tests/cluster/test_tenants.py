@@ -366,7 +366,7 @@ def test_only_the_guard_stops_changes_of_what_gpuctl_made(place: Place) -> None:
 
 
 def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
-    """As orphans, behind a finalizer or without the marks of their owner they would hold GPUs for no project."""
+    """As orphans, behind a finalizer, without the marks of their owner or with years to end they would hold GPUs."""
     train, serve = place.one(jobs("a"), "train"), place.one(apps("a", "deployments"), "serve")
     running = place.one(pods("a"), "serve")["metadata"]
     workloads = [
@@ -378,8 +378,13 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
         )
     ]
     served = f"{pods('a')}/{running['name']}?dryRun=All"
+    evicted, eviction = served.replace("?", "/eviction?"), {"metadata": {"name": running["name"]}}
     for path in workloads:
         assert place.attempt("DELETE", f"{path}&propagationPolicy=Background", user="ann") == ""
+    for seconds in (0, 30):
+        soon = {"gracePeriodSeconds": seconds, "dryRun": ["All"]}
+        assert place.attempt("DELETE", served, soon, user="ann") == ""
+        assert place.attempt("POST", evicted, {**eviction, "deleteOptions": soon}, user="ann") == ""
     ways: list[dict[str, Any]] = [{"propagationPolicy": "Orphan"}, {"orphanDependents": True}]
     orphaning = [{**way, "dryRun": ["All"]} for way in ways]  # beside a body the server reads no parameters
     left: list[tuple[str, str, Any]] = [
@@ -388,6 +393,9 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     held = {"metadata": {"finalizers": ["example.com/hold"]}}
     left += [("PATCH", path, held) for path in (*workloads, served)]
     left.append(("PATCH", workloads[0], {"metadata": {"finalizers": ["orphan"]}}))
+    slow = {"gracePeriodSeconds": 100_000, "dryRun": ["All"]}
+    left += [("DELETE", path, slow) for path in (served, pods("a"))]
+    left.append(("POST", evicted, {**eviction, "deleteOptions": slow}))
     left.append(("PATCH", served, {"metadata": {"ownerReferences": None}}))
     left.append(("PATCH", served, {"metadata": {"labels": {"pod-template-hash": "x"}}}))
     for method, path, body in left:
