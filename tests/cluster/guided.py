@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import warm
+from controlplane.programs import FOR_GO
 from controlplane.server import ADMIN, ControlPlane, node
 from deployment import HOME, Pod
 from guide import blocks
@@ -71,7 +72,7 @@ class Scene:
             "PATH": f"{folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder),
             "KUBECONFIG": str(folder / "kubeconfig"), "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": f"url.{folder}/.insteadOf", "GIT_CONFIG_VALUE_0": "https://git.example.com/",
-            "GIT_CONFIG_KEY_1": f"url.{folder}/.insteadOf", "GIT_CONFIG_VALUE_1": "https://127.0.0.1/acme/",
+            "GIT_CONFIG_KEY_1": f"url.{folder}/.insteadOf", "GIT_CONFIG_VALUE_1": "https://127.0.0.1/acme/", **FOR_GO,
         }  # fmt: skip
         warm.write_command(folder / "bin")
         self.instead = {"https://git.example.com/gpus.git": "https://127.0.0.1/acme/gpus.git"}

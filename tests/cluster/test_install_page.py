@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import warm
+from controlplane.programs import FOR_GO
 from controlplane.server import ADMIN, ControlPlane, node
 from unattended import account_token, at_last
 
@@ -69,7 +70,7 @@ class Guide:
             "KUBECONFIG": str(folder / "kubeconfig"), "GIT_AUTHOR_NAME": "ann", "GIT_AUTHOR_EMAIL": "ann@example.com",
             "GIT_COMMITTER_NAME": "ann", "GIT_COMMITTER_EMAIL": "ann@example.com",
             "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{folder}/service/.insteadOf",
-            "GIT_CONFIG_VALUE_0": "https://git.example.com/",
+            "GIT_CONFIG_VALUE_0": "https://git.example.com/", **FOR_GO,
         }  # fmt: skip
         warm.write_command(folder / "bin")
         self.repository = folder / "service" / "gpus.git"

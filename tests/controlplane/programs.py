@@ -1,4 +1,4 @@
-"""How a server that is written in Go runs beside tests: with less processor time than by itself."""
+"""How a program that is written in Go runs beside tests: with less processor time than by itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_GO = {"GOGC": "400", "GOMAXPROCS": "1"}
+FOR_GO = {"GOGC": "400", "GOMAXPROCS": "1"}
 """How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more.
 One processor each, as other control planes are there at the same time: a twelfth less."""
 _TIMER_SLACK = Path("/proc/self/timerslack_ns")
@@ -23,7 +23,7 @@ def begun(line: Sequence[str | Path], log: Path, env: Mapping[str, str] | None =
     """A server in the folder of its log; `env`: variables besides this process's own."""
     with log.open("wb") as told, _late_timers():
         return subprocess.Popen(
-            line, stdout=told, stderr=told, cwd=log.parent, env={**os.environ, **_GO, **(env or {})}
+            line, stdout=told, stderr=told, cwd=log.parent, env={**os.environ, **FOR_GO, **(env or {})}
         )
 
 
