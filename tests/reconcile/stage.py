@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sources import NumberedCommits
 
 from gpuctl.adapters.clock import VirtualClock
@@ -199,6 +200,10 @@ class Stage:
     def version(self) -> str:
         """Changes with every write to the cluster."""
         return self.cluster.list(("v1", "ConfigMap")).resource_version
+
+
+IN_GIT = pytest.mark.parametrize("sort", [Stage], ids=["git"])
+"""Of tests that need a repository in a module whose fixture `sort` is `WithoutGit`."""
 
 
 class WithoutGit(Stage):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, CLUSTER, Stage, WithoutGit, job, project
+from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
 
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.app.rejections import RETRY_MS
@@ -16,10 +16,6 @@ from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, RunPhase
 
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}
-
-
-IN_GIT = pytest.mark.parametrize("sort", [Stage], ids=["git"])
-"""Of tests whose commits have messages."""
 
 
 @pytest.fixture
