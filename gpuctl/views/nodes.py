@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,9 +79,17 @@ def node_views(state: ClusterState) -> tuple[NodeView, ...]:
     """Every node, by name. Cost: linear in nodes, workers of runs, and the GPUs of both."""
     on_node: dict[NodeName, list[tuple[Run, WorkerPlacement]]] = {}
     for run in state.runs:
-        for worker in placement.workers if (placement := held_placement(run)) else ():
+        for worker in _workers_there(run):
             on_node.setdefault(worker.node, []).append((run, worker))
     return tuple(_view(node, state, on_node.get(node.name, ())) for node in state.nodes)
+
+
+def _workers_there(run: Run) -> Iterator[WorkerPlacement]:
+    """The workers that hold something: those that have not ended, and those that leave and are not gone yet."""
+    placement = held_placement(run)
+    if placement is not None:
+        yield from (worker for at, worker in enumerate(placement.workers) if at not in run.ended)
+        yield from run.leaving.workers if run.leaving is not None else ()
 
 
 def _view(node: Node, state: ClusterState, workers: Iterable[tuple[Run, WorkerPlacement]]) -> NodeView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,24 @@ def test_a_node_shows_what_is_taken_by_whom() -> None:
         ["n1", "2", "1", "Healthy", "team-a/two"],
         ["n1", "3", "1", "Lost", "<others> (1)"],
     ]
+
+
+def test_a_node_shows_workers_that_leave_until_they_are_gone_and_none_that_has_ended() -> None:
+    """One of three workers has ended, and another job has its GPU; a fourth was given up, and its pod is there."""
+    first, second, third, fourth = (WorkerPlacement(node=NodeName("n1"), gpus=(gpu,)) for gpu in range(4))
+    wide = replace(
+        run("wide", 1000),
+        placement=Placement(workers=(first, second, third)),
+        ended=frozenset({1}),
+        leaving=Placement(workers=(fourth,)),
+    )
+    runs = (run("next", 1000, 1), wide)
+    (view,) = node_views(ClusterState(nodes=(node(foreign_gpu_milli=(0, 0, 0, 0)),), runs=runs))
+    assert view.allocated_milli == 4000
+    assert view.cpu_requested_milli == 4 * 4000 + 500
+    assert [[str(job) for job, _ in device.shares] for device in view.devices] == [
+        ["team-a/wide"], ["team-a/next"], ["team-a/wide"], ["team-a/wide"],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
