@@ -196,7 +196,7 @@ class World:
         wanted = {(each.id, each.digest) for each in tree.jobs}
         for key, run in self.runs.items():
             if key not in wanted and run.job.project not in tree.pinned:
-                stages.append((9, run.job, replace(run, phase=RunPhase.STOPPING)))
+                stages.append((9, run.job, replace(run, phase=RunPhase.STOPPING, paused_for=None)))
         stopping = [key for key, run in self.runs.items() if run.phase is RunPhase.STOPPING]
         for _, name, run in sorted(stages, key=lambda s: (s[0], s[1]))[:stop_after]:
             key = (run.job, run.digest)
