@@ -13,13 +13,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from gpuctl.engine.jobs.timing import FULL_RIGHTS_AFTER_MS, latest_end_ms, min_runtime_ends, next_right_ms
-from gpuctl.explain.progress import Jobs, come_to_rest, settled
+from gpuctl.explain.progress import Jobs, come_to_rest
 from gpuctl.explain.rest import Rest, at_rest
 from gpuctl.model.decision import Admit
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Forecast
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
+from gpuctl.model.steps import settled
 from gpuctl.model.units import DurationMs, Instant
 
 MAX_ENDS = 24

@@ -16,13 +16,14 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.engine.jobs.timing import latest_end_ms
 from gpuctl.engine.reasons import GUARDED
 from gpuctl.explain import explain
-from gpuctl.explain.progress import come_to_rest, settled
+from gpuctl.explain.progress import come_to_rest
 from gpuctl.model.decision import Admit, Pending, Schedule
 from gpuctl.model.declared import Allowance, Declared, Department, MinRuntime, Project
 from gpuctl.model.explanation import Explanation, Raise, Remedy, RemedyKind
 from gpuctl.model.ids import DomainName, JobId, NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, RunPhase
+from gpuctl.model.steps import settled
 from gpuctl.simulate.wakeups import wakeups
 
 Owner = TypeVar("Owner", Project, Department)

@@ -14,8 +14,8 @@ from strategies import Story, stories
 from worlds import World
 
 from gpuctl.engine import schedule
-from gpuctl.explain.progress import Steps, settled
 from gpuctl.model.declared import Declared
+from gpuctl.model.steps import Steps, settled
 
 ENOUGH = 3
 MOST = 4

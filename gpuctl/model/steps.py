@@ -1,0 +1,100 @@
+"""Carry decisions out as values: what becomes of a cluster once decisions have taken effect.
+
+The steps are those of a real cluster: a run is created suspended and admitted in a later cycle, and a stopping run
+holds its GPUs until it is gone, since later decisions may depend on that. Durations and failures are not simulated.
+What becomes of each run is in `transition`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView, Mapping
+from dataclasses import replace
+from operator import is_
+
+from gpuctl.model import transition
+from gpuctl.model.decision import Admit, Decision, Placement, Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, NodeName, RunKey
+from gpuctl.model.job import Job
+from gpuctl.model.state import Charge, ClusterState, Run, RunPhase
+from gpuctl.model.units import Instant
+
+
+def settled(declared: Declared, state: ClusterState, at_ms: Instant) -> ClusterState:
+    """The state once starting pods run and stopping pods are gone, with undeclared runs removed where that is allowed.
+
+    The same object when nothing changes.
+    """
+    return Steps(declared).settled(state, at_ms)
+
+
+class Steps:
+    """The steps of a cluster with the same declarations.
+
+    `_left`: jobs whose run a decision left as it was, with both: the same decision leaves the same run as it is again.
+    Decisions and runs mostly stay the same objects. Measured: from the second schedule on, a step takes a third.
+    """
+
+    __slots__ = ("_declared", "_jobs", "_left", "_wanted")
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self._jobs = {job.id: job for job in declared.jobs}
+        self._wanted = {(job.id, job.digest) for job in declared.jobs}
+        self._left: dict[JobId, tuple[Decision, Run | None]] = {}
+
+    def settled(self, state: ClusterState, at_ms: Instant) -> ClusterState:
+        """See the function `settled`."""
+        gone = self._gone(_by_key(state).keys())
+        runs = tuple([_arrived(run, at_ms) for run in state.runs if not gone or (run.job, run.digest) not in gone])
+        same = len(runs) == len(state.runs) and all(map(is_, runs, state.runs))
+        return state if same else replace(state, runs=runs)
+
+    def carried_out(self, state: ClusterState, made: Schedule) -> ClusterState:
+        """The state after a schedule: admitted runs run, paused runs are stopping. The same object when nothing
+        changes.
+
+        Cost: O(decisions + runs).
+        """
+        runs = _by_key(state)
+        runs.update({key: transition.removed(runs[key]) for key in self._gone(runs.keys())})
+        changed = not all(map(is_, runs.values(), state.runs))
+        labels = {node.name: node.labels for node in state.nodes}
+        for decision in made.decisions:
+            job = self._jobs[decision.job]
+            key = job.id, job.digest
+            run, left = runs.get(key), self._left.get(job.id)
+            if left is not None and left[0] is decision and left[1] is run:
+                continue
+            charge = _charge(self._declared, job, labels, decision.placement) if isinstance(decision, Admit) else None
+            after = transition.decided(job, run, decision, made.at_ms, charge)
+            if isinstance(decision, Admit) and after is not None:
+                after = transition.started(after, made.at_ms)
+            if after is not None and after is not run:
+                runs[key], changed = after, True
+            else:
+                self._left[job.id] = decision, run
+        return replace(state, runs=tuple(runs[key] for key in sorted(runs))) if changed else state
+
+    def _gone(self, runs: KeysView[RunKey]) -> set[RunKey]:
+        """The runs that are not declared, and may be touched."""
+        pinned, blocked = self._declared.pinned, self._declared.blocked
+        return {key for key in runs - self._wanted if key[0].project not in pinned and key[0] not in blocked}
+
+
+def _by_key(state: ClusterState) -> dict[RunKey, Run]:
+    return {(run.job, run.digest): run for run in state.runs}
+
+
+def _arrived(run: Run, at_ms: Instant) -> Run:
+    return transition.stopped(run) if run.phase is RunPhase.STOPPING else transition.started(run, at_ms)
+
+
+def _charge(declared: Declared, job: Job, labels: Mapping[NodeName, Mapping[str, str]], placement: Placement) -> Charge:
+    """What a worker is charged on the pool that it starts in, found by the labels of nodes."""
+    where, milli = labels.get(placement.workers[0].node, {}), job.gpu_milli
+    pool = next((pool for pool in declared.cluster.pools if pool.selects(where)), None)
+    grant = pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes)) if pool is not None else None
+    if grant is not None:
+        milli = grant.gpu_milli
+    return Charge(gpu_milli=milli, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes)
