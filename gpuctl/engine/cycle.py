@@ -6,7 +6,7 @@
 4. Decisions: one decision with one reason for each job, retries last.
 
 A run that is paused here has its next place reserved here too, if its own rights give it one. All else that follows
-from a decision, the next cycle decides.
+from a decision, the next cycle decides; `lookahead.py` makes those cycles in advance where runs make way.
 The phases share only what is written here: the snapshot and the other parts of `CarriedState`, which phase 1 brings up
 to date. Nothing else of a cycle outlives it.
 """
@@ -28,6 +28,7 @@ from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.jobs.under_scaled import UnderScaled, count_growth, under_scaled
+from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.engine.shares.usage import next_usage, used_by
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.settled import draining, settled
@@ -39,13 +40,15 @@ from gpuctl.model.units import GpuMilli, Instant
 from gpuctl.model.usage import full_use
 
 
-def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: EngineCache | None = None) -> Schedule:
-    """Decide which declared jobs run, where, and which wait: one decision with one reason a job, and the trace.
-
-    Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
-    `cache` saves work when the cycle before was over the same declarations and nodes; it changes no result.
-    """
-    cache, policy = cache or EngineCache(), declared.cluster.scheduling
+def decide(
+    declared: Declared,
+    state: ClusterState,
+    now_ms: Instant,
+    cache: EngineCache,
+    restraints: Restraints = UNRESTRAINED,
+) -> Schedule:
+    """The schedule of one cycle by itself; `lookahead` says under which restraints it is the one that is decided."""
+    policy = declared.cluster.scheduling
     declared, state = cache.effective.of(declared, state, now_ms)
 
     # 1. Snapshot.
@@ -55,7 +58,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     protected = draining(carried.allocations, carried.tree) if drains else frozenset()
     lacking = tuple(under_scaled(carried.changeable, carried.static_fit)) if carried.elastic else ()
     gave_up_for = (run.allocation.run.paused_for for run in lacking)
-    snapshot.protect(protected, settled(carried.pending_jobs, carried.beneficiaries(gave_up_for)))
+    against = settled(carried.pending_jobs, carried.beneficiaries(gave_up_for))
+    snapshot.protect(protected, against, restraints)
     moving = keep_moves(carried.moving.values(), carried.static_fit, snapshot)
 
     # 2. Shares.
@@ -81,7 +85,8 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     overlay.update((each.job, replace(each, placement=named(each.placement, carried.uuids))) for each in resized)
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
-    cache.keep(carried)
+    is_contested = bool(outcome.pending_queues or lacking or any(snapshot.leaving_runs))
+    cache.keep(carried, may_be_undone=bool(outcome.pauses or outcome.given_up) and is_contested)
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
@@ -102,10 +107,11 @@ def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, De
     outcome, snapshot = admission.outcome, carried.snapshot
     changed: list[JobClass] = []
     if admission.attempts:
-        carried.cut_off = frozenset(outcome.cut_off)
+        carried.cut_off, carried.unaided = frozenset(outcome.cut_off), snapshot.restraints.unaided
     if outcome.pending_queues and (admission.attempts or outcome.kept != carried.kept):
-        reservations, cut_off = admission.reservations, carried.cut_off
-        changed = carried.pending_reasons.update(carried.pending_jobs, snapshot, reservations, cut_off)
+        changed = carried.pending_reasons.update(
+            carried.pending_jobs, snapshot, admission.reservations, carried.cut_off, carried.unaided
+        )
     carried.kept = outcome.kept
     retried = Outcome(kept=outcome.kept)
     if carried.pending_jobs.retries and all(isinstance(each, Pending | Keep) for each in overlay.values()):

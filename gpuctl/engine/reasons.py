@@ -38,7 +38,7 @@ nothing."""
 
 FOR_ROOM = frozenset({
     "GPU5010", "GPU5011", "GPU5013", "GPU5014", "GPU5015", "GPU5016", "GPU5017", FOR_PAUSED, FOR_STOPPING, FOR_START,
-    "GPU5024", "GPU5060", "GPU5061", GUARDED, "GPU5081",
+    "GPU5024", "GPU5028", "GPU5060", "GPU5061", GUARDED, "GPU5081",
 })  # fmt: skip
 """Reasons to wait that more GPUs, or others, would end, as far as quotas allow: no GPUs are free that can be had."""
 
@@ -106,6 +106,7 @@ scattered = _of_job("GPU5015", "gpus", "pools")
 gang_short = _of_job("GPU5016", "gpus", "workers", "pools")
 cpu_short = _of_job("GPU5017", "pools")
 search_cut_off = _of_job("GPU5024", "gpus", "pools")
+place_lost = _of_job("GPU5028", "gpus", "pools")
 held_back: Callable[[JobId], Reason] = _with("GPU5081", "oldest")
 
 

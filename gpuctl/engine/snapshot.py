@@ -27,6 +27,7 @@ from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import since_start_ms
 from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
+from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
 from gpuctl.model.decision import Placement
@@ -53,7 +54,7 @@ class Snapshot:
     __slots__ = (
         "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity",
         "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms",
-        "protected", "settled",
+        "protected", "restraints", "settled",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
@@ -65,6 +66,7 @@ class Snapshot:
         self.now_ms: Instant = 0
         self.min_runtime = min_runtime
         self.protected: frozenset[JobId] = frozenset()
+        self.restraints = UNRESTRAINED
         self.settled: Mapping[ProjectName, frozenset[JobId]] = {}
         self.lifted: frozenset[Placement] = frozenset()
         self._found: dict[object, Any] = {}
@@ -94,10 +96,12 @@ class Snapshot:
             self.idle.refit(capacity, nodes)
             self.future_idle.refit(capacity, nodes)
 
-    def protect(self, jobs: frozenset[JobId], settled: Mapping[ProjectName, frozenset[JobId]]) -> None:
-        """Set the jobs that are not paused for others."""
-        if (jobs, settled) != (self.protected, self.settled):
-            self.protected, self.settled = jobs, settled
+    def protect(
+        self, jobs: frozenset[JobId], settled: Mapping[ProjectName, frozenset[JobId]], restraints: Restraints
+    ) -> None:
+        """Set the jobs that are not paused for others, and what else this cycle may not do."""
+        if (jobs, settled, restraints) != (self.protected, self.settled, self.restraints):
+            self.protected, self.settled, self.restraints = jobs, settled, restraints
             self._found.clear()
 
     def adopt(self, mix: RequestMix) -> None:
@@ -159,7 +163,10 @@ class Snapshot:
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
         """Preemptible runs in place that are old enough to be stopped at all, by project, sorted by `run_order`."""
-        return self._pausable.get(domain, {})
+        pausable, unmoved = self._pausable.get(domain, {}), self.restraints.unmoved
+        if not unmoved:
+            return pausable
+        return {project: [run for run in runs if run.run.job not in unmoved] for project, runs in pausable.items()}
 
     def is_pausable(self, allocation: Allocation) -> bool:
         """Whether a run in place is preemptible and has run for the least of its minRuntimes."""

@@ -44,6 +44,8 @@ from .rules import (
 from .view import Held, View, rank
 from .worlds import WorldSpec, declared
 
+UNDONE = "GPU5028"
+"""The engine says that other jobs would take the place of a job: that is tried."""
 HEAD_RESERVATION = "GPU5080"
 """A place that is kept as it empties, for the job that has waited longest: no room was made yet."""
 
@@ -126,11 +128,12 @@ def _settled(spec: WorldSpec, tree: Declared, cluster: TinyCluster) -> Iterator[
 def _waiting(spec: WorldSpec, tree: Declared, cluster: TinyCluster, findings: Findings) -> Iterator[Disagreement]:
     """The jobs that wait in a cluster at rest and have a legal way; those within their share first."""
     view = View(tree, cluster.state(), cluster.decided_ms)
+    reasons = {decision.job: decision.reason.code for decision in cluster.decide(tree).decisions}
     found = []
     for job in view.waiting:
         findings.asked += 1
         way = _way(view, job)
-        if way is not None:
+        if way is not None and not (reasons[job.id] == UNDONE and _is_undone(tree, cluster, way)):
             found.append((
                 not within_share(way.claim),
                 job.id,
@@ -153,6 +156,16 @@ def _small(spec: WorldSpec, view: View) -> Iterator[Disagreement]:
 def _way(view: View, job: Job) -> Way | None:
     """The simplest legal way of a job."""
     return simplest(ways(view, job)) if view.most_workers(job) else None
+
+
+def _is_undone(tree: Declared, before: TinyCluster, way: Way) -> bool:
+    """Whether a job would lose its place again by what the engine decides once its way is carried out."""
+    if way.seats is None:
+        return False
+    after = carried_out(before, way, way.seats)
+    after.settle(tree)
+    run = after.runs.get(way.claim.job.id)
+    return run is None or run.phase not in ACTIVE
 
 
 def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | None:
@@ -229,7 +242,8 @@ def _asked(
     way = _way(View(tree, before.state(), before.now_ms), job)
     findings.with_a_way += way is not None
     if placement is None:
-        if way is not None and not others:
+        is_undone = decisions[job.id].reason.code == UNDONE and way is not None and _is_undone(tree, before, way)
+        if way is not None and not others and not is_undone:
             yield Disagreement(Kind.MISSED, need_of(way), spec, str(job.id), way.tells())
         return
 

@@ -39,8 +39,7 @@ RUNS = (
         code="GPU5005",
         title="runs over quota",
         message="runs over the quota of {project}, on GPUs that other projects leave unused",
-        why="The project holds more GPUs than its quota now. Its fair share depends on all projects, so the cluster's "
-        "objects alone do not tell it.",
+        why="The project holds more GPUs than its quota. The cluster's objects alone do not tell its fair share.",
         fix="Nothing to do. `gpuctl explain JOB DIR` tells whether the project is within its fair share. The job may "
         "be paused when other projects need the GPUs.",
     ),
@@ -182,9 +181,15 @@ WAITS = (
         code="GPU5027",
         title="waits for its turn in a sweep",
         message="not queued yet: sweep {sweep} has {parallelism} jobs queued or running, as many as its parallelism",
-        why="The sweep's declaration says in sweep.parallelism how many of its jobs may run at a time. The others "
-        "demand no GPUs.",
+        why="sweep.parallelism says how many of its jobs may run at a time. The others demand no GPUs.",
         fix="Nothing to do: jobs are queued in the order of their indices, as others end. Or raise sweep.parallelism.",
+    ),
+    CodeEntry(
+        code="GPU5028",
+        title="other jobs would take its place",
+        message="waits for {gpus} GPUs in {pools}: other jobs would take the place that could be made for it",
+        why="Looking ahead shows that the jobs that could be paused or moved for it would have stopped in vain.",
+        fix="It is tried again whenever something changes. `gpuctl explain JOB DIR` tells what would let it start.",
     ),
 )
 
@@ -340,8 +345,7 @@ BARRED = (
         code="GPU5073",
         title="its object can't be read",
         message="its object can't be read and is left unchanged; gpuctl's log says why",
-        why="The object has content that gpuctl does not expect. No decision is made about the job; if it runs, it "
-        "keeps running.",
+        why="The object has unexpected content. No decision is made about the job; if it runs, it keeps running.",
         fix="Undo changes to the object. If there were none, report it: gpuctl should be able to read the object.",
     ),
     CodeEntry(
@@ -393,11 +397,9 @@ ELASTIC = (
         code="GPU5091",
         title="scaled down without a node",
         message="runs with {workers} of its {declared} workers: node {node} is gone or not ready, or takes no new pods",
-        why="minWorkers says that the job can run without the workers of that node. A service goes on with its other "
-        "replicas. A training job goes on with the workers below the first that it lost, because a Job can drop "
-        "only its highest indexes.",
-        fix="Check the node. The job scales up when GPUs are idle on nodes that its pods can use, or at its next "
-        "start.",
+        why="minWorkers says that the job can run without them. A service goes on with its other replicas; training "
+        "goes on with the workers below the first that it lost, because a Job can drop only its highest indexes.",
+        fix="Check the node. It scales up when GPUs are idle on nodes that its pods can use, or at its next start.",
     ),
 )
 
@@ -411,8 +413,7 @@ STARTS = (
         "jobs. After 1 minute, then 5, then 30 it is tried again on GPUs that no other job takes: no run is paused for "
         "it, and none is reserved. Two hours after it began to wait it has its full rights again, for one start.",
         fix="Correct what the reason names: the image, a Secret or ConfigMap, a claim. A changed declaration or a "
-        "higher spec.runIndex is a new run, which has its full rights at once. A larger scheduling.startTimeout gives "
-        "large images more time.",
+        "higher spec.runIndex is a new run with full rights. Large images need a larger scheduling.startTimeout.",
     ),
 )
 

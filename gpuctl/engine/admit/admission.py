@@ -193,7 +193,7 @@ class Admission:
         if self._start_elsewhere(pending):
             return True
         allocations, rules = in_the_way(self._snapshot, assignment), self._rules(pending, assignment.option)
-        if allocations is None:
+        if allocations is None or not rules:
             return False
         for rule in rules:
             if set(rule.candidates()).issuperset(allocations) and rule.cost(allocations) is not None:
@@ -362,7 +362,8 @@ class Admission:
         for option in options if self._policy.consolidation else ():
             if not option.request.gpu_milli or self._coming(pending, option) is not None:
                 continue
-            room = self._migrations.consolidate(option, self._rules(pending, option))
+            rules = self._rules(pending, option)
+            room = self._migrations.consolidate(option, rules) if rules else None
             if room and room.cost.price <= most_price and self._is_due(pending, option, room.victims):
                 found.append(room)
         return self._take(pending, min(found, key=room_rank, default=None))

@@ -1,9 +1,9 @@
 """Pending reasons: why each class of jobs waits, as things stand when the attempts are over.
 
-The reason is the first of these that applies: the search for runs that could make way was cut off at its bound, so that
-nothing is known; a ceiling; a head reservation of another job; CPU or memory; GPUs that
-are scattered over nodes; too few GPUs. It depends on what each sort of option is short of, and on what the job's
-project holds and may hold.
+The reason is the first of these that applies: its place would go to other jobs at once; the search for runs that could
+make way was cut off at its bound, so that nothing is known; a ceiling; a head reservation of another job; CPU or
+memory; GPUs that are scattered over nodes; too few GPUs. It depends on what each sort of option is short of, and on
+what the job's project holds and may hold.
 A class for which neither has changed keeps its reason.
 
 Cost: O(sorts), and O(classes) of dirty projects, or of all projects if any sort is short of something else now.
@@ -39,16 +39,17 @@ Sorts: TypeAlias = frozenset[Sort]
 class PendingReasons:
     """What jobs were short of in the last cycle. Without this memory a job added takes 2x to 3.5x.
 
-    `_short`: the sorts of which enough is idle, those of them that lack CPU or memory only, the requests that lack only
-    what is reserved, and the classes for which the search for victims was cut off.
+    `_short`: the sorts of which enough is idle, those of them that lack CPU or memory only, and the requests that lack
+    only what is reserved. `_of_search`: the reasons of classes that wait for what came of searching victims for them.
     """
 
-    __slots__ = ("_dirty", "_read", "_short")
+    __slots__ = ("_dirty", "_of_search", "_read", "_short")
 
     def __init__(self, dirty: DirtyProjects) -> None:
         self._dirty = dirty
         self._read = 0
-        self._short: tuple[Sorts, Sorts, ReservedFor, frozenset[JobClass]] = frozenset(), frozenset(), {}, frozenset()
+        self._short: tuple[Sorts, Sorts, ReservedFor] = frozenset(), frozenset(), {}
+        self._of_search: dict[JobClass, Reason] = {}
 
     def update(
         self,
@@ -56,21 +57,27 @@ class PendingReasons:
         snapshot: Snapshot,
         reservations: HeadReservations,
         cut_off: Collection[JobId],
+        unaided: Collection[JobId],
     ) -> list[JobClass]:
         """Bring the reason of each class up to date; the classes that have another one now.
 
-        `cut_off`: jobs for which the search for victims was cut off. That holds for all of their class.
+        `cut_off`: jobs for which the search for victims was cut off. `unaided`: jobs for which no run makes way
+        (`Restraints`). Either holds for all of a job's class.
         """
-        before, idle = self._short, snapshot.idle
+        before, idle = (self._short, self._of_search), snapshot.idle
         options = [each for each in pending_jobs.sorts if _enough_is_free(idle, each)]
         enough = frozenset(each.sort for each in options)
         by_cpu = frozenset(
             each.sort for each in options if has_place(idle, PoolOption(each.pool, each.request.without_cpu()))
         )
-        classes = frozenset(pending_jobs.class_of(job) for job in cut_off if pending_jobs.is_queued(job))
-        self._short = enough, by_cpu, _reserved(pending_jobs, snapshot, reservations), classes
+        self._short = enough, by_cpu, _reserved(pending_jobs, snapshot, reservations)
+        self._of_search = {
+            job_class: reason(job_class.first.job)
+            for jobs, reason in ((cut_off, reasons.search_cut_off), (unaided, reasons.place_lost))
+            for job_class in {pending_jobs.class_of(job) for job in jobs if pending_jobs.is_queued(job)}
+        }
         projects, self._read = self._dirty.since(self._read), self._dirty.count
-        if before != self._short:
+        if before != (self._short, self._of_search):
             return self._changed(pending_jobs.queues.values(), snapshot)
         limits = chain.from_iterable(
             snapshot.accounts.tree.limits(*key) for key in product(pending_jobs.domains, projects)
@@ -84,14 +91,12 @@ class PendingReasons:
 
         All jobs of a sort have the same reason, unless there are reservations.
         """
-        _, _, reserved, cut_off = self._short
+        _, _, reserved = self._short
         changed = []
         of_sort: dict[JobSort, Reason] = {}
         for job_class in chain.from_iterable(queue.job_classes.values() for queue in queues):
-            reason = None if reserved else of_sort.get(job_class.sort)
-            if job_class in cut_off:
-                reason = reasons.search_cut_off(job_class.first.job)
-            elif reason is None:
+            reason = self._of_search.get(job_class) or (None if reserved else of_sort.get(job_class.sort))
+            if reason is None:
                 reason = of_sort[job_class.sort] = self._reason_of(job_class.first, snapshot.accounts)
             if reason != job_class.reason:
                 job_class.reason = reason
@@ -100,7 +105,7 @@ class PendingReasons:
 
     def _reason_of(self, pending: PendingJob, accounts: Accounts) -> Reason:
         """Why a job has no place, see above."""
-        enough, by_cpu, reserved, _ = self._short
+        enough, by_cpu, reserved = self._short
         job, options = pending.job, pending.options
         ceilings = [forbidden(accounts, job, option.domain, option.least_milli) for option in options]
         allowed = [option for option, ceiling in zip(options, ceilings, strict=True) if ceiling is None]

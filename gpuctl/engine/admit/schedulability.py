@@ -29,7 +29,7 @@ from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.reclaim import ReclaimStrategy, over_allocated
-from gpuctl.engine.victims.rules import rules_of
+from gpuctl.engine.victims.rules import rules_by_right
 from gpuctl.engine.victims.search import is_unschedulable
 from gpuctl.model.ids import DomainName, JobId
 from gpuctl.model.job import Job
@@ -248,7 +248,7 @@ class Schedulability:
         snapshot, migrations = self._snapshot, self._migrations
         if has_place(snapshot.future_idle, option):
             return True, False
-        rules = rules_of(snapshot, job, option.domain, option.request.total_milli)
+        rules = rules_by_right(snapshot, job, option.domain, option.request.total_milli)
         may_move = migrations is not None and migrations.may_find(option, rules)
         if may_move:
             return True, False

@@ -51,7 +51,7 @@ class CarriedState:
     """What the nodes have, what each job and run says by itself, the allocations, and the pending jobs.
 
     `is_unchanged`: nothing was read again in this cycle. `all_unschedulable`, `kept`: those of the last cycle's
-    `Outcome`.
+    `Outcome`. `before`: what was last returned on jobs, where it is not what is decided by now.
     """
 
     def __init__(self, declared: Declared, nodes: tuple[Node, ...]) -> None:
@@ -86,11 +86,12 @@ class CarriedState:
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
         self._all: dict[JobId, Decision] = {}  # in order of jobs
-        self.changed: dict[JobId, Decision] = {}
+        self.before: dict[JobId, Decision | None] = {}
         self._touched: frozenset[JobId] = frozenset()
         self.is_unchanged = False
         self.all_unschedulable = False
         self.cut_off: frozenset[JobId] = frozenset()
+        self.unaided: frozenset[JobId] = frozenset()
         self.kept: Mapping[JobId, tuple[Assignment, Reason]] = {}
         self._overlaid: set[JobId] = set()
 
@@ -139,7 +140,6 @@ class CarriedState:
 
     def update(self, declared: Declared, state: ClusterState, now_ms: Instant, counters: Counters) -> None:
         """Read what changed."""
-        self.changed = {}
         # A dict keeps their order, which is nearly sorted, so that sorting them is cheap.
         touched = dict.fromkeys(self.snapshot.renew(now_ms, counters))
         before, nodes = self.capacity, self._changed_nodes(declared, state.nodes)
@@ -180,7 +180,8 @@ class CarriedState:
         for job, decision in made.items():
             before = self._all.get(job)
             if before is not decision and before != decision:
-                self._all[job] = self.changed[job] = decision
+                self.before.setdefault(job, before)
+                self._all[job] = decision
         if len(self._all) > known:
             self._all = {job: self._all[job] for job in sorted(self._all)}
         self._overlaid = set(overlay)
@@ -190,6 +191,11 @@ class CarriedState:
     def all_decisions(self) -> tuple[Decision, ...]:
         """All decisions, in order of jobs; an unchanged one stays the same object."""
         return tuple(self._all.values())
+
+    def changed(self) -> list[Decision]:
+        """The decisions that differ from those noted in `before`, in order of jobs."""
+        now = ((before, self._all.get(job)) for job, before in sorted(self.before.items()))
+        return [decision for before, decision in now if decision is not None and decision != before]
 
     def _by_itself(self, job: JobId) -> Decision:
         """The decision about a job that competing does not change."""

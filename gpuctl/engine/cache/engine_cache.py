@@ -9,7 +9,7 @@ from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.effective import EffectiveJobs
-from gpuctl.model.decision import Decision
+from gpuctl.model.decision import Decision, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Vacancy
 from gpuctl.model.ids import PoolName
@@ -20,38 +20,62 @@ from gpuctl.model.units import Instant
 class EngineCache:
     """The carried state, and what is known of the declarations.
 
-    `counters`: the work of the last cycle. `effective`: the jobs that depend on other jobs or on load.
+    `counters`: the work of the last schedule, looking ahead included. `may_be_undone`: whether runs make way in the
+    last cycle while others compete for what they leave. `effective`: the jobs that depend on other jobs or on load.
     """
 
-    __slots__ = ("_carried", "counters", "effective")
+    __slots__ = ("_carried", "_noted", "counters", "effective", "may_be_undone")
 
     def __init__(self) -> None:
         self._carried: CarriedState | None = None
+        self._noted: tuple[list[Decision], tuple[Vacancy, ...]] | None = None
         self.counters = Counters()
+        self.may_be_undone = False
         self.effective = EffectiveJobs()
+
+    def begin(self) -> None:
+        """Begin a schedule."""
+        self.counters = Counters()
+        if self._noted is None and self._carried is not None:
+            self._carried.before = {}
+        self._noted = None
+
+    def note(self) -> None:
+        """Note what the last cycle says of itself, before cycles are made in advance."""
+        self._noted = None
+        self._noted = self.changed(), self.vacancies()
+
+    def settle_on(self, decided: Schedule) -> None:
+        """A schedule is decided after cycles were made in advance: `changed` compares with it from now on."""
+        if self._carried is not None:
+            by_job = {decision.job: decision for decision in decided.decisions}
+            self._carried.before = {job: by_job.get(job) for job in self._carried.before}
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
         """The carried state for these inputs. Cost: what changed since the last call, while cluster and projects stay.
 
         It is kept again by `keep`: the state of a cycle that raised an error is dropped.
         """
-        self.counters = Counters()
         carried, self._carried = self._carried, None
         if carried is None or not carried.fits(declared, now_ms):
             carried = CarriedState(declared, state.nodes)
         carried.update(declared, state, now_ms, self.counters)
         return carried
 
-    def keep(self, carried: CarriedState) -> None:
+    def keep(self, carried: CarriedState, *, may_be_undone: bool) -> None:
         """Keep the carried state at the end of a cycle."""
-        self._carried = carried
+        self._carried, self.may_be_undone = carried, may_be_undone
 
     def changed(self) -> list[Decision]:
-        """The decisions of the last cycle that differ from those before, in order of jobs."""
-        return [decision for _, decision in sorted(self._carried.changed.items())] if self._carried else []
+        """The decisions of the last schedule that differ from those before, in order of jobs."""
+        if self._noted is not None:
+            return self._noted[0]
+        return self._carried.changed() if self._carried else []
 
     def vacancies(self) -> tuple[Vacancy, ...]:
-        """What the last cycle left free in each pool, without reserved places. Cost: O(devices)."""
+        """What the last schedule left free in each pool, without reserved places. Cost: O(devices)."""
+        if self._noted is not None:
+            return self._noted[1]
         if self._carried is None:
             return ()
         rooms: dict[PoolName, list[NodeFree]] = {pool: [] for pool in self._carried.capacity.usable}

@@ -280,7 +280,15 @@ class VictimRule:
 
 
 def rules_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[VictimRule, ...]:
-    """The rules by which a job may have runs paused, the one first for which no own work must leave."""
+    """The rules by which a job may have runs paused, the one first for which no own work must leave.
+
+    None in a cycle in which no run makes way for the job.
+    """
+    return () if job.id in snapshot.restraints.unaided else rules_by_right(snapshot, job, domain, milli)
+
+
+def rules_by_right(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[VictimRule, ...]:
+    """The same for all jobs that are like it."""
     found = combinations_of(snapshot, job, domain, milli)
     return tuple(VictimRule(snapshot, job, domain, milli, strategies) for strategies in found)
 

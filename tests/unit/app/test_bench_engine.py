@@ -18,6 +18,7 @@ from gpuctl.app.bench.engine import (
 )
 from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, gangs, job, node, run_of, world
 from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine.cycle import decide
 from gpuctl.engine.victims import consolidation
 from gpuctl.explain import at_rest
 from gpuctl.model.decision import Displace, Move, Reclaim
@@ -65,14 +66,14 @@ def test_of_a_thousand_that_differ_few_are_attempted_after_an_event(waiters: dic
 
 def test_of_hundreds_of_gangs_that_differ_few_are_attempted() -> None:
     full, cache = gangs((8,) * 20, 600, 10), EngineCache()
-    schedule(full.declared, full.state, NOW_MS, cache)
+    decide(full.declared, full.state, NOW_MS, cache)
     assert cache.counters.attempts <= 100
 
 
 def test_gangs_that_differ_cost_a_bounded_number_of_placings_where_runs_may_be_moved() -> None:
     """Each search for moves tries thousands of sets of gangs to be moved: all searches of a round share a bound."""
     full, cache = gangs((8,) * 40, 120, 20, consolidation=True), EngineCache()
-    schedule(full.declared, full.state, NOW_MS, cache)
+    decide(full.declared, full.state, NOW_MS, cache)
     assert cache.counters.attempts <= 60
     assert cache.counters.placings <= 2 * consolidation.MAX_PLACINGS
 

@@ -1,0 +1,105 @@
+"""Looking ahead: a schedule for which runs make way is carried out in advance, as values, before it is decided.
+
+A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
+run has stopped could lose its place again, and a run that has gone on could be stopped a second time. Such a schedule
+is made anew under restraints: no run makes way for that job; or that run makes way for no job, provided that all jobs
+that would have run in the end still do.
+
+Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
+with `a`, and `c` of another project would take `a`'s place by fairness: `b` would have been stopped for `a` in vain.
+
+Invariant: restraints only take stops back. They delay no start, so that a cluster comes to rest with them as without.
+
+Cost: nothing where no run makes way, or no other job waits that could take what is left. Else mostly three cycles, of
+what has changed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpuctl.engine.cache.engine_cache import EngineCache
+from gpuctl.engine.cycle import decide
+from gpuctl.engine.restraints import UNRESTRAINED, Restraints
+from gpuctl.model.decision import Displace, Move, Preempt, Reclaim, Resize, Schedule
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId
+from gpuctl.model.state import ACTIVE, ClusterState
+from gpuctl.model.steps import Steps
+from gpuctl.model.units import Instant
+
+MAX_AIDED = 20
+"""Jobs for which runs make way in a cycle, at the most: beyond them nothing is foreseen. Of 10,000 waiting gangs 31 are
+given room at once, and looking ahead takes as long again as the cycle, or twice as long."""
+MAX_TRIES = 4
+"""Schedules with further restraints, at the most."""
+MAX_CYCLES = 6
+"""Cycles that are looked ahead, at the most: few schedules cause more than three. Beyond them nothing is foreseen."""
+
+
+class Outlook(NamedTuple):
+    """What comes of a schedule. `running`: the jobs that run in the end. `in_vain`: those that do not, though a run
+    makes way for them. `twice`: those whose run is stopped, and later again.
+    """
+
+    running: frozenset[JobId] = frozenset()
+    in_vain: frozenset[JobId] = frozenset()
+    twice: frozenset[JobId] = frozenset()
+
+
+def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: EngineCache | None = None) -> Schedule:
+    """Decide which declared jobs run, where, and which wait: one decision with one reason a job, and the trace.
+
+    Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
+    `cache` saves work when the cycle before was over the same declarations and nodes; it changes no result.
+    """
+    cache = cache or EngineCache()
+    cache.begin()
+    decided = decide(declared, state, now_ms, cache)
+    if cache.may_be_undone and len(_aided(decided)) <= MAX_AIDED:
+        decided = _foreseen(declared, state, decided, cache)
+        cache.settle_on(decided)
+    return decided
+
+
+def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
+    """The schedule, or the one that is decided in its place."""
+    steps, restraints = Steps(declared), UNRESTRAINED
+    outlook = _outlook(declared, state, decided, cache, steps)
+    for _ in range(MAX_TRIES):
+        further = Restraints(unaided=outlook.in_vain) if outlook.in_vain else Restraints(unmoved=outlook.twice)
+        if further == UNRESTRAINED:
+            break
+        other = decide(declared, state, decided.at_ms, cache, restraints | further)
+        others = _outlook(declared, state, other, cache, steps)
+        if not outlook.in_vain and (others.in_vain or not outlook.running <= others.running):
+            decided = decide(declared, state, decided.at_ms, cache, restraints)
+            cache.note()
+            break
+        decided, restraints, outlook = other, restraints | further, others
+    return decided
+
+
+def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache, steps: Steps) -> Outlook:
+    """Carry the last cycle's schedule out, and those that follow from it, until nothing changes."""
+    cache.note()
+    aided, stopped, again = _aided(decided), _stopped(decided), set[JobId]()
+    for _ in range(MAX_CYCLES):
+        after = steps.settled(steps.carried_out(state, decided), decided.at_ms)
+        if after is state:
+            running = frozenset(run.job for run in state.runs if run.phase in ACTIVE)
+            return Outlook(running, aided - running, frozenset(again))
+        state, decided = after, decide(declared, after, decided.at_ms, cache)
+        again |= stopped & _stopped(decided)
+    return Outlook()
+
+
+def _aided(decided: Schedule) -> frozenset[JobId]:
+    """The jobs for which runs make way."""
+    makes_way = (each for each in decided.decisions if isinstance(each, Reclaim | Preempt | Move | Resize))
+    return frozenset(each.beneficiary for each in makes_way if each.beneficiary is not None)
+
+
+def _stopped(decided: Schedule) -> frozenset[JobId]:
+    """The jobs whose runs are stopped or moved."""
+    return frozenset(d.job for d in decided.decisions if isinstance(d, Reclaim | Preempt | Move | Displace))

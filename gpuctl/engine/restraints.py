@@ -1,0 +1,21 @@
+"""Restraints: what a schedule may not do, since looking ahead shows that it would be undone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpuctl.model.ids import JobId
+
+
+class Restraints(NamedTuple):
+    """`unaided`: jobs for which no run makes way. `unmoved`: jobs whose runs make way for no job."""
+
+    unaided: frozenset[JobId] = frozenset()
+    unmoved: frozenset[JobId] = frozenset()
+
+    def __or__(self, other: Restraints) -> Restraints:
+        """Those of both."""
+        return Restraints(self.unaided | other.unaided, self.unmoved | other.unmoved)
+
+
+UNRESTRAINED = Restraints()
