@@ -29,6 +29,7 @@ from gpuctl.engine.admit.reservations import (
     place_to_go_on,
     reserved_for,
     stays_guaranteed,
+    waits_for,
     yields,
 )
 from gpuctl.engine.admit.scale_up import ScaleUp
@@ -180,9 +181,7 @@ class Admission:
             self._snapshot.vacate(pending.job, assignment)
             if not self._start_elsewhere(pending):
                 self._snapshot.occupy(pending.job, assignment)
-                reason = pending.run.reason if pending.run else None
-                is_named = reason is not None and reason.code == reasons.FOR_PAUSED
-                self._reserve(pending, assignment, reason if reason and is_named else reasons.WAITS_FOR_STOPPING)
+                self._reserve(pending, assignment, waits_for(pending, assignment, self._snapshot))
         for pending, assignment in occupied:
             self._keep_occupied(pending, assignment)
 

@@ -22,7 +22,7 @@ from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.engine.victims.rules import with_leaving
-from gpuctl.model.decision import Placement
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
@@ -146,6 +146,23 @@ def is_place_for(option: PoolOption, placement: Placement, snapshot: Snapshot) -
         if any(room.profile_of(index) != request.profile for index in worker.gpus):
             return False
     return True
+
+
+def waits_for(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -> Reason:
+    """Why a job waits whose place comes free. Where runs were paused for it, those are named that still leave it.
+
+    Once none does, the reason stays: it says by what right the place is kept.
+    """
+    reason = pending.run.reason if pending.run else None
+    if reason is None or reason.code != reasons.FOR_PAUSED:
+        return reasons.WAITS_FOR_STOPPING
+    devices = _devices(assignment.placement)
+    left = [run.run.job for run in snapshot.leaving_runs if not devices.isdisjoint(_devices(run.placement))]
+    return reasons.waits_for_paused(left) if left else reason
+
+
+def _devices(placement: Placement) -> set[tuple[NodeName, int]]:
+    return {(worker.node, gpu) for worker in placement.workers for gpu in worker.gpus}
 
 
 def is_free(free: FreeCapacity, assignment: Assignment) -> bool:
