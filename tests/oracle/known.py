@@ -33,8 +33,4 @@ KNOWN: dict[str, Known] = {
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
         worlds=(8002199, 8006473, 9000182, 9005721, 9010062, 9018904),
     ),
-    "waits: moves": Known(
-        why="4.3: moves bring scattered room together; the job was placed first, and left no device for a moved run.",
-        worlds=(9006468,),
-    ),
 }

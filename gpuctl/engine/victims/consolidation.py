@@ -8,7 +8,8 @@ room, runs that a rule allows are paused besides, for as few GPUs as can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, options_of, place_all
@@ -176,6 +177,10 @@ class MigrationSearch:
         placings = self._snapshot.counters.placings
         placement = place_without(rule.snapshot, option, (*victims_of(chosen), *movers_of(chosen)))
         found = None if placement is None else _beside(Assignment(option, placement), chosen, rule)
+        if placement is not None and found is None:
+            # The best place for the job may be the only one for a moved run.
+            among = _placed_among(rule.snapshot, option, chosen)
+            found = None if among is None else _beside(among, chosen, rule)
         self._placings_left -= 1 + self._snapshot.counters.placings - placings
         return found
 
@@ -290,16 +295,12 @@ def _moves_beside(
     They are placed largest first; if that fails, first those that may use the fewest pools.
     """
 
-    def size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
-        each = move.allocations[0].per_worker
-        return -each.gpu_milli, -move.total_milli, -each.cpu_milli, -each.mem_bytes, move.job
-
     def pools(move: Eviction) -> int:
         job = move.allocations[0].job
         return len(job.pools) if job else 0
 
     gone = (*movers_of(movers), *victims)
-    by_size = sorted(movers, key=size)
+    by_size = sorted(movers, key=_size)
     by_pools = sorted(by_size, key=pools)
     with snapshot.idle.without(gone):
         snapshot.idle.take((assignment,))
@@ -308,6 +309,24 @@ def _moves_beside(
             moves = _placed(snapshot, by_pools)
         snapshot.idle.give_back((assignment,))
     return moves
+
+
+def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Eviction]) -> Assignment | None:
+    """Where a job goes if it and the moved runs are placed largest first; None when one has no place."""
+    movers = sorted((eviction for eviction in chosen if eviction.is_move), key=_size)
+    own = -option.request.gpu_milli, -option.request.total_milli
+    wanted: list[Iterable[PoolOption]] = [_options_of(snapshot, move) for move in movers]
+    wanted.insert(bisect_left(movers, own, key=lambda move: _size(move)[:2]), (option,))
+    with snapshot.idle.without((*movers_of(movers), *victims_of(chosen))):
+        found = place_all(snapshot.idle, wanted)
+        if found is not None:
+            snapshot.idle.give_back(found)
+    return None if found is None else next(each for each in found if each.option is option)
+
+
+def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
+    each = move.allocations[0].per_worker
+    return -each.gpu_milli, -move.total_milli, -each.cpu_milli, -each.mem_bytes, move.job
 
 
 def _placed(snapshot: Snapshot, movers: Sequence[Eviction]) -> tuple[Migration, ...] | None:
