@@ -85,8 +85,9 @@ def decide(
     overlay.update((each.job, replace(each, placement=named(each.placement, carried.uuids))) for each in resized)
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
-    is_contested = bool(outcome.pending_queues or lacking or any(snapshot.leaving_runs))
-    cache.keep(carried, may_be_undone=bool(outcome.pauses or outcome.given_up) and is_contested)
+    # A run that gives up workers lacks them from now on, and so competes for what is left.
+    compete = bool(outcome.pending_queues or lacking or outcome.given_up or any(snapshot.leaving_runs))
+    cache.keep(carried, may_be_undone=bool(outcome.pauses or outcome.given_up) and compete)
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
