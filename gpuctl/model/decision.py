@@ -48,6 +48,11 @@ class Placement:
         """Where any of them goes."""
         return {worker.node for worker in self.workers}
 
+    @property
+    def devices(self) -> set[tuple[NodeName, int]]:
+        """The devices of all of them, each by its node and index."""
+        return {(worker.node, gpu) for worker in self.workers for gpu in worker.gpus}
+
 
 class RunRecord(NamedTuple):
     """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields.

@@ -156,13 +156,9 @@ def waits_for(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -
     reason = pending.run.reason if pending.run else None
     if reason is None or reason.code != reasons.FOR_PAUSED:
         return reasons.WAITS_FOR_STOPPING
-    devices = _devices(assignment.placement)
-    left = [run.run.job for run in snapshot.leaving_runs if not devices.isdisjoint(_devices(run.placement))]
+    devices = assignment.placement.devices
+    left = [run.run.job for run in snapshot.leaving_runs if not devices.isdisjoint(run.placement.devices)]
     return reasons.waits_for_paused(left) if left else reason
-
-
-def _devices(placement: Placement) -> set[tuple[NodeName, int]]:
-    return {(worker.node, gpu) for worker in placement.workers for gpu in worker.gpus}
 
 
 def is_free(free: FreeCapacity, assignment: Assignment) -> bool:
@@ -181,14 +177,9 @@ def in_the_way(snapshot: Snapshot, assignment: Assignment) -> tuple[Allocation, 
 
 def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeName]) -> list[Allocation]:
     """The runs on the devices of an assignment, on some of its nodes, that are not leaving."""
-    workers = assignment.placement.workers
-    devices = {(worker.node, gpu) for worker in workers if worker.node in nodes for gpu in worker.gpus}
+    devices = {device for device in assignment.placement.devices if device[0] in nodes}
     found = dict.fromkeys(run for node in nodes for run in snapshot.on_node(node))
-    return [
-        run
-        for run in found
-        if any((worker.node, gpu) in devices for worker in run.placement.workers for gpu in worker.gpus)
-    ]
+    return [run for run in found if not devices.isdisjoint(run.placement.devices)]
 
 
 def _short_nodes(free: FreeCapacity, assignment: Assignment) -> list[NodeName]:

@@ -29,7 +29,7 @@ from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.decision import Placement, Reason, TraceStep, WorkerPlacement
+from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.transition import sent_to
@@ -63,7 +63,7 @@ class UnboundStart:
             return True
         is_part = self.per_worker.gpu_milli % WHOLE_GPU > 0
         is_named = len(self.named.workers) > 1 and self.pool.way is not Way.COUNT
-        return is_part and is_named and _device_count(self.named.workers) > 1
+        return is_part and is_named and len(self.named.devices) > 1
 
     def slots_on(self, room: NodeFree, absent: Iterable[UnboundStart]) -> list[int]:
         """How many of its workers fit on a node, and on each device it names there, if some starts were absent."""
@@ -81,15 +81,11 @@ class UnboundStart:
         profile = next((room.profile_of(gpu) for gpu in gpus if gpu in devices), "")
         of_profile = list(room.devices_of(profile))
         way = self.pool.way
-        if way is Way.COUNT or (way is Way.NVIDIA_CLAIM and _device_count(workers) > NAMEABLE_GPUS):
+        if way is Way.COUNT or (way is Way.NVIDIA_CLAIM and len(self.named.devices) > NAMEABLE_GPUS):
             return of_profile
         by_index = way is Way.HAMI_CLAIM
         named = {gpu for worker in workers if by_index or worker.node == room.name for gpu in worker.gpus}
         return [gpu for gpu in of_profile if gpu in named]
-
-
-def _device_count(workers: Iterable[WorkerPlacement]) -> int:
-    return len({(worker.node, gpu) for worker in workers for gpu in worker.gpus})
 
 
 def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) -> None:

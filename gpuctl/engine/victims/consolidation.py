@@ -300,15 +300,16 @@ def _moves_beside(
         return len(job.pools) if job else 0
 
     gone = (*movers_of(movers), *victims)
-    by_size = sorted(movers, key=_size)
-    by_pools = sorted(by_size, key=pools)
+    in_order = sorted(movers, key=_size)
+    by_pools = sorted(in_order, key=pools)
     with snapshot.idle.without(gone):
         snapshot.idle.take((assignment,))
-        moves = _placed(snapshot, by_size)
-        if moves is None and by_pools != by_size:
-            moves = _placed(snapshot, by_pools)
+        found = _placed(snapshot, (_options_of(snapshot, move) for move in in_order))
+        if found is None and by_pools != in_order:
+            in_order = by_pools
+            found = _placed(snapshot, (_options_of(snapshot, move) for move in in_order))
         snapshot.idle.give_back((assignment,))
-    return moves
+    return None if found is None else tuple(map(Migration, in_order, found))
 
 
 def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Eviction]) -> Assignment | None:
@@ -318,9 +319,7 @@ def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Evict
     wanted: list[Iterable[PoolOption]] = [_options_of(snapshot, move) for move in movers]
     wanted.insert(bisect_left(movers, own, key=lambda move: _size(move)[:2]), (option,))
     with snapshot.idle.without((*movers_of(movers), *victims_of(chosen))):
-        found = place_all(snapshot.idle, wanted)
-        if found is not None:
-            snapshot.idle.give_back(found)
+        found = _placed(snapshot, wanted)
     return None if found is None else next(each for each in found if each.option is option)
 
 
@@ -329,10 +328,9 @@ def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
     return -each.gpu_milli, -move.total_milli, -each.cpu_milli, -each.mem_bytes, move.job
 
 
-def _placed(snapshot: Snapshot, movers: Sequence[Eviction]) -> tuple[Migration, ...] | None:
-    """The best idle place for one run after another; None when one has none. Takes nothing."""
-    found = place_all(snapshot.idle, (_options_of(snapshot, mover) for mover in movers))
-    if found is None:
-        return None
-    snapshot.idle.give_back(found)
-    return tuple(map(Migration, movers, found))
+def _placed(snapshot: Snapshot, wanted: Iterable[Iterable[PoolOption]]) -> list[Assignment] | None:
+    """The best idle place for one after another; None when one has none. Takes nothing."""
+    found = place_all(snapshot.idle, wanted)
+    if found is not None:
+        snapshot.idle.give_back(found)
+    return found
