@@ -9,6 +9,7 @@ from functools import partial
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Background, Clock, Underway, WorldFault
+from gpuctl.app.status import REPEAT_MS
 from gpuctl.explain import start_forecasts
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import uid
@@ -32,8 +33,6 @@ from gpuctl.views.nodes import NodeView, node_views
 
 SOONEST_MS: DurationMs = 5_000
 """How soon one overview follows another."""
-REPEAT_MS: DurationMs = 300_000
-"""When one that has not changed is written again: the leader does not watch it, and one that was deleted comes back."""
 SHARE = 20
 """At most one part in so many of the time is spent on making overviews: a large queue takes seconds to forecast."""
 MOST_REMOVED = 1_000
@@ -67,8 +66,8 @@ class OverviewBoard:
         self._due_ms = self._began_ms = self._clock.now_ms()
 
     def offer(self, report: CycleReport) -> None:
-        """Begin to make and publish an overview where one is due and something has changed since the last, or is to be
-        written again.
+        """Begin to make and publish an overview where one is due and something has changed since the last, or every
+        REPEAT_MS: the leader does not watch it, and one that was deleted comes back.
         """
         if self._publish is None:
             return

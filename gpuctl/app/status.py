@@ -33,7 +33,7 @@ from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, S
 PUBLISH_MS: DurationMs = 2_000
 """How often the object is written at most."""
 REPEAT_MS: DurationMs = 300_000
-"""How often it is written at least: for the times in it, and in the place of one that is gone."""
+"""How often it is written at least, as the overview: for the times in it, and in the place of one that is gone."""
 LEADERLESS_MS: DurationMs = 60_000
 """A Lease that was not renewed for so long has no leader: it is renewed every two seconds or so."""
 MOST_PREDICTIONS = 5

@@ -6,12 +6,12 @@ by a run that nothing stops any more, however long that lasts: the Job controlle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
-from gpuctl.k8s.objects import instant, is_deleting, mapping
+from gpuctl.k8s.objects import instant, is_deleting, texts
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef
@@ -45,17 +45,11 @@ def slow_ends(
 
 def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: Instant) -> Iterator[Diagnostic]:
     deleted_ms = instant(body, "metadata", "deletionTimestamp")
-    holding = _finalizers(body)
+    holding = sorted(set(texts(body, "metadata", "finalizers")) - _OF_SERVER)
     if deleted_ms is None or now_ms - deleted_ms < STAYS_MS or not holding:
         return
-    facts = {"object": str(ref), "job": str(job), "since": _since(body), "finalizers": ", ".join(holding)}
+    facts = {"object": str(ref), "job": str(job), "since": format_seconds(deleted_ms), "finalizers": ", ".join(holding)}
     yield _notice("GPU7024", facts, span, Severity.WARNING)
-
-
-def _finalizers(body: Body) -> list[str]:
-    found = mapping(body, "metadata").get("finalizers")
-    named: Iterable[object] = found if isinstance(found, list | tuple) else ()
-    return sorted({str(name) for name in named} - _OF_SERVER)
 
 
 def _since(body: Body) -> str:

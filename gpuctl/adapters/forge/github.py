@@ -14,6 +14,7 @@ from gpuctl.adapters.forge.requests import Requests
 from gpuctl.app.forge_ports import OpenRequest, ReviewRequest
 from gpuctl.app.notices import CommitNotice
 from gpuctl.app.ports import ForgeFault, VirtualTime
+from gpuctl.k8s.objects import mapping
 from gpuctl.model.ids import Revision
 
 _FORBIDDEN = "GPU6204"
@@ -106,8 +107,7 @@ class GitHub:
                 continue
             if not is_known:
                 me, is_known = self._me(what), True
-            user = each.get("user")
-            author = user if isinstance(user, dict) else {}
+            author = mapping(each, "user")
             if author.get("login") == me if me is not None else author.get("type") == "Bot":
                 return each
         return None

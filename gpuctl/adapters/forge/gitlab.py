@@ -14,6 +14,7 @@ from gpuctl.adapters.forge.requests import Requests
 from gpuctl.app.forge_ports import OpenRequest, ReviewRequest
 from gpuctl.app.notices import CommitNotice, Verdict
 from gpuctl.app.ports import VirtualTime
+from gpuctl.k8s.objects import mapping
 from gpuctl.model.ids import Revision
 
 _STATES = {Verdict.SUCCESS: "success", Verdict.FAILURE: "failed", Verdict.PENDING: "pending"}
@@ -99,8 +100,7 @@ class GitLab:
                 continue
             if me is None:
                 me = self._whole(self._requests.send("GET", "/user", what=what), "id", what)
-            author = each.get("author")
-            if isinstance(author, dict) and author.get("id") == me:
+            if mapping(each, "author").get("id") == me:
                 return each
         return None
 
