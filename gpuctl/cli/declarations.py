@@ -15,7 +15,8 @@ from gpuctl.model.declared import Declared
 
 def compiled_folder(folder: str, *, exit_code: int = EXIT_FAILED) -> Declared:
     """The declarations of a folder; with mistakes, print diagnostics on standard error and exit with that code,
-    or as for a bug of gpuctl if one of them is one."""
+    or as for a bug of gpuctl if one of them is one.
+    """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile import compile_tree  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ is made anew under restraints: no run makes way for that job; or that run makes 
 that would have run in the end still do.
 
 Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
-with `a`, and `c` of another project would take `a`'s place by fairness: `b` would have been stopped for `a` in vain.
+with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
 
 Invariant: restraints only take stops back. They delay no start, so that a cluster comes to rest with them as without.
 

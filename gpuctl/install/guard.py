@@ -261,8 +261,8 @@ def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]
     A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
     it, in which time its controller stops no pod any more. A pod that has lost its owner or its label is made again
     beside itself. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and only
-    who asks for less shortens that. Those who may change nodes, as the garbage collector, may write finalizers and
-    owners, and give more time.
+    a request for less time shortens that. Accounts that may change nodes, such as the garbage collector's, may write
+    finalizers and owners, and give more time.
     """
     changed = ("UPDATE", "DELETE")
     marked = f"'{names.JOB_LABEL}' in dyn(oldObject).metadata.?labels.orValue({{}})"

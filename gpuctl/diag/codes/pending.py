@@ -188,7 +188,7 @@ WAITS = (
         code="GPU5028",
         title="other jobs would take its place",
         message="waits for {gpus} GPUs in {pools}: other jobs would take the place that could be made for it",
-        why="Looking ahead shows that the jobs that could be paused or moved for it would have stopped in vain.",
+        why="Jobs could be paused or moved for it, but looking ahead shows that it would not run in the end.",
         fix="It is tried again whenever something changes. `gpuctl explain JOB DIR` tells what would let it start.",
     ),
 )
