@@ -59,7 +59,7 @@ def decide(
     lacking = tuple(under_scaled(carried.changeable, carried.static_fit)) if carried.elastic else ()
     gave_up_for = (run.allocation.run.paused_for for run in lacking)
     against = settled(carried.pending_jobs, carried.beneficiaries(gave_up_for))
-    snapshot.protect(protected, against, restraints)
+    rights_changed = snapshot.protect(protected, against, restraints)
     moving = keep_moves(carried.moving.values(), carried.static_fit, snapshot)
 
     # 2. Shares.
@@ -69,7 +69,8 @@ def decide(
 
     # 3. Admission. If no attempt of the last cycle succeeded and nothing has changed since, none would succeed now:
     # without this an unchanged cycle takes 3.6x.
-    all_unschedulable = carried.all_unschedulable and carried.is_unchanged and not shares_changed
+    is_unchanged = carried.is_unchanged and not (rights_changed or shares_changed)
+    all_unschedulable = carried.all_unschedulable and is_unchanged
     scale_up = ScaleUp(snapshot, lacking, carried.allocations)
     admission = Admission(snapshot, policy, scale_up, attempts=not all_unschedulable)
     outcome = admission.run(carried.pending_jobs)

@@ -2,8 +2,8 @@
 
 A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
 run has stopped could lose its place again, and a run that has gone on could be stopped a second time. Such a schedule
-is made anew under restraints: no run makes way for that job; or that run makes way for no job, provided that all jobs
-that would have run in the end still do.
+is made anew under restraints: no run makes way for that job; or that run is not moved, or makes way for no job at all,
+provided that all jobs that would have run in the end still do.
 
 Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
 with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
@@ -46,6 +46,10 @@ class Outlook(NamedTuple):
     in_vain: frozenset[JobId] = frozenset()
     twice: frozenset[JobId] = frozenset()
 
+    def is_better_than(self, other: Outlook) -> bool:
+        """Whether all jobs still run, no run makes way in vain, and other runs, or none, are stopped twice."""
+        return self.running >= other.running and not self.in_vain and self.twice != other.twice
+
 
 def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: EngineCache | None = None) -> Schedule:
     """Decide which declared jobs run, where, and which wait: one decision with one reason a job, and the trace.
@@ -64,20 +68,31 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 
 def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
     """The schedule, or the one that is decided in its place."""
-    steps, restraints = Steps(declared), UNRESTRAINED
+    steps, restraints, is_last = Steps(declared), UNRESTRAINED, True
     outlook = _outlook(declared, state, decided, cache, steps)
+    choices = _choices(decided, outlook)
     for _ in range(MAX_TRIES):
-        further = Restraints(unaided=outlook.in_vain) if outlook.in_vain else Restraints(unmoved=outlook.twice)
-        if further == UNRESTRAINED:
+        if not choices:
             break
-        other = decide(declared, state, decided.at_ms, cache, restraints | further)
+        further = restraints | choices.pop(0)
+        other = decide(declared, state, decided.at_ms, cache, further)
         others = _outlook(declared, state, other, cache, steps)
-        if not outlook.in_vain and (others.in_vain or not outlook.running <= others.running):
-            decided = decide(declared, state, decided.at_ms, cache, restraints)
-            cache.note()
-            break
-        decided, restraints, outlook = other, restraints | further, others
+        is_last = bool(outlook.in_vain) or others.is_better_than(outlook)
+        if is_last:
+            decided, restraints, outlook, choices = other, further, others, _choices(other, others)
+    if not is_last:
+        decided = decide(declared, state, decided.at_ms, cache, restraints)
+        cache.note()
     return decided
+
+
+def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
+    """What a schedule may be made anew with, because of its outlook: the first that is better is taken."""
+    if outlook.in_vain:
+        return [Restraints(unaided=outlook.in_vain)]
+    moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
+    found = Restraints(unmoved=moved), Restraints(untouched=outlook.twice)
+    return [each for each in found if each != UNRESTRAINED]
 
 
 def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache, steps: Steps) -> Outlook:

@@ -8,14 +8,17 @@ from gpuctl.model.ids import JobId
 
 
 class Restraints(NamedTuple):
-    """`unaided`: jobs for which no run makes way. `unmoved`: jobs whose runs make way for no job."""
+    """`unaided`: jobs for which no run makes way. `unmoved`: jobs whose runs are not moved, but may be paused.
+    `untouched`: jobs whose runs make way for no job.
+    """
 
     unaided: frozenset[JobId] = frozenset()
     unmoved: frozenset[JobId] = frozenset()
+    untouched: frozenset[JobId] = frozenset()
 
     def __or__(self, other: Restraints) -> Restraints:
         """Those of both."""
-        return Restraints(self.unaided | other.unaided, self.unmoved | other.unmoved)
+        return Restraints(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
 
 
 UNRESTRAINED = Restraints()

@@ -98,11 +98,15 @@ class Snapshot:
 
     def protect(
         self, jobs: frozenset[JobId], settled: Mapping[ProjectName, frozenset[JobId]], restraints: Restraints
-    ) -> None:
-        """Set the jobs that are not paused for others, and what else this cycle may not do."""
-        if (jobs, settled, restraints) != (self.protected, self.settled, self.restraints):
-            self.protected, self.settled, self.restraints = jobs, settled, restraints
-            self._found.clear()
+    ) -> bool:
+        """Set the jobs that are not paused for others, and what else this cycle may not do. Returns whether that is
+        something else than in the last cycle.
+        """
+        if (jobs, settled, restraints) == (self.protected, self.settled, self.restraints):
+            return False
+        self.protected, self.settled, self.restraints = jobs, settled, restraints
+        self._found.clear()
+        return True
 
     def adopt(self, mix: RequestMix) -> None:
         """Rank places by this mix of requests from now on."""
@@ -163,10 +167,10 @@ class Snapshot:
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
         """Preemptible runs in place that are old enough to be stopped at all, by project, sorted by `run_order`."""
-        pausable, unmoved = self._pausable.get(domain, {}), self.restraints.unmoved
-        if not unmoved:
+        pausable, untouched = self._pausable.get(domain, {}), self.restraints.untouched
+        if not untouched:
             return pausable
-        return {project: [run for run in runs if run.run.job not in unmoved] for project, runs in pausable.items()}
+        return {project: [run for run in runs if run.run.job not in untouched] for project, runs in pausable.items()}
 
     def is_pausable(self, allocation: Allocation) -> bool:
         """Whether a run in place is preemptible and has run for the least of its minRuntimes."""

@@ -22,15 +22,24 @@ KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or it "
         "lost its node, and starts again where it is stopped for another job.",
-        worlds=(742, 9002585, 9012821),
+        worlds=(742, 9012821, 10005834, 10009889, 10012883),
         histories=(7003476, 9000671, 9004707),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8003312, 8004338, 9003188, 9004569),
+        histories=(8003312, 8004338, 9003188, 9004569, 10003178),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 8006473, 9000182, 9005721, 9010062, 9018904),
+        worlds=(8002199, 8006473, 9000182, 9005721, 9010062, 9018904, 10005131, 10011316),
+    ),
+    "dear: another set": Known(
+        why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
+        "counts for the other, so that the run takes nothing: its price was thought to be higher.",
+        worlds=(10005691,),
+    ),
+    "waits: moves": Known(
+        why="4.6: moved runs find places one after another, each in its best pool; here one had to take another.",
+        worlds=(10007533,),
     ),
 }

@@ -87,17 +87,20 @@ def room_rank(room: Room) -> tuple[int, int, Cost]:
 
 
 def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
-    """The candidates on the nodes that a run's pods may use.
+    """The candidates on the nodes that a run's pods may use, and those elsewhere that make way for a ceiling.
 
-    Own work elsewhere makes way for a ceiling only. Were it paused for a claim against others, it would go on where it
+    Own work elsewhere makes way for nothing else: were it paused for a claim against others, it would go on where it
     was, and the claim would be lost again.
     """
-    project, nodes, claims = run.allocation.project, run.nodes, any(rule.strategies)
-    return tuple([
-        each
-        for each in rule.candidates()
-        if not nodes.isdisjoint(each.nodes()) or (each.project == project and not claims)
-    ])
+    project, tree = run.allocation.project, rule.snapshot.accounts.tree
+    limited = {owner for owner, _ in tree.limits(rule.domain, project)}
+
+    def is_in_reach(each: Allocation) -> bool:
+        if not run.nodes.isdisjoint(each.nodes()):
+            return True
+        return not (any(rule.strategies) if each.project == project else limited.isdisjoint(tree.chain(each.project)))
+
+    return tuple(filter(is_in_reach, rule.candidates()))
 
 
 # What follows

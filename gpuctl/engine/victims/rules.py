@@ -167,6 +167,8 @@ class VictimRule:
 
         For a job within its project's guarantee as soon as it could be paused for it: a pause would cost more.
         """
+        if allocation.run.job in self.snapshot.restraints.unmoved:
+            return False
         least = self.snapshot.min_runtime.after(allocation.run.starts)
         least_ms = min(least.guarantee_ms, least.moves_ms) if self.is_guaranteed else least.moves_ms
         return self.snapshot.has_run(allocation, least_ms)

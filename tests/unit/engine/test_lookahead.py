@@ -7,7 +7,9 @@ from dataclasses import replace
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.engine import EngineCache, schedule
-from gpuctl.model.decision import Placement, WorkerPlacement
+from gpuctl.engine.cycle import decide
+from gpuctl.engine.restraints import Restraints
+from gpuctl.model.decision import Keep, Move, Pending, Placement, WorkerPlacement
 from gpuctl.model.declared import MinRuntime, SchedulingPolicy
 from gpuctl.model.ids import NodeName
 
@@ -37,3 +39,19 @@ def test_what_has_changed_is_told_since_the_schedule_before() -> None:
     assert ("a/urgent", "GPU5028") in told
     assert world.running() == {"a/small"}
     assert world.starts()["a/small"] == 1
+
+
+def test_what_was_found_under_restraints_holds_under_them_only() -> None:
+    policy = replace(POLICY, consolidation=True)
+    few = declared(PROJECTS, [SMALL], [pool(nodes=(3, 2))], policy=policy)
+    tree = replace(few, jobs=(SMALL, job("b/large", 3000)))
+    world, cache = World(nodes=live_nodes([pool(nodes=(3, 2))])), EngineCache()
+    world.settle(few)
+    (key, run), *_ = world.runs.items()
+    world.runs[key] = replace(run, placement=Placement(workers=(WorkerPlacement(node=NodeName("dgx1-1"), gpus=(0,)),)))
+    world.carry_out(tree, decide(tree, world.state(), world.now_ms, EngineCache()))
+    free = decide(tree, world.state(), world.now_ms, EngineCache())
+    restrained = decide(tree, world.state(), world.now_ms, cache, Restraints(untouched=frozenset({SMALL.id})))
+    assert {type(each) for each in free.decisions} == {Move, Pending}
+    assert {type(each) for each in restrained.decisions} == {Keep, Pending}
+    assert decide(tree, world.state(), world.now_ms, cache).decisions == free.decisions

@@ -159,12 +159,13 @@ def test_a_node_that_is_gone_is_no_place() -> None:
     assert told(world, tree, "a/e")["grow"] == {"from": 1, "to": 4}
 
 
-def test_a_department_at_its_limit_by_what_others_of_it_have_borrowed_bounds_what_is_owed() -> None:
+def test_what_another_project_borrows_on_other_nodes_makes_way_for_the_limit_of_their_department() -> None:
     projects = [project("a", 4000, department="r"), project("c", 2000, department="r"), project("b", 2000)]
     borrows = job("c/x", workers=4)
     tree = tree_of(projects, ELASTIC, borrows, departments=(department("r", 6000, limit=7000),))
     world = world_of(tree, a_e=at((1, 0)), c_x=at((2, 0), (2, 1), (2, 2), (2, 3)))
-    assert told(world, tree, "a/e")["grow"] == {"from": 1, "to": 3}
+    assert isinstance(decided(world, tree)["c/x"], Reclaim)
+    assert told(world, tree, "a/e")["grow"] == {"from": 1, "to": 4}
 
 
 def test_surplus_that_leaves_before_what_is_on_its_node_goes_too() -> None:
