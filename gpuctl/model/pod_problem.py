@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 FAILED_CREATE = "FailedCreate"
 """The server refuses the pods of a run, so that there is none."""
+TERMINATING = "Terminating"
+"""A pod is being deleted and has not ended, and the run waits for that."""
 OWN_EXIT = "Error"
 """A container ended by itself with another code than 0."""
 ENDED_BY_OTHERS = frozenset({"OOMKilled", "UnexpectedAdmissionError", "Evicted"})

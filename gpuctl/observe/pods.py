@@ -75,7 +75,7 @@ class Pod:
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     `helper`: it has no GPU and stands beside workers that have. `leaving`: it is being deleted. `disrupted`: the
     cluster brought its end about. `claims`: the templates of its claims for devices. `problem`: why it does not run.
-    `unready_since_ms`: since when it is not ready, though it runs.
+    `unready_since_ms`: since when it is not ready, though it runs. `running`: it is `up`, and not being deleted.
     """
 
     ref: ObjectRef
@@ -86,6 +86,7 @@ class Pod:
     bound: bool
     live: bool
     running: bool
+    up: bool = False
     succeeded: bool
     index: int
     requests: Requests
@@ -108,9 +109,9 @@ class Pod:
     @property
     def has_run(self) -> bool:
         """Whether a container of it was started: not if a node refused the whole pod."""
-        return (
-            self.running or self.succeeded or (self.failed and (self.problem is None or bool(self.problem.container)))
-        )
+        if self.live:
+            return self.up
+        return self.succeeded or self.problem is None or bool(self.problem.container)
 
     @property
     def failed(self) -> bool:
@@ -141,6 +142,7 @@ def read_pod(
         bound=bool(bound),
         live=phase not in TERMINAL_PHASES,
         running=phase == "Running" and not is_deleting(body),
+        up=phase == "Running",
         succeeded=phase == "Succeeded",
         index=whole_number(index, MOST_WORKERS) or 0,
         requests=requests_of(mapping(body, "spec")),

@@ -19,7 +19,7 @@ from gpuctl.k8s.requests import Requests
 from gpuctl.model.decision import Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
 from gpuctl.model.memo import Sweep
-from gpuctl.model.pod_problem import PodProblem
+from gpuctl.model.pod_problem import TERMINATING, PodProblem
 from gpuctl.model.state import ACTIVE, Body, Charge, Run, RunEntry, RunPhase
 from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
 from gpuctl.observe.autoscalers import Asked, asked_of_run
@@ -223,7 +223,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         asked_workers=_asked_workers(workload, phase, held.placement),
         let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
         begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
-        problem=_problem(shape.body, phase, pods),
+        problem=_problem(shape, phase, pods),
         unready_since_ms=_unready_since_ms(phase, pods),
     )
 
@@ -241,14 +241,23 @@ def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
     return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least
 
 
-def _problem(body: Body, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | None:
-    """The worst problem of a run's pods: of those that are there to run; once none is, of those that ended."""
+def _problem(shape: Shape, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | None:
+    """The worst problem of a run's pods: of those that are there to run; once none is, of those that ended.
+
+    Where they have none, that a worker's pod is being deleted: no other is made before it has ended.
+    """
     if phase in {RunPhase.QUEUED, RunPhase.STOPPING, RunPhase.SUCCEEDED}:
         return None
     if not pods:
-        return of_refused_pods(body) if phase is RunPhase.STARTING else None
+        return of_refused_pods(shape.body) if phase is RunPhase.STARTING else None
     alive = [pod for pod in pods if pod.live and not pod.leaving]
-    return worst(pod.problem for pod in alive or (pod for pod in pods if not pod.live))
+    found = worst(pod.problem for pod in alive or (pod for pod in pods if not pod.live))
+    if found is not None or phase is not RunPhase.STARTING or len(alive) >= shape.workers:
+        return found
+    for pod in pods:
+        if pod.live and pod.leaving and (not shape.by_index or pod.index < shape.workers):
+            return PodProblem(reason=TERMINATING, message="deleted, but not ended", pod=pod.ref.name)
+    return None
 
 
 def _unready_since_ms(phase: RunPhase, pods: Sequence[Pod]) -> Instant | None:

@@ -38,6 +38,8 @@ REMEDIES: Mapping[str, str] = {
     "OOMKilled": "It needed more memory than it may have: raise spec.resources.memory.",
     "ProvisioningFailed": _CLAIM,
     "RunContainerError": "The command can't be started: check spec.command, and that the image has it.",
+    "Terminating": "The pod was deleted, and holds its GPUs until it has ended; then it is made again, or the job "
+    "fails if it has no retries. If it does not end, look at its node and its finalizers with `kubectl describe pod`.",
     "Unschedulable": "kube-scheduler finds no node for it: its words say what is short, or which claim is not there.",
     "Unhealthy": "Its probe says no: check spec.probes; `gpuctl logs JOB` shows what it does.",
     "UnexpectedAdmissionError": "The node's device plugin refused a GPU: the log of that plugin says why.",

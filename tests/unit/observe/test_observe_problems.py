@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from objects_by_hand import OWNER, decided_on, deployment, job, node, on_record,
 from gpuctl.app.kept import Keep
 from gpuctl.k8s.objects import mapping
 from gpuctl.model.pod_problem import PodProblem
-from gpuctl.model.state import Body
+from gpuctl.model.state import Body, RunPhase
 from gpuctl.observe.problems import LONGEST_MESSAGE, problem_of
 
 
@@ -133,6 +134,17 @@ def test_the_worst_pod_of_a_run_counts_and_only_pods_that_are_to_run() -> None:
     only = only_run(node(), job(parallelism=3), crash, leaving).problem
     assert only is not None
     assert only.reason == "CrashLoopBackOff"
+
+
+@pytest.mark.parametrize("workload", [job(parallelism=2), deployment(2)])
+def test_pods_that_are_deleted_and_do_not_end_are_told(workload: Body) -> None:
+    """The run showed as `Starting` without end and without a word, and as one that had never run."""
+    leaving = [pod(f"a-1-{name}", deletionTimestamp="2020-07-29T12:00:00Z") for name in "xy"]
+    told = PodProblem(reason="Terminating", message="deleted, but not ended", pod="a-1-x")
+    run = only_run(node(), workload, *leaving)
+    assert (run.phase, run.begun, run.problem) == (RunPhase.STARTING, True, told)
+    assert only_run(node(), workload, pod("a-1-w"), leaving[1]).problem == replace(told, pod="a-1-y")
+    assert only_run(node(), workload, *leaving, pod("a-1-v", phase="Pending"), pod("a-1-w")).problem is None
 
 
 def test_a_job_that_may_start_and_has_no_pod_is_told_once_the_controller_saw_it() -> None:
