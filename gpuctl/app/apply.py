@@ -11,9 +11,9 @@ from collections.abc import Callable
 from itertools import count, groupby
 
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
-from gpuctl.k8s.workloads import is_workload
+from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
-from gpuctl.model.ids import ObjectRef
+from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.plan.order import Stage, wave
 
 _GROUND = Stage.SCOPE
@@ -74,25 +74,32 @@ class _Skips:
     """The changes to skip after the failures so far.
 
     A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
-    claim template) and the project's deletions: one broken job must not stop the other jobs of its project. Failures
-    are noted between waves; only an unreachable server also stops the rest of its wave.
+    claim template) and the project's deletions: one broken job must not stop the other jobs of its project. A job of
+    which a claim, a Service or the like failed is not let go. It is paused all the same: a tenant can make an object of
+    its own in the place of one of these, and keeps no GPUs from others by that. Failures are noted between waves; only
+    an unreachable server also stops the rest of its wave.
     """
 
     def __init__(self) -> None:
         self.unreachable = ""
         self._last_stages: dict[object, Stage | int] = {}
+        self._unsupported: set[JobId | None] = set()
 
     def note(self, change: Change) -> None:
         """Remember a failure."""
         self._last_stages.setdefault(_owner(change), change.stage if change.stage <= _GROUND else Stage.QUEUE)
         self._last_stages.setdefault(_place(change), change.stage)
+        if change.stage == Stage.SUPPORT:
+            self._unsupported.add(_job(change))
 
     def cause(self, change: Change) -> str:
         """Why the change has to be skipped; "" if it may be made."""
         if self.unreachable:
             return self.unreachable
-        last = min(self._last_stages.get(key, Stage.PRUNE) for key in (_owner(change), _place(change)))
-        return "an earlier write it depends on failed" if change.stage > last else ""
+        keys = (_owner(change),) if change.stage == Stage.PAUSE else (_owner(change), _place(change))
+        last = min(self._last_stages.get(key, Stage.PRUNE) for key in keys)
+        lacks = change.stage == Stage.ADMIT and _job(change) in self._unsupported
+        return "an earlier write it depends on failed" if change.stage > last or lacks else ""
 
 
 def _can_wait(change: Change) -> bool:
@@ -105,6 +112,10 @@ def _owner(change: Change) -> object:
 
 def _place(change: Change) -> object:
     return (change.ref.namespace, change.ref.name)
+
+
+def _job(change: Change) -> JobId | None:
+    return None if change.body is None else job_of(change.body)
 
 
 def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:

@@ -15,7 +15,7 @@ from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
-from gpuctl.app.rejections import Rejections, still_refused, with_new
+from gpuctl.app.rejections import Rejections, still_refused, waiting_for, with_new
 from gpuctl.engine import schedule
 from gpuctl.k8s.kinds import Kind, is_of_others
 from gpuctl.k8s.workloads import kind_of
@@ -158,7 +158,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     stops = mass_stop(declared, state, confirmations, caches.plan)
     blocked = {
         **dict.fromkeys(stops.jobs, Reason(code="GPU5071")),
-        **{found.run[0]: Reason(code="GPU5070") for found in rejected.values()},
+        **waiting_for(rejected, state),
         **dict.fromkeys(taken_names(declared, state, caches.plan), Reason(code="GPU5072")),
         **dict.fromkeys(unreadable_jobs(state), Reason(code="GPU5073")),
         **(unseen := _of_unread_kinds(declared, unread)),

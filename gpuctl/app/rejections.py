@@ -1,4 +1,5 @@
-"""Remembers the runs whose objects the API server refuses. A run that can't be written must not take GPUs from others.
+"""Remembers the jobs of which the API server refuses an object. A job that can't be written must not take GPUs from
+others, and its object is its own trouble: a tenant may have made another one of that name.
 
 A refusal is remembered while what was refused is the same: the run, its declarations, and the live object. After a
 minute the write is tried again: an admission policy, a right or a quota may have changed.
@@ -11,26 +12,40 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gpuctl.k8s.objects import resource_version
-from gpuctl.k8s.workloads import run_of
+from gpuctl.k8s.workloads import is_workload, job_of, run_of
 from gpuctl.model.change import ApplyResult
+from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import ObjectRef, Revision, RunKey
-from gpuctl.model.state import ClusterState
+from gpuctl.model.ids import JobId, ObjectRef, Revision, RunDigest, RunKey
+from gpuctl.model.state import ACTIVE, Body, ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN
 
 RETRY_MS: DurationMs = 60_000
+_NO_RIGHT = "GPU7015"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refusal: the run, the commits it was rendered from, the live object's version then, the server's message."""
+    """One refusal: of which object and run, the commits it was rendered from, the live object's version then, the
+    server's message."""
 
+    ref: ObjectRef
     run: RunKey
     commits: tuple[Revision | None, Revision | None]
     version: str
     at_ms: Instant
     error: str
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it is about this object: what gpuctl has no right to write is refused to all jobs."""
+        return not self.error.startswith(_NO_RIGHT)
+
+    @property
+    def reason(self) -> Reason:
+        """Why the job waits."""
+        return Reason(code="GPU5070", params=(("object", str(self.ref)), ("what", self.error.partition(": ")[2])))
 
 
 Rejections: TypeAlias = Mapping[ObjectRef, Rejection]
@@ -54,13 +69,19 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
 def with_new(
     rejections: Rejections, result: ApplyResult, declared: Declared, state: ClusterState, now_ms: Instant
 ) -> Rejections:
-    """Add the refusals among the results of writing: of what a run needs, its Job, Deployment or claim template."""
+    """Add the refusals among the results of writing: of what a job needs, of one run or of all.
+
+    Cost: linear in the declared jobs if there is a refusal.
+    """
     found = dict(rejections)
-    for outcome in result.outcomes:
-        run = run_of(outcome.change.body or {}) if outcome.refused else None
+    refused = [outcome for outcome in result.outcomes if outcome.refused]
+    digests = {job.id: job.digest for job in declared.jobs} if refused else {}
+    for outcome in refused:
+        run = _run_of(outcome.change.body or {}, digests)
         if run is not None:
             ref = outcome.change.ref
             found[ref] = Rejection(
+                ref=ref,
                 run=run,
                 commits=_commits(declared, run),
                 version=_version(state, ref),
@@ -68,6 +89,24 @@ def with_new(
                 error=outcome.error,
             )
     return found
+
+
+def waiting_for(rejections: Rejections, state: ClusterState) -> Mapping[JobId, Reason]:
+    """The jobs that refusals hold, each with the reason: a run whose own object is refused stays as it is.
+
+    One that has begun is not held by what it needs besides: a tenant can have a Service or a claim of its own refused,
+    and would keep the run from being paused for others.
+    """
+    if not rejections:
+        return {}
+    active = {(run.job, run.digest) for run in state.runs if run.phase in ACTIVE}
+    return {each.run[0]: each.reason for ref, each in rejections.items() if is_workload(ref) or each.run not in active}
+
+
+def _run_of(body: Body, digests: Mapping[JobId, RunDigest]) -> RunKey | None:
+    """The run that an object is of; of one that lasts as long as its job, the run that is declared."""
+    run, job = run_of(body), job_of(body)
+    return run if run is not None or job is None or job not in digests else (job, digests[job])
 
 
 def _commits(declared: Declared, run: RunKey) -> tuple[Revision | None, Revision | None]:

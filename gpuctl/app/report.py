@@ -210,7 +210,9 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
     for ref, error in sorted({**failed, **{o.change.ref: o.error for o in report.faults}}.items()):
         code, _, told = error.partition(": ")
         facts: dict[str, FieldValue] = {"code": code, "object": str(ref), "message": told}
-        level = Level.WARNING if code == _OVERTAKEN else Level.ERROR
+        rejection = report.rejected.get(ref)
+        is_of_job = rejection is not None and rejection.is_of_job
+        level = Level.WARNING if code == _OVERTAKEN or is_of_job else Level.ERROR
         yield Entry(event="failed", level=level, fields=facts, rewords=True)
 
 

@@ -225,10 +225,11 @@ class StatusBoard:
 
 
 def _went_well(report: CycleReport | None) -> bool:
-    """Whether something could be applied, or nothing had to be."""
+    """Whether something could be applied, or nothing had to be but what the server refuses of single jobs."""
     if report is None:
         return False
-    outcomes = [outcome.status for outcome in report.result.outcomes]
+    of_jobs = {ref for ref, rejection in report.rejected.items() if rejection.is_of_job}
+    outcomes = {outcome.status for outcome in report.result.outcomes if outcome.change.ref not in of_jobs}
     return OutcomeStatus.APPLIED in outcomes or OutcomeStatus.FAILED not in outcomes
 
 

@@ -12,7 +12,7 @@ import pytest
 from neighbours import POOL, TOWN, Neighbours, cluster_of, job, pod, project
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of, mapping, ref_of, uid
+from gpuctl.k8s.objects import labels_of, mapping, ref_of, text, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects, RunPhase
 from gpuctl.observe import observe
@@ -179,6 +179,29 @@ def test_a_strangers_object_in_the_place_of_a_run_is_left_alone_and_told(town: N
     town.cluster.delete(ref_of(before), "", "")
     town.live_s(5)
     assert {run.job.name: run.phase for run in town.state().runs}["e4"] is RunPhase.RUNNING
+
+
+def test_a_run_whose_service_its_owner_replaces_makes_way_for_others_all_the_same() -> None:
+    """The server refuses to make a Service with an address headless, and the run has the same name as the Service."""
+    shared = {
+        "cluster.yaml": cluster_of(),
+        "good.yaml": project("good", 8),
+        "evil.yaml": project("evil", 0),
+        "e1.yaml": job("e1", "evil", 4, ", workers: 2"),
+    }
+    town = Neighbours(shared)
+    service = ObjectRef("v1", "Service", "gpu-evil", text(town.run_object("e1", "evil"), "metadata", "name"))
+    town.cluster.delete(service, "", "")
+    meta = {"name": service.name, "namespace": service.namespace}
+    ports = [{"port": 1, "name": "other"}]
+    town.cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": ports}})
+    town.live_s(5)
+    (refused,) = town.reports[-1].rejected.values()
+    assert str(refused.ref) == str(service)
+    town.declare({**shared, "g1.yaml": job("g1", "good", 4)})
+    town.live_s(3)
+    phases = {run.job.name: run.phase for run in town.state().runs}
+    assert phases == {"e1": RunPhase.QUEUED, "g1": RunPhase.RUNNING}
 
 
 def test_a_run_that_its_owner_keeps_suspending_is_no_younger_by_that() -> None:

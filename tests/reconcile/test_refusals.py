@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
 
+from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.app.rejections import RETRY_MS
+from gpuctl.app.status import Direct, read_status
+from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid
+from gpuctl.k8s.objects import labels_of, mapping, ref_of, resource_version, uid
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, RunPhase
 
@@ -317,3 +320,36 @@ class Nobody:
 
     def define(self, declared: object) -> None:
         """Nothing."""
+
+
+STRANGERS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "PersistentVolumeClaim": (
+        ", volumes: [{newClaim: {size: 2Gi}, mountPath: /d}]", "pvc-new-0",
+        {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    ),
+    "Service": (
+        ", expose: [{port: 80, via: service}]", "new", {"clusterIP": "None", "ports": [{"port": 1}]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+def test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alone(stage: Stage, kind: str) -> None:
+    """The server refuses another spec. gpuctl was not ready by that, for all teams."""
+    stage.meters = meters = PrometheusMeters()
+    stage.publisher = Direct(stage.cluster)
+    more, name, spec = STRANGERS[kind]
+    meta = {"name": name, "namespace": "gpu-a"}
+    made = stage.cluster.create({"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec})
+    stage.commit({"c/projects/a/new.yaml": job("new", "a", more=more), "c/projects/b/j3.yaml": job("j3", "b")})
+    stage.play(700)
+    assert stage.phases() == RUNNING | {"a/new": "Queued", "b/j3": "Running"}
+    (waiting,) = [run for run in stage.state().runs if run.job.name == "new"]
+    assert waiting.reason is not None
+    told = reason_text(waiting.reason)
+    assert told.startswith(f"the API server refuses {kind} gpu-a/{name}: ")
+    status = read_status(stage.cluster, stage.clock.now_ms()).status
+    assert (status.ready, [each.level for each in status.problems], meters.unready()) == (True, ["warning"], "")
+    stage.cluster.delete(ref_of(made), "", "")
+    stage.play(800)
+    assert stage.phases() == RUNNING | {"a/new": "Running", "b/j3": "Running"}

@@ -321,11 +321,11 @@ BARRED = (
     CodeEntry(
         code="GPU5070",
         title="the API server refuses its object",
-        message="the API server refuses its object; gpuctl's log says why",
+        message="the API server refuses {object}: {what}",
         why="The object breaks a rule of the server, of one of its admission policies, or of a quota of the namespace. "
         "No GPUs are reserved for the job until its object can be written. gpuctl tries again every minute, and when "
         "the files of its project or of the cluster change.",
-        fix="Correct what the log names, or ask the cluster's administrators.",
+        fix="Correct what the server names, delete an object of others in its place, or ask the administrators.",
     ),
     CodeEntry(
         code="GPU5071",
