@@ -27,7 +27,7 @@ from gpuctl.model.manifest import Manifest, Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import unexplained_runs, with_idle, with_problems
-from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, taken_names, unreadable_jobs
+from gpuctl.plan import Stage, excluded_projects, make_plan, mass_stop, obstacles
 from gpuctl.render import render
 from gpuctl.targets import Engine
 
@@ -159,8 +159,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     blocked = {
         **dict.fromkeys(stops.jobs, Reason(code="GPU5071")),
         **waiting_for(rejected, state),
-        **dict.fromkeys(taken_names(declared, state, caches.plan), Reason(code="GPU5072")),
-        **dict.fromkeys(unreadable_jobs(state), Reason(code="GPU5073")),
+        **obstacles(declared, state, caches.plan).reasons(declared),
         **(unseen := _of_unread_kinds(declared, unread)),
     }
     declared = replace(declared, pinned=excluded_projects(declared, state), blocked=blocked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from gpuctl.app.object_cache import ObjectCache
@@ -21,12 +21,13 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.explain.rest import Rest
 from gpuctl.explain.stored_rest import restored, stored, with_forecasts
+from gpuctl.k8s.kinds import NAMESPACE
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
-from gpuctl.model.ids import NO_REVISION, DomainName, ProjectName
+from gpuctl.model.ids import NO_REVISION, DomainName, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, Node, RawObjects, Run, RunPhase
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 from gpuctl.observe import observe
@@ -35,12 +36,14 @@ from gpuctl.plan import (
     OWN,
     Cut,
     Doing,
+    Obstacles,
     cut_digest,
     excluded_projects,
     frozen,
     is_confirmed,
     make_plan,
     mass_stop,
+    obstacles,
     quota_cut,
     removal,
     removed,
@@ -64,11 +67,15 @@ _AT_MS: Instant = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The effect, the state it starts from, and what guards refuse of the change."""
+    """The effect, the state it starts from, and what guards refuse of the change.
+
+    `in_the_way`, by objects that can't be created: foreign ones of that name, and namespaces that are being deleted.
+    """
 
     effect: Effect
     ground: Ground
     refusals: Refusals
+    in_the_way: Mapping[ObjectRef, str] = field(default_factory=dict)
 
 
 class Entry(Protocol):
@@ -135,15 +142,34 @@ def on_cluster(
     Cost: a plan of head, and one of base where something is refused.
     """
     state = observe(objects, head.tenancy)
-    old = None if base is None else replace(base, pinned=excluded_projects(base, state))
+    old = None if base is None else _held(base, state, obstacles(base, state))
     before = None if old is None else at_rest(old, state, now_ms)
-    after, engine_cache = replace(head, pinned=excluded_projects(head, state)), EngineCache()
+    found, engine_cache = obstacles(head, state), EngineCache()
+    after = _held(head, state, found)
     refused = tuple(_told(_refused(after, state, now_ms, engine_cache), head))
     standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
     effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
     held = _told(_frozen(base, head, effect, now_ms), head)
     refusals = _sorted_out([*refused, *_cuts(base, head, effect), *held], standing, confirmed)
-    return Foreseen(effect=effect, ground=_live_ground(base, head, state), refusals=refusals)
+    ground = _live_ground(base, head, state)
+    return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found))
+
+
+def _held(declared: Declared, state: ClusterState, found: Obstacles) -> Declared:
+    """The declarations as a cycle would take them up."""
+    return replace(declared, pinned=excluded_projects(declared, state), blocked=found.reasons(declared))
+
+
+def _in_the_way(head: Declared, found: Obstacles) -> Mapping[ObjectRef, str]:
+    taken = dict.fromkeys(
+        found.taken.values(), "once the object of that name is gone that gpuctl did not create (GPU7057)"
+    )
+    ending = {
+        ObjectRef(*NAMESPACE, "", project.namespace): "once the namespace that is being deleted is gone (GPU7023)"
+        for project in head.projects
+        if project.name in found.ending
+    }
+    return {**taken, **ending}
 
 
 def _refused(
@@ -151,7 +177,7 @@ def _refused(
 ) -> Sequence[Diagnostic]:
     """What guards refuse of the next cycle."""
     stops = mass_stop(declared, state, frozenset())
-    blocked = dict.fromkeys(stops.jobs, Reason(code="GPU5071"))
+    blocked = {**dict.fromkeys(stops.jobs, Reason(code="GPU5071")), **declared.blocked}
     waiting = schedule(replace(declared, blocked=blocked), state, now_ms, engine_cache)
     return make_plan(declared, waiting, render(declared, waiting), state, frozenset(), stops=stops).refusals
 

@@ -14,7 +14,7 @@ from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, S
 from gpuctl.diag.wording import message, reason_text
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import ref_of, uid
+from gpuctl.k8s.objects import is_deleting, labels_of, ref_of, uid
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.k8s.utilisation import UTILISATION_REF, PublishedUse, decode_utilisation, uses_by_ref
 from gpuctl.model.decision import JobState
@@ -82,6 +82,22 @@ class Live:
         """The newest run of a job that has ended according to the ledgers; its object may be gone."""
         runs = [run for ledger in self.state.ledgers.values() for run in ledger.finished.values()]
         return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
+
+
+def in_the_way(current: Live, wanted: JobId | str) -> tuple[str, str] | None:
+    """What may keep a job from being there, in words, with the code that explains it; None where nothing is seen."""
+    project, name = (wanted.project, wanted.name) if isinstance(wanted, JobId) else ("", wanted)
+    for ref in sorted(current.state.foreign):
+        if names.is_run_name(ref.name, name) and ref.namespace.endswith(project):
+            return f"{ref}, which gpuctl did not create, has a name that its run may have", "GPU7057"
+    for ref, body in current.state.live.items():
+        is_its = bool(project) and labels_of(body).get(names.PROJECT_LABEL) == project
+        if is_its and (ref.api_version, ref.kind) == kinds.NAMESPACE and is_deleting(body):
+            return (
+                f"namespace {ref.name} is being deleted, and nothing can be created there until it is gone",
+                "GPU7023",
+            )
+    return None
 
 
 def removal_in(cluster: Cluster, current: Live, wanted: JobId | str) -> tuple[JobId, Removal] | None:

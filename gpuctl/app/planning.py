@@ -16,7 +16,7 @@ from gpuctl.app.settings import setting_changes, written_changes
 from gpuctl.compile import Written, fields_of_a_new_run
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.k8s import names
-from gpuctl.k8s.kinds import RESOURCE_QUOTA
+from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.objects import labels_of
 from gpuctl.k8s.workloads import run_of
 from gpuctl.model.change import Action
@@ -57,7 +57,8 @@ def plan_report(
     stay = _changed_fields(base, head)
     old, new = _differing(base, head)
     cache = RenderCache()
-    changes = _object_changes(_by_ref(old, cache), _by_ref(new, cache), stay)
+    in_the_way = foreseen.in_the_way if foreseen is not None else {}
+    changes = _object_changes(_by_ref(old, cache), _by_ref(new, cache), stay, in_the_way)
     settings = list(setting_changes(base, head))
     if before is not None and after is not None:
         settings += written_changes(before.written, after.written)
@@ -186,14 +187,20 @@ def _in_reading_order(change: ObjectChange) -> tuple[str, ObjectRef, str]:
 
 
 def _object_changes(
-    base: Mapping[ObjectRef, Manifest], head: Mapping[ObjectRef, Manifest], stay: Mapping[JobId, str]
+    base: Mapping[ObjectRef, Manifest],
+    head: Mapping[ObjectRef, Manifest],
+    stay: Mapping[JobId, str],
+    in_the_way: Mapping[ObjectRef, str],
 ) -> Iterable[ObjectChange]:
-    """The changes from base to head. `stay`: jobs that both declare, with what changed of them."""
+    """The changes from base to head. `stay`: jobs that both declare, with what changed of them. `in_the_way`: what has
+    to happen before some are created."""
     for ref in base.keys() | head.keys():
         before, after = base.get(ref), head.get(ref)
         if before is None and after is not None:
             fields = _changed_of(after, stay)
             reason = f"a new run: {fields} changed" if fields else "declared"
+            space = ref if (ref.api_version, ref.kind) == NAMESPACE else ObjectRef(*NAMESPACE, "", ref.namespace)
+            reason = ", ".join(filter(None, (reason, in_the_way.get(ref) or in_the_way.get(space))))
             yield ObjectChange(
                 action=Action.CREATE, ref=ref, project=after.project, reason=reason, sweep=_sweep_of(after)
             )

@@ -228,7 +228,7 @@ def one_job(name: str, project: str | None, cluster: Cluster, current: Live) -> 
 
 
 def _absent(wanted: JobId | str, cluster: Cluster, current: Live) -> Failure:
-    from gpuctl.app.inspect import removal_in  # noqa: PLC0415 - only for jobs that are not there
+    from gpuctl.app.inspect import in_the_way, removal_in  # noqa: PLC0415 - only for jobs that are not there
 
     ended = current.ended(wanted)
     removed = _removed(ended.job if ended is not None else wanted)
@@ -240,6 +240,11 @@ def _absent(wanted: JobId | str, cluster: Cluster, current: Live) -> Failure:
     if ended is not None:
         said = f"{ended.job} has ended ({ended.state}), and its object is gone"
         return Failure("GPU9003", said, hint="raise its runIndex in Git to run it again")
+    found = in_the_way(current, wanted)
+    if found is not None:
+        return Failure(
+            "GPU9003", f"there is no job {wanted} in this cluster: {found[0]}", hint=f"gpuctl explain {found[1]}"
+        )
     near = nearest_job(str(wanted), {view.id for view in current.jobs})
     kind = wanted.name if isinstance(wanted, JobId) else wanted
     past = f"gpuctl history {wanted if isinstance(wanted, JobId) else f'PROJECT/{wanted}'} --since 30d"

@@ -143,6 +143,7 @@ RESERVED_ENV_PREFIXES = ("CUDA_DEVICE_MEMORY_LIMIT",)
 """Variables by which a container would see GPUs it was not given, or more of one than it was given."""
 
 _SHARD = re.compile(r"ledger-[0-9]+-of-[0-9]+")
+_DIGEST = re.compile(r"[0-9a-f]{8}")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 CLUSTER_LEDGER = ""
@@ -177,6 +178,12 @@ def run_name(job: str, digest: str) -> str:
     The job's name is cut so that a worker's host name, `<run>-<index>`, stays a DNS label.
     """
     return f"{job[:48].rstrip('-.')}-{digest}"
+
+
+def is_run_name(name: str, job: str) -> bool:
+    """Whether a run of the job may have the name."""
+    run, _, digest = name.rpartition("-")
+    return f"{run}-" == run_name(job, "") and _DIGEST.fullmatch(digest) is not None
 
 
 def service_name(name: str) -> str:

@@ -40,13 +40,12 @@ from gpuctl.plan.guard import (
     quota_cut,
     removal,
     review,
-    taken_names,
-    unreadable_jobs,
     void_confirmations,
 )
 from gpuctl.plan.idle_reports import no_idle_reports
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
 from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
+from gpuctl.plan.obstacles import Obstacles, obstacles, taken_names
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.slow_ends import slow_ends
@@ -58,6 +57,7 @@ __all__ = [
     "Cut",
     "Difference",
     "Doing",
+    "Obstacles",
     "PlanCache",
     "Stage",
     "cut_digest",
@@ -68,12 +68,11 @@ __all__ = [
     "is_confirmed",
     "make_plan",
     "mass_stop",
+    "obstacles",
     "quota_cut",
     "removal",
     "removed",
     "says_otherwise",
-    "taken_names",
-    "unreadable_jobs",
     "void_confirmations",
 ]
 

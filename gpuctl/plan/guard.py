@@ -19,7 +19,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.objects import is_deleting, labels_of, text, uid
-from gpuctl.k8s.workloads import is_workload, kind_of
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.declared import WHOLE_CLUSTER, Declared, Project
 from gpuctl.model.ids import DomainName, JobId, ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger, Run, RunPhase
@@ -96,34 +96,6 @@ def _other_cluster(declared: Declared, live: Body) -> str:
     cluster = text(labels, names.CLUSTER_LABEL)
     ours = labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or cluster == declared.cluster.name
     return "" if ours else cluster
-
-
-def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Mapping[JobId, ObjectRef]:
-    """The jobs that can't start because a Job or Deployment of others has the name of their run's object.
-
-    `cache`, the one of the plan before, saves work and changes no result. Cost: a name for each declared job, where
-    there is such an object in a project's namespace and something has changed.
-    """
-    spaces = {project.name: project.namespace for project in declared.projects}
-    inside = frozenset(spaces.values())
-    foreign = frozenset(ref for ref in state.foreign if ref.namespace in inside) if state.foreign else frozenset()
-    if not foreign:
-        return {}
-
-    def find() -> Mapping[JobId, ObjectRef]:
-        refs = {
-            ObjectRef(*kind_of(job), spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
-            for job in declared.jobs
-        }
-        return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}
-
-    return (cache or PlanCache()).taken(foreign, (declared.jobs, spaces), find)
-
-
-def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
-    """The jobs whose run's object can't be read."""
-    runs = (state.own[ref].run for ref, _ in state.unreadable if ref in state.own)
-    return frozenset(run[0] for run in runs)
 
 
 def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:

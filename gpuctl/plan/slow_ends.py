@@ -17,6 +17,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.model.units import Instant
+from gpuctl.plan.obstacles import ending_spaces
 
 STAYS_MS = 60_000
 """How long a deleted object may be there without a word: its pods have their grace once it is gone, not before."""
@@ -28,12 +29,11 @@ def slow_ends(
     declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body], now_ms: Instant
 ) -> Iterator[Diagnostic]:
     """A notice for each. `spaces`: the live namespaces. Cost: linear in namespaces and runs."""
-    ending = {ref.name: body for ref, body in spaces.items() if is_deleting(body)}
-    for project in declared.projects if ending else ():
-        body = ending.get(project.namespace)
-        if body is not None:
-            facts = {"namespace": project.namespace, "project": project.name, "since": _since(body)}
-            yield _notice("GPU7023", facts, project.span, Severity.ERROR)
+    ending = {ref.name for ref, body in spaces.items() if is_deleting(body)}
+    if ending:
+        places = {project.name: project.span for project in declared.projects}
+        for project, reason in ending_spaces(declared, spaces):
+            yield _notice(reason.code, dict(reason.params), places[project], Severity.ERROR)
     stopping = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING}
     if not stopping:
         return
@@ -52,10 +52,5 @@ def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: In
     yield _notice("GPU7024", facts, span, Severity.WARNING)
 
 
-def _since(body: Body) -> str:
-    deleted_ms = instant(body, "metadata", "deletionTimestamp")
-    return "" if deleted_ms is None else format_seconds(deleted_ms)
-
-
-def _notice(code: str, facts: Mapping[str, str], span: SourceSpan, severity: Severity) -> Diagnostic:
+def _notice(code: str, facts: Mapping[str, str | int], span: SourceSpan, severity: Severity) -> Diagnostic:
     return Diagnostic(code=code, message=message(code, facts), span=span, severity=severity)

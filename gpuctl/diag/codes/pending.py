@@ -337,7 +337,7 @@ BARRED = (
     CodeEntry(
         code="GPU5072",
         title="another object has its run's name",
-        message="an object that gpuctl did not create has the name of its run; gpuctl's log names the object",
+        message="{object}, which gpuctl did not create, has the name of its run",
         why="gpuctl only uses objects that it created, and changes and removes no others.",
         fix="Delete the object, or give it another name.",
     ),

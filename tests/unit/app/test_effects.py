@@ -10,12 +10,15 @@ from commits import job, project
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.effects import on_cluster, read_objects
+from gpuctl.app.planning import Side, plan_report
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
+from gpuctl.k8s import names
+from gpuctl.model.comparison import Comparison
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Declared
 from gpuctl.model.effect import Effect
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
@@ -108,6 +111,30 @@ def foreseen(before: Running, effect: Effect, head: Declared) -> Running:
     placed |= {move.job: move.after for move in effect.moved}
     kept = {name: run for name, run in before.items() if name not in gone | placed.keys()}
     return kept | {name: (digests[name], place) for name, place in placed.items()}
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_what_stands_in_the_way_of_a_job_is_told_beside_what_would_be_created(*, is_taken: bool) -> None:
+    """A foreign object of the run's name, or a namespace that is being deleted: the plan said "create" and "starts"."""
+    lab, files = Lab(), {"c/cluster.yaml": CLUSTER, "c/projects/a/project.yaml": project("a", 3)}
+    base, head = declared(files), declared({**files, "c/projects/a/j.yaml": job("j", "a", 1)})
+    lab.take(base)
+    name = names.run_name("j", head.jobs[0].digest)
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
+    meta = {"name": name if is_taken else "stays", "namespace": "gpu-a", "finalizers": ["example.com/hold"]}
+    lab.cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}})
+    if not is_taken:
+        lab.cluster.delete(ObjectRef("v1", "Namespace", "", "gpu-a"), "", "")
+    found = on_cluster(base, head, read_objects(lab.cluster), lab.clock.now_ms())
+    report = plan_report(
+        Side(declared=base), Side(declared=head), Comparison(base="main", head="new", folder="c"), found
+    )
+    told = [each.reason for each in report.objects if each.ref.name == name]
+    by_name = "once the object of that name is gone that gpuctl did not create (GPU7057)"
+    by_space = "once the namespace that is being deleted is gone (GPU7023)"
+    assert told == [f"declared, {by_name if is_taken else by_space}"]
+    assert [each.reason.code for each in found.effect.waits] == ["GPU5072" if is_taken else "GPU7023"]
+    assert found.effect.started == ()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -11,7 +11,7 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.inspect import Live, Unreachable, pod_of
 from gpuctl.cli.clusters import one_job
 from gpuctl.cli.failures import Failure
-from gpuctl.k8s import kinds
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunPhase
@@ -101,3 +101,33 @@ def test_a_run_whose_object_is_gone_is_known_from_the_ledger() -> None:
     assert found.ended("other") is None
     with pytest.raises(Failure, match=r"team-a/train has ended \(Succeeded\), and its object is gone"):
         one_job("train", "team-a", EmbeddedCluster(VirtualClock(0)), found)
+
+
+SPACE = ObjectRef(*kinds.NAMESPACE, "", "gpu-team-a")
+ENDING = {
+    "metadata": {
+        "name": "gpu-team-a",
+        "deletionTimestamp": "2020-07-29T12:00:00Z",
+        "labels": {names.PROJECT_LABEL: "team-a"},
+    }
+}
+STRANGERS = frozenset({
+    ObjectRef(*kinds.JOB, "gpu-team-a", name) for name in ("eval-2-0badcafe", "eval-0badcafe", "else")
+})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "state", "said"),
+    [
+        ("eval", ClusterState(foreign=STRANGERS), "Job gpu-team-a/eval-0badcafe, which gpuctl did not create"),
+        ("team-a/eval", ClusterState(foreign=STRANGERS), "Job gpu-team-a/eval-0badcafe, which gpuctl did not create"),
+        ("team-a/eval", ClusterState(live={SPACE: ENDING}), "namespace gpu-team-a is being deleted"),
+        ("team-b/eval", ClusterState(foreign=STRANGERS, live={SPACE: ENDING}), ""),
+        ("else", ClusterState(foreign=STRANGERS, live={SPACE: ENDING}), ""),
+    ],
+)  # fmt: skip
+def test_what_keeps_a_job_from_being_there_is_told(wanted: str, state: ClusterState, said: str) -> None:
+    with pytest.raises(Failure) as caught:
+        one_job(wanted, None, EmbeddedCluster(VirtualClock(0)), Live(state=state, jobs=()))
+    assert said in str(caught.value)
+    assert ("GPU70" in caught.value.hint) == bool(said)

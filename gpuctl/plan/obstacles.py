@@ -1,0 +1,83 @@
+"""What keeps declared jobs from being written: objects of others under their names, objects of theirs that can't be
+read, and a namespace that is being deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gpuctl.k8s import names
+from gpuctl.k8s.kinds import NAMESPACE
+from gpuctl.k8s.objects import instant, is_deleting
+from gpuctl.k8s.timestamps import format_seconds
+from gpuctl.k8s.workloads import kind_of
+from gpuctl.model.decision import Reason
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
+from gpuctl.model.state import Body, ClusterState
+from gpuctl.plan.cache import PlanCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """`taken`: jobs of which a foreign object has the name. `ending`: projects whose namespace is being deleted, each
+    with what is said of it. `unreadable`: jobs whose run's object can't be read."""
+
+    taken: Mapping[JobId, ObjectRef]
+    ending: Mapping[ProjectName, Reason]
+    unreadable: frozenset[JobId]
+
+    def reasons(self, declared: Declared) -> Mapping[JobId, Reason]:
+        """The jobs that are held, each with the reason."""
+        taken = {job: Reason(code="GPU5072", params=(("object", str(ref)),)) for job, ref in self.taken.items()}
+        ending = {job.id: self.ending[job.id.project] for job in declared.jobs if job.id.project in self.ending}
+        return {**ending, **taken, **dict.fromkeys(self.unreadable, Reason(code="GPU5073"))}
+
+
+def obstacles(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Obstacles:
+    """What stands in the way now. `cache`, the one of the plan before, saves work and changes no result."""
+    return Obstacles(
+        taken=taken_names(declared, state, cache),
+        ending=dict(ending_spaces(declared, state.live)),
+        unreadable=unreadable_jobs(state),
+    )
+
+
+def ending_spaces(declared: Declared, live: Mapping[ObjectRef, Body]) -> Iterator[tuple[ProjectName, Reason]]:
+    """The projects whose namespace is being deleted, each with what is said of it: nothing of them can be created until
+    that is gone."""
+    for project in declared.projects:
+        body = live.get(ObjectRef(*NAMESPACE, "", project.namespace))
+        if body is not None and is_deleting(body):
+            deleted_ms = instant(body, "metadata", "deletionTimestamp")
+            since = "" if deleted_ms is None else format_seconds(deleted_ms)
+            facts = ("namespace", project.namespace), ("project", project.name), ("since", since)
+            yield project.name, Reason(code="GPU7023", params=facts)
+
+
+def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Mapping[JobId, ObjectRef]:
+    """The jobs that can't start because a Job or Deployment of others has the name of their run's object.
+
+    `cache`, the one of the plan before, saves work and changes no result. Cost: a name for each declared job, where
+    there is such an object in a project's namespace and something has changed.
+    """
+    spaces = {project.name: project.namespace for project in declared.projects}
+    inside = frozenset(spaces.values())
+    foreign = frozenset(ref for ref in state.foreign if ref.namespace in inside) if state.foreign else frozenset()
+    if not foreign:
+        return {}
+
+    def find() -> Mapping[JobId, ObjectRef]:
+        refs = {
+            ObjectRef(*kind_of(job), spaces[job.id.project], names.run_name(job.id.name, job.digest)): job.id
+            for job in declared.jobs
+        }
+        return {refs[ref]: ref for ref in sorted(foreign & refs.keys())}
+
+    return (cache or PlanCache()).taken(foreign, (declared.jobs, spaces), find)
+
+
+def unreadable_jobs(state: ClusterState) -> frozenset[JobId]:
+    """The jobs whose run's object can't be read."""
+    runs = (state.own[ref].run for ref, _ in state.unreadable if ref in state.own)
+    return frozenset(run[0] for run in runs)
