@@ -18,6 +18,7 @@ from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
 from gpuctl.k8s import kinds
+from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
 from gpuctl.k8s.workload_table import BUILT_IN, rows_of
@@ -209,4 +210,5 @@ class ObjectCache:
 def _age(body: Body) -> int:
     """The resource version as a number; an object without one is older than all."""
     version = resource_version(body)
-    return int(version) if version.isdecimal() else -1
+    number = whole_number(version)
+    return -1 if number is None else number

@@ -10,6 +10,7 @@ from gpuctl.adapters.kubernetes.refusals import said
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
 from gpuctl.app.rights import RightMissing
 from gpuctl.diag.wording import message
+from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import items, number, text
 from gpuctl.model.right import Right
 from gpuctl.model.state import Body
@@ -101,5 +102,6 @@ def _forbidden(status: Body, told: str) -> Forbidden:
 
 def _wait_ms(status: Body, retry_after: str) -> DurationMs:
     """What the header or the Status asks for; a date in the header is not honoured, no API server sends one."""
-    seconds = int(retry_after) if retry_after.isdecimal() else number(status, "details", "retryAfterSeconds")
+    asked = whole_number(retry_after)
+    seconds = number(status, "details", "retryAfterSeconds") if asked is None else asked
     return 1000 * min(seconds, 3600)

@@ -24,6 +24,7 @@ from gpuctl.diag.wording import message
 from gpuctl.model.ids import ObjectRef
 
 if TYPE_CHECKING:
+    from kubernetes.stream.ws_client import PortForward
     from websocket import WebSocket
 
 HERE = "127.0.0.1"
@@ -68,11 +69,9 @@ class PortForwarder:
         Thread(target=self._carry, args=(client, pod, remote, told), name=f"port {remote}", daemon=True).start()
 
     def _carry(self, client: socket.socket, pod: ObjectRef, remote: int, told: Callable[[str], None]) -> None:
-        from kubernetes.stream.ws_client import PortForward  # noqa: PLC0415 - slow to import
-
         try:
             with closing(client):
-                carried = PortForward(self._open(pod, remote), [remote])
+                carried = _carrier(self._open(pod, remote), remote)
                 with closing(carried.socket(remote)) as far:
                     _relay(client, far)
                 wrong = carried.error(remote)
@@ -91,23 +90,38 @@ def fetch(sessions: PodSessions, pod: ObjectRef, port: int, path: str) -> tuple[
 
     Raises WorldFault as the session does, ClusterUnavailable where nothing answers at that port.
     """
-    from kubernetes.stream.ws_client import PortForward  # noqa: PLC0415 - slow to import
-
     tunnel = sessions.open(f"{item(pod)}/portforward?ports={port}", f"port {port} of {pod.name}")
-    carried = PortForward(tunnel, [port])
+    carried = _carrier(tunnel, port)
     try:
         with closing(carried.socket(port)) as far:
             far.settimeout(_ANSWER_S)
             far.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost:{port}\r\n\r\n".encode("ascii"))
-            answer = HTTPResponse(far)
-            answer.begin()
-            content = answer.read(MOST_ANSWER + 1)
+            with closing(HTTPResponse(far)) as answer:
+                answer.begin()
+                content = answer.read(MOST_ANSWER + 1)
     except (OSError, HTTPException) as error:
         why = carried.error(port) or str(error) or type(error).__name__
         raise ClusterUnavailable("GPU7086", message("GPU7086", {"name": pod.name, "why": why})) from error
     if len(content) > MOST_ANSWER:
         raise ClusterUnavailable("GPU7086", message("GPU7086", {"name": pod.name, "why": "its answer is too long"}))
     return answer.status, content
+
+
+def _carrier(tunnel: WebSocket, port: int) -> PortForward:
+    """What carries a port's bytes, by a thread of the package. Where that fails, the connection ends, and says why."""
+    from kubernetes.stream.ws_client import PortForward  # noqa: PLC0415 - slow to import
+
+    class Carrier(PortForward):
+        def _proxy(self) -> None:
+            try:
+                super()._proxy()  # type: ignore[no-untyped-call]
+            except Exception as error:  # noqa: BLE001 - whatever the server sent: it is told, and ends nothing else
+                for each in self.local_ports.values():
+                    each.error = each.error or str(error) or type(error).__name__
+                    each.python.close()
+                self.websocket.shutdown()
+
+    return Carrier(tunnel, [port])  # type: ignore[no-untyped-call]
 
 
 def _listen(port: int) -> socket.socket:

@@ -80,7 +80,7 @@ class Request:
 
 def encoded(body: Body) -> bytes:
     """An object as it is sent."""
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_plain).encode()
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_plain).encode(errors="replace")
 
 
 def _plain(value: object) -> object:
@@ -173,7 +173,7 @@ class Requests:
         data: bytes = response.data
         if 200 <= response.status < 300:
             try:
-                return decode(data) if data else {}
+                return _object(data) if data else {}
             except ValueError:
                 raise self._strange(request, response) from None
         raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
@@ -242,6 +242,14 @@ class Requests:
         connection = self.connection
         params = {"server": connection.server, "where": connection.where, "why": str(fault)}
         return ClusterUnavailable("GPU7014", message("GPU7014", params))
+
+
+def _object(data: bytes) -> Body:
+    """An answer's object. ValueError for other JSON, or none."""
+    found = decode(data)
+    if not isinstance(found, dict):
+        raise ValueError("an answer that is no object")  # noqa: TRY004 - as for one that is no JSON
+    return found
 
 
 def backoff_ms(first_ms: DurationMs, failures: int) -> DurationMs:

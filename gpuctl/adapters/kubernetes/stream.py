@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from threading import Condition, Thread
-from typing import Any
 
 from urllib3 import exceptions as http
 from urllib3.response import BaseHTTPResponse
@@ -22,8 +21,9 @@ from gpuctl.adapters.kubernetes.faults import Passing, fault_of
 from gpuctl.adapters.kubernetes.paths import with_query
 from gpuctl.adapters.kubernetes.requests import NO_ANSWER, Request, Requests, backoff_ms
 from gpuctl.app.ports import ClusterUnavailable, Gone, NotFound, WatchEvent, WorldFault
+from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import number, resource_version
+from gpuctl.k8s.objects import mapping, number, resource_version, text
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
@@ -170,12 +170,14 @@ class Stream:
             response.close()
 
     def _take(self, lines: Iterable[bytes]) -> None:
-        """Keep the events of these lines, and ring. Raises the fault of an ERROR among them."""
+        """Keep the events of these lines, and ring. Raises the fault of an ERROR among them.
+
+        ValueError where a line is no event: then none of them is kept, and the watch goes on from before them.
+        """
         events: list[WatchEvent] = []
         version, fault = self._version, None
         for line in lines:
-            decoded: dict[str, Any] = decode(line)
-            kind, body = decoded["type"], decoded["object"]
+            kind, body = _event(line)
             if kind == "ERROR":
                 code = number(body, "code", default=500)
                 self._requests.broke("watch", self._kind, code)
@@ -226,9 +228,19 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
             yield [line for line in whole if line]
 
 
+def _event(line: bytes) -> tuple[str, Body]:
+    """The type and the object of an event. ValueError for other JSON, or none."""
+    decoded = decode(line)
+    kind, body = text(decoded, "type"), mapping(decoded, "object")
+    if not kind or not body:
+        raise ValueError("a line that is no event")
+    return kind, body
+
+
 def _behind(heard: str, version: str) -> bool:
     """Whether a version is older than one seen before: the server's data was restored from an earlier state."""
-    return heard.isdecimal() and version.isdecimal() and int(heard) < int(version)
+    now, before = whole_number(heard), whole_number(version)
+    return now is not None and before is not None and now < before
 
 
 def _bookmark(kind: Kind, version: str) -> WatchEvent:

@@ -22,6 +22,7 @@ from gpuctl.adapters.kubernetes.readable import readable
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
+from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.objects import items, mapping, text
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -35,6 +36,7 @@ _NEWEST_PROTOCOL = "v5.channel.k8s.io"
 _CONNECT_S = 10
 _TICK_S = 0.25
 """How often the terminal's size is looked at."""
+_MOST_CODE = 2**32 - 1
 _GRACE_S = 1.0
 """How long the server may take to close after it has said how the command ended."""
 
@@ -68,10 +70,12 @@ class PodSessions:
 
     def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:
         """The events of objects, in no order; none of one with more than are read. Cost: a request an object."""
+        import urllib3  # noqa: PLC0415 - only now
+
         found: list[Body] = []
         for ref in objects:
             answer = self._get(events_path(ref), f"the events of {ref}", follow=False)
-            with suppress(ValueError):
+            with suppress(ValueError, urllib3.exceptions.HTTPError, OSError):
                 found.extend(items(status_of(bounded(answer.stream())), "items"))
             answer.close()
         return found
@@ -89,13 +93,16 @@ class PodSessions:
                     headers=dict(headers),
                     preload_content=False,
                     retries=False,
+                    redirect=False,
                     timeout=urllib3.Timeout(connect=_CONNECT_S, read=None if follow else 4 * _CONNECT_S),
                 )
             except urllib3.exceptions.HTTPError as error:
                 raise _away(self._connection.server, error) from error
             if answer.status == 200:
                 return answer
-            data = answer.read()
+            data = b""
+            with suppress(urllib3.exceptions.HTTPError, OSError):
+                data = answer.read()
             answer.close()
             if last or answer.status != UNAUTHORIZED or not self._connection.renew(headers):
                 raise self._refusal(what, answer.status, data)
@@ -242,9 +249,9 @@ def _exit_code(status: Body) -> int:
     if text(status, "status") == "Success":
         return 0
     for cause in items(mapping(status, "details"), "causes"):
-        code = text(cause, "message")
-        if cause.get("reason") == "ExitCode" and code.isdecimal():
-            return int(code)
+        ended = whole_number(text(cause, "message"), _MOST_CODE)
+        if cause.get("reason") == "ExitCode" and ended is not None:
+            return ended
     said = printable(text(status, "message")) or "it ended without an exit code"
     raise ClusterUnavailable("GPU7044", message("GPU7044", {"what": said}))
 

@@ -37,6 +37,18 @@ def test_what_fails_for_the_moment_is_sent_again(tmp_path: Path, first: Answer) 
     assert sent(tmp_path, first, answer(200, {"kind": "PodList"})) == ({"kind": "PodList"}, 2)
 
 
+@pytest.mark.parametrize("body", ["[]", "7", "null", "[null]"])
+def test_an_answer_that_is_no_object_is_none(tmp_path: Path, body: str) -> None:
+    said = answer(200, body, content_type="application/json")
+    assert sent(tmp_path, said, answer(200, {"kind": "PodList"})) == ({"kind": "PodList"}, 2)
+
+
+@pytest.mark.parametrize("wait", ["9" * 5_000, "\u00b2", "soon"])
+def test_a_wait_that_is_no_number_is_none(tmp_path: Path, wait: str) -> None:
+    first = Answer(refusal(429, retry_after=wait).data.decode().encode("latin-1"))
+    assert sent(tmp_path, first, answer(200, {"kind": "PodList"})) == ({"kind": "PodList"}, 2)
+
+
 def test_it_is_given_up_after_a_few_times(tmp_path: Path) -> None:
     fault, times = sent(tmp_path, refusal(503, "draining"))
     assert (type(fault).__mro__[1], fault.code, times) == (ClusterUnavailable, "GPU7001", QUICK.tries)

@@ -90,6 +90,15 @@ def test_half_an_event_is_not_taken_and_comes_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "line", [None, [], 7, {}, {"type": "ADDED"}, {"type": 7, "object": {}}, {"type": "ADDED", "object": []}]
+)
+def test_a_line_that_is_no_event_ends_no_watch(tmp_path: Path, line: Any) -> None:
+    """Its thread ended, and the kind was never heard of again."""
+    with cluster(tmp_path, watched(line), watched(change(5), line), watched(change(6), then=Then.STALL)) as (_, it):
+        assert heard(it, "4", lambda events: versions(events)[-1:] == [6])
+
+
+@pytest.mark.parametrize(
     "first", [refusal(410), watched(error(410)), refusal(404)], ids=["in HTTP", "in the stream", "no such kind"]
 )
 def test_a_lost_history_is_told_once_and_a_new_list_goes_on(tmp_path: Path, first: Answer) -> None:

@@ -19,6 +19,7 @@ import pytest
 from streams import Line, Peer
 
 from gpuctl.adapters.kubernetes.connection import connect
+from gpuctl.adapters.kubernetes.portforward import fetch
 from gpuctl.adapters.kubernetes.terminal import PodSessions
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Forbidden, LogRequest
 from gpuctl.k8s import kinds
@@ -293,3 +294,50 @@ def test_a_raw_terminal_passes_every_key_on_and_is_put_back() -> None:
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
     os.close(theirs)
+
+
+@pytest.mark.parametrize("code", ["9" * 5_000, "\u0663", "-1", 7])
+def test_an_exit_code_that_is_none_is_told(peer: PeerOf, code: object) -> None:
+    causes = [{"reason": "ExitCode", "message": code}]
+    with pytest.raises(ClusterUnavailable) as caught:
+        run(peer(ended({"status": "Failure", "details": {"causes": causes}})), Pipes(), "true")
+    assert caught.value.code == "GPU7044"
+
+
+def ended(status: object) -> Callable[[Line], None]:
+    def script(line: Line) -> None:
+        line.upgrade(V5)
+        line.end(status)
+
+    return script
+
+
+def test_a_log_that_is_elsewhere_is_not_looked_for_there(peer: PeerOf) -> None:
+    at = peer(lambda line: line._peer.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n"))
+    with pytest.raises(ClusterUnavailable) as caught:
+        list(PodSessions(connect(str(at.kubeconfig))).logs(POD, LogRequest()))
+    assert caught.value.code == "GPU7042"
+
+
+GARBLED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def test_events_that_can_not_be_read_are_none(peer: PeerOf) -> None:
+    at = peer(lambda line: line._peer.sendall(GARBLED))
+    assert PodSessions(connect(str(at.kubeconfig))).events([POD]) == []
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("frame", [(7, b"x"), (0, b"x"), (0, b"\x51\x00")], ids=["channel", "length", "port"])
+def test_a_tunnel_that_says_nonsense_ends_the_connection(peer: PeerOf, frame: tuple[int, bytes]) -> None:
+    """The thread that carries it ended with a traceback, and the other end was waited for."""
+
+    def script(line: Line) -> None:
+        line.upgrade(V4)
+        line.send(*frame)
+        assert line._input.read() == b""
+
+    at = peer(script)
+    with pytest.raises(ClusterUnavailable) as caught:
+        fetch(PodSessions(connect(str(at.kubeconfig))), POD, 80, "/")
+    assert (caught.value.code, "Unexpected" in str(caught.value)) == ("GPU7086", True)
