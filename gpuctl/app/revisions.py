@@ -14,11 +14,11 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain
 
+from gpuctl.app.kept_back import notes
 from gpuctl.app.ports import Source, SourceUnavailable
 from gpuctl.compile import CompileCache, Compiled, compile_tree, content_digest
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
-from gpuctl.diag.wording import message
 from gpuctl.k8s.names import CLUSTER_LEDGER
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
@@ -95,7 +95,7 @@ def sound_parts(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> tu
 
     Cost: a compilation; one for each project where those without an error of their own don't compile either.
     """
-    parts, blamed = _parts(tree, compiled.owners), _blamed(compiled)
+    parts, blamed = _parts(tree, compiled.owners), _blamed(compiled, compiled.owners)
     if OWN not in parts or OWN in blamed:
         return None
     kept = {owner: part for owner, part in parts.items() if owner not in blamed}
@@ -125,12 +125,13 @@ class Revisions:
         newest = replace(newest, files=as_seen(newest.files, self._files))
         self._files = newest.files
         compiled = compile_tree(newest, self._cache)
-        head = _Head(newest.revision, _parts(newest, compiled.owners), compiled.diagnostics, _blamed(compiled))
+        head = _head(newest, compiled)
         if compiled.declared is not None:
             ledgers = records.of(compiled.declared.cluster.name).ledgers
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
         ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
         base = _grow({}, _each(self._known(ledgers)), self._cache)
+        head = _head(newest, compiled, _still_theirs(compiled, base.parts))
         suspected: frozenset[ProjectName] = frozenset()
         taken = _taken(base, head, suspected, self._cache)
         while more := _suspects(base, taken, head) - suspected - head.blamed:
@@ -157,7 +158,7 @@ class Revisions:
         return Desired(
             revision=revision,
             declared=declared,
-            diagnostics=sorted_diagnostics([*told, *_notes(kept_back, pinned, told, revision)]),
+            diagnostics=sorted_diagnostics([*told, *notes(kept_back, pinned, told, revision)]),
             kept_back=kept_back,
             files={path: file for part in taken.parts.values() for path, file in part.files.items()},
             folder=next((part.folder for part in taken.parts.values()), ""),
@@ -212,12 +213,14 @@ class Revisions:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The newest commit. `blamed`: the owners of the files with errors."""
+    """The newest commit. `blamed`: the owners of the files with errors. `is_vague`: one of these files says no more
+    whose it is, so that what else is in it is not known."""
 
     revision: Revision
     parts: Parts
     diagnostics: tuple[Diagnostic, ...]
     blamed: frozenset[ProjectName]
+    is_vague: bool = False
 
     def own_is_right(self, taken: _Grown) -> bool:
         """Whether the cluster's own files are right. An error in them may come from a change in a project: if the
@@ -232,6 +235,23 @@ class _Grown:
 
     parts: Parts
     compiled: Compiled | None = None
+
+
+def _head(newest: SourceTree, compiled: Compiled, theirs: Mapping[str, ProjectName] | None = None) -> _Head:
+    """The newest commit, with the files that are `theirs` though they don't say so."""
+    owners = {**compiled.owners, **(theirs or {})}
+    blamed = _blamed(compiled, owners)
+    return _Head(newest.revision, _parts(newest, owners), compiled.diagnostics, blamed, is_vague=bool(theirs))
+
+
+def _still_theirs(compiled: Compiled, good: Parts) -> Mapping[str, ProjectName]:
+    """The files with errors that say no more whose they are, and were one project's when it was last good.
+
+    What that project's team broke in them is held with its project, not with the cluster's own part.
+    """
+    before = {path: owner for owner, part in good.items() if owner != OWN for path in part.files}
+    files = {d.span.file for d in compiled.diagnostics if d.severity is Severity.ERROR}
+    return {path: before[path] for path in files if path in before and compiled.owners.get(path) is None}
 
 
 def _as_before(declared: Declared, before: Declared | None) -> Declared:
@@ -319,9 +339,9 @@ def _parts(tree: SourceTree, owners: Mapping[str, ProjectName | None]) -> Parts:
     }
 
 
-def _blamed(compiled: Compiled) -> frozenset[ProjectName]:
+def _blamed(compiled: Compiled, owners: Mapping[str, ProjectName | None]) -> frozenset[ProjectName]:
     errors = [d for d in compiled.diagnostics if d.severity is Severity.ERROR]
-    return frozenset(compiled.owners.get(d.span.file) or OWN for d in errors)
+    return frozenset(owners.get(d.span.file) or OWN for d in errors)
 
 
 def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
@@ -362,9 +382,9 @@ def _with_removals(own: Changes, removed: Sequence[ProjectName]) -> list[Changes
 def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName]:
     """Parts from which jobs seem to be removed, though their files may only have become unreadable.
 
-    A file outside of `projects/` that can't be read counts as the cluster's own, and may declare jobs of any project.
-    And jobs of a blamed project that is kept back may have moved to it from a file shared by projects, which is the
-    cluster's own.
+    A file outside of `projects/` that can't be read may declare jobs of any project, and any project. It counts as that
+    of the project that had it when it was last good, else as the cluster's own. And jobs of a blamed project that is
+    kept back may have moved to it from a file shared by projects, which is the cluster's own.
     """
     if base.compiled is None or base.compiled.declared is None:
         return frozenset()
@@ -373,6 +393,8 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
     lost = frozenset(job.id.project for job in base.compiled.declared.jobs if job.id not in left)
     if OWN in head.blamed:
         return frozenset() if head.own_is_right(taken) else lost
+    if head.is_vague:
+        return lost | (base.parts.keys() - taken.parts.keys())
     kept_back = {owner for owner in head.blamed if not head.parts[owner].says_the_same(taken.parts.get(owner))}
     return frozenset({OWN}) if lost & kept_back else frozenset()
 
@@ -387,28 +409,3 @@ def _contents(declared: Declared, parts: Parts, cache: CompileCache) -> dict[Pro
         own = sorted((path, file.content) for path, file in parts[OWN].files.items())
         found[OWN] = sha256(repr(own).encode())
     return {owner: digest.hexdigest()[:16] for owner, digest in found.items()}
-
-
-def _notes(
-    kept_back: Mapping[ProjectName, Revision],
-    pinned: Iterable[ProjectName],
-    told: Iterable[Diagnostic],
-    head: Revision,
-) -> list[Diagnostic]:
-    """A diagnostic for each part that does not follow the newest commit, at the place of one of its errors."""
-    errors = sorted_diagnostics(d for d in told if d.severity is Severity.ERROR)
-    notes = []
-    for code, severity, owners in (
-        ("GPU8009", Severity.WARNING, kept_back),
-        ("GPU8010", Severity.ERROR, dict.fromkeys(pinned, NO_REVISION)),
-    ):
-        for owner, revision in sorted(owners.items()):
-            params = {"owner": _title(owner), "revision": revision[:12], "head": head[:12]}
-            place = next((d.span for d in errors if f"/projects/{owner}/" in f"/{d.span.file}"), None)
-            place = place or (errors[0].span if errors else _NOWHERE)
-            notes.append(Diagnostic(code=code, message=message(code, params), span=place, severity=severity))
-    return notes
-
-
-def _title(owner: ProjectName) -> str:
-    return f"project {owner}" if owner != OWN else "the cluster's own part"

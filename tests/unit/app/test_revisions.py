@@ -123,9 +123,27 @@ def test_a_loose_file_that_breaks_is_still_its_projects(text: str) -> None:
     first = commits.commit(FLAT)
     for desired in (follow(commits, FLAT, bad)[1], restart(commits, ledgers(first))):
         assert names_of(desired) == {"a/j1", "b/j2", "b/j3"}
-        assert set(desired.kept_back) == {OWN, A}
+        assert set(desired.kept_back) == {A}
     commits.commit({**bad, "c/a-j1.yaml": job("j1", "a")})
     assert restart(commits, ledgers(first)).kept_back == {}
+
+
+@pytest.mark.parametrize("moved", [("c/b-j2.yaml",), ("c/b-project.yaml", "c/b-j2.yaml"), ("c/b-project.yaml",)])
+def test_a_loose_file_that_breaks_may_have_what_is_gone_elsewhere(moved: tuple[str, ...]) -> None:
+    good = {path: text for path, text in FLAT.items() if path != "c/b-j2.yaml" or path in moved}
+    bad = {path: text for path, text in good.items() if path not in moved} | {"c/a-j1.yaml": "a: ["}
+    before, desired = follow(Commits(), good)[1], follow(Commits(), good, bad)[1]
+    assert (names_of(desired), OWN in desired.kept_back) == (names_of(before), False)
+    assert desired.declared is not None
+    assert {each.name for each in desired.declared.projects} == {A, B}
+
+
+def test_the_clusters_own_part_moves_on_beside_a_loose_file_that_breaks() -> None:
+    cluster = CLUSTER.replace("name: p\n", "name: other\n")
+    _, desired = follow(Commits(), FLAT, {**FLAT, "c/a-j1.yaml": "a: [", "c/cluster.yaml": cluster})
+    assert desired.declared is not None
+    assert [pool.name for pool in desired.declared.cluster.pools] == ["other"]
+    assert set(desired.kept_back) == {A}
 
 
 def test_a_loose_file_that_is_renamed_and_breaks_removes_no_job() -> None:

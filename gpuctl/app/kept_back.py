@@ -1,0 +1,36 @@
+"""What is told of the parts that do not follow the newest commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
+from gpuctl.k8s.names import CLUSTER_LEDGER
+from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+
+
+def notes(
+    kept_back: Mapping[ProjectName, Revision],
+    pinned: Iterable[ProjectName],
+    told: Iterable[Diagnostic],
+    head: Revision,
+) -> list[Diagnostic]:
+    """A diagnostic for each part that does not follow the newest commit, at the place of one of its errors."""
+    errors = sorted_diagnostics(d for d in told if d.severity is Severity.ERROR)
+    notes = []
+    for code, severity, owners in (
+        ("GPU8009", Severity.WARNING, kept_back),
+        ("GPU8010", Severity.ERROR, dict.fromkeys(pinned, NO_REVISION)),
+    ):
+        for owner, revision in sorted(owners.items()):
+            params = {"owner": _title(owner), "revision": revision[:12], "head": head[:12]}
+            place = next((d.span for d in errors if f"/projects/{owner}/" in f"/{d.span.file}"), None)
+            place = place or (errors[0].span if errors else SourceSpan(file=""))
+            notes.append(Diagnostic(code=code, message=message(code, params), span=place, severity=severity))
+    return notes
+
+
+def _title(owner: ProjectName) -> str:
+    return f"project {owner}" if owner != CLUSTER_LEDGER else "the cluster's own part"
