@@ -12,11 +12,13 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from gpuctl import __version__
+from gpuctl.adapters.kubernetes.impersonation import Headers, headers_of
 from gpuctl.adapters.kubernetes.servertime import ServerTime
 from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.diag.wording import all_of, message
@@ -31,8 +33,6 @@ _RENEWAL_PAUSE_NS = 10 * _SECOND_NS
 _POOL_SIZE = 64
 """More than all threads together use, so that none is thrown away."""
 IN_CLUSTER = "the pod's service account"
-_IMPERSONATES = frozenset({"as", "as-groups", "as-uid", "as-user-extra"})
-"""The kubernetes package leaves them out without a word: the command would run with the rights of the user itself."""
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -44,10 +44,18 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Connec
     return Connection(lambda: _read(kubeconfig, context))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a kubeconfig's context says besides: its namespace, if any, and as whom its user acts."""
+
+    namespace: str = ""
+    acts_as: Headers = ()
+
+
 class Connection:
     """A connection to one API server under one identity. Safe for threads. Changed credentials are read again."""
 
-    def __init__(self, read: Callable[[], tuple[str, Configuration, str]]) -> None:
+    def __init__(self, read: Callable[[], tuple[str, Configuration, Context]]) -> None:
         self._read = read
         self._lock = Lock()
         self._renewed_ns = -_RENEWAL_PAUSE_NS
@@ -65,7 +73,7 @@ class Connection:
             return self._headers
         with self._lock:
             if time.monotonic_ns() >= self._fresh_until_ns:
-                self._keep(_headers(self.where, self.configuration))
+                self._keep(_headers(self.where, self.configuration, self.context.acts_as))
             return self._headers
 
     def renew(self, used: Mapping[str, str]) -> bool:
@@ -86,18 +94,17 @@ class Connection:
         """Close the idle connections; those in use as soon as they are done."""
         _end(self.pool)
 
-    def _take(self, where: str, configuration: Configuration, namespace: str) -> None:
+    def _take(self, where: str, configuration: Configuration, context: Context) -> None:
         from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - only when a connection is made
 
-        headers = _headers(where, configuration)
+        headers = _headers(where, configuration, context.acts_as)
         configuration.connection_pool_maxsize = _POOL_SIZE
         try:
             self.pool: PoolManager = RESTClientObject(configuration).pool_manager
         except Exception as error:  # a proxy's address can be anything
             raise _fault("GPU7011", where=where, why=f"its proxy: {_first_line(error)}") from error
         self.where, self.configuration = where, configuration
-        self.namespace = namespace
-        """The one that the kubeconfig's context names, if any."""
+        self.context = context
         self._keep(headers)
 
     def _keep(self, headers: Mapping[str, str]) -> None:
@@ -119,9 +126,13 @@ def _end(pool: PoolManager) -> None:
     pool.clear()
 
 
-def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:
+def _headers(where: str, configuration: Configuration, acts_as: Headers) -> Mapping[str, str]:
     """The headers with the credentials, refreshed by the package. Raises ClusterUnavailable if there are none."""
-    headers = {"accept": "application/json", "user-agent": f"gpuctl/{__version__}"}
+    from urllib3 import HTTPHeaderDict  # noqa: PLC0415 - only when a connection is made
+
+    headers = HTTPHeaderDict({"accept": "application/json", "user-agent": f"gpuctl/{__version__}"})
+    for name, value in acts_as:
+        headers.add(name, value)
     with _overheard() as told:
         try:
             settings: Mapping[str, Any] = configuration.auth_settings()
@@ -136,13 +147,13 @@ def _headers(where: str, configuration: Configuration) -> Mapping[str, str]:
     return headers
 
 
-def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration, str]:
-    """Where the configuration is from in words, the configuration, and the namespace that its context names."""
+def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration, Context]:
+    """Where the configuration is from in words, the configuration, and what its context says besides."""
     paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if any(_is_there(path) for path in paths.split(os.pathsep) if path):
         return paths, *_from_files(paths, context)
     if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return IN_CLUSTER, _from_pod(), ""
+        return IN_CLUSTER, _from_pod(), Context()
     place = "" if kubeconfig else ", and this is no pod of a cluster"
     raise _fault("GPU7010", looked=f"{paths} does not exist{place}")
 
@@ -167,15 +178,13 @@ def _from_pod() -> Configuration:
     return made
 
 
-def _from_files(paths: str, context: str | None) -> tuple[Configuration, str]:
-    """What the kubeconfig says, checked: the context, its user, certificates that can be loaded, credentials; and the
-    context's namespace.
-    """
+def _from_files(paths: str, context: str | None) -> tuple[Configuration, Context]:
+    """What the kubeconfig says, checked: the context, its user, certificates that can be loaded, credentials."""
     from kubernetes.client import Configuration  # noqa: PLC0415 - only when a connection is made
     from kubernetes.config import load_kube_config  # noqa: PLC0415
 
     made = Configuration()
-    namespace = _namespace_of_checked(paths, context)
+    found = _checked_context(paths, context)
     with _overheard() as told:
         try:
             load_kube_config(config_file=paths, context=context, client_configuration=made)
@@ -184,11 +193,11 @@ def _from_files(paths: str, context: str | None) -> tuple[Configuration, str]:
     if told and "BearerToken" not in made.api_key and not made.cert_file:
         raise _fault("GPU7013", where=paths, why=told[-1])
     _check_tls(paths, made)
-    return made, namespace
+    return made, found
 
 
-def _namespace_of_checked(paths: str, context: str | None) -> str:
-    """The namespace that the context names; "" for none. ClusterUnavailable for a context that can't be used."""
+def _checked_context(paths: str, context: str | None) -> Context:
+    """What the context says that the package leaves out. ClusterUnavailable for a context that can't be used."""
     from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - only when a connection is made
 
     try:
@@ -196,16 +205,13 @@ def _namespace_of_checked(paths: str, context: str | None) -> str:
         known = {str(entry["name"]): entry.value.get("context") or {} for entry in merged["contexts"]}
         wanted = context or merged.get("current-context") or ""
         users = {str(entry["name"]): entry.value.get("user") or {} for entry in merged.get("users") or ()}
-        ignored = _IMPERSONATES & set(users.get(str(known.get(wanted, {}).get("user")), ()))
+        acts_as = headers_of(users.get(str(known.get(wanted, {}).get("user"))) or {})
     except Exception as error:  # a file that is no kubeconfig can be anything
         raise _fault("GPU7011", where=paths, why=_first_line(error)) from error
     if wanted not in known:
         named = f"named {wanted}" if wanted else "chosen"
         raise _fault("GPU7012", where=paths, context=named, known=all_of(sorted(known)) or "none")
-    if ignored:
-        why = f"its user is to act as another ({all_of(sorted(ignored))}), which gpuctl does not do"
-        raise _fault("GPU7011", where=paths, why=why)
-    return str(known[wanted].get("namespace") or "")
+    return Context(namespace=str(known[wanted].get("namespace") or ""), acts_as=acts_as)
 
 
 def _check_tls(paths: str, made: Configuration) -> None:

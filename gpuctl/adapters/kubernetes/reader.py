@@ -39,7 +39,7 @@ class PartCluster(KubernetesCluster):
         super().__init__(connection, scopes=for_people(namespace or ""))
         self._only = namespace
         self._project = project
-        self._usual = connection.namespace
+        self._usual = connection.context.namespace
         self._finding = Lock()
         self._found: Sequence[str] | None = None
 

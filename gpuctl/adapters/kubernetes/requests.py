@@ -200,7 +200,8 @@ class Requests:
         """One exchange. Raises Passing where there was no whole answer, ClusterUnavailable where there can't be one."""
         timings = self.timings
         if request.body is not None:
-            headers = {**headers, "content-type": request.content_type}
+            headers = urllib3.HTTPHeaderDict(headers)  # a dict would join those that are there several times
+            headers["content-type"] = request.content_type
         code, began = NO_ANSWER, time.monotonic_ns()
         try:
             response = self.connection.pool.urlopen(

@@ -90,7 +90,7 @@ class PodSessions:
                 answer = self._connection.pool.request(
                     "GET",
                     f"{self._connection.server}{path}",
-                    headers=dict(headers),
+                    headers=headers,
                     preload_content=False,
                     retries=False,
                     redirect=False,
@@ -113,6 +113,9 @@ class PodSessions:
         import websocket  # noqa: PLC0415 - only now
         from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415
 
+        if self._connection.context.acts_as:
+            why = "its user acts as another one, and the kubernetes package opens no session like that"
+            raise ClusterUnavailable("GPU7011", message("GPU7011", {"where": self._connection.where, "why": why}))
         url = f"{self._connection.server}{path}".replace("http", "ws", 1)
         for last in (False, True):
             headers = self._connection.headers()

@@ -19,10 +19,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="the kubeconfig can't be used",
         message="{where} can't be used: {why}",
         why="The file can't be read, is not a kubeconfig, names a certificate that does not exist or a proxy that is "
-        "no `http://HOST:PORT`, or has its user act as another (`as`): left out, that would give the command the "
-        "rights of the user itself.",
-        fix="`kubectl --kubeconfig FILE cluster-info` shows the same failure, but for `as`. Correct the file; in place "
-        "of `as`, give the context credentials of its own.",
+        "no `http://HOST:PORT`. Or its user acts as another one (`as`), which all commands do but those that open a "
+        "session: `exec`, `bash`, `port-forward`. They would have the rights of the user itself.",
+        fix="`kubectl --kubeconfig FILE cluster-info` shows the same failure. Correct the file; for sessions, give the "
+        "context credentials of its own in place of `as`.",
     ),
     CodeEntry(
         code="GPU7012",
