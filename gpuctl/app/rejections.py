@@ -22,7 +22,11 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN
 
 RETRY_MS: DurationMs = 60_000
+SOON_MS: DurationMs = 5_000
+"""For a refusal that ends by itself."""
 _NO_RIGHT = "GPU7015"
+_NOT_COUNTED = "status unknown for quota"
+"""The server counts objects of a kind some time after the kind was defined, and takes none of it before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,11 @@ class Rejection:
     def is_of_job(self) -> bool:
         """Whether it is about this object: what gpuctl has no right to write is refused to all jobs."""
         return not self.error.startswith(_NO_RIGHT)
+
+    @property
+    def until_ms(self) -> Instant:
+        """When the write is tried again."""
+        return self.at_ms + (SOON_MS if _NOT_COUNTED in self.error else RETRY_MS)
 
     @property
     def reason(self) -> Reason:
@@ -62,7 +71,7 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
         if found.run in runs
         and found.commits == _commits(declared, found.run)
         and found.version == _version(state, ref)
-        and now_ms < found.at_ms + RETRY_MS
+        and now_ms < found.until_ms
     }
 
 

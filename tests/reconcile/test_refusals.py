@@ -9,7 +9,7 @@ import pytest
 from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
-from gpuctl.app.ports import Cluster, Invalid
+from gpuctl.app.ports import Cluster, Forbidden, Invalid, WorldFault
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
 from gpuctl.diag.wording import reason_text
@@ -43,6 +43,7 @@ class Refusing:
         self._cluster = cluster
         self._name = name
         self.strict = True
+        self.fault: WorldFault = Invalid("GPU7006", "spec.template.spec: Invalid value")
         self.asked = 0
         self.list = cluster.list
         self.watch = cluster.watch
@@ -52,7 +53,7 @@ class Refusing:
     def apply(self, body: Body) -> Body:
         if self.strict and body["metadata"]["name"].startswith(self._name) and body["kind"] == "Job":
             self.asked += 1
-            raise Invalid("GPU7006", "spec.template.spec: Invalid value")
+            raise self.fault
         return self._cluster.apply(body)
 
 
@@ -87,6 +88,21 @@ def test_a_refused_job_is_tried_again_when_it_changes_and_after_a_while(stage: S
     stage.play(20 + RETRY_MS // 1000 + 60)
     assert stage.phases() == RUNNING | {"a/bad": "Running", "b/bad-2": "Running"}
     assert stage.events().count("resolved") == 2
+
+
+def test_an_object_that_the_server_can_not_count_yet_is_tried_again_soon(stage: Stage) -> None:
+    """The first of a kind that was defined just now, where a quota counts such objects."""
+    stage.through = refusing = Refusing(stage.cluster, "new-")
+    refusing.fault = Forbidden("GPU7002", "forbidden: status unknown for quota: gpuctl, resources: count/jobs.batch")
+    stage.commit({"c/projects/a/new.yaml": job("new", "a")})
+
+    def relent() -> None:
+        refusing.strict = False
+
+    stage.at(30, relent)
+    stage.play(45)
+    assert stage.phases() == RUNNING | {"a/new": "Running"}
+    assert stage.codes("failed") == ["GPU7002"]
 
 
 def test_a_waiting_job_whose_pool_shares_otherwise_now_is_made_anew_and_never_lost(stage: Stage) -> None:
