@@ -149,7 +149,7 @@ def told_live(
     """
     from gpuctl.app.inspect import WORKLOADS, live, measured, with_events  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
-    from gpuctl.views.rights import team_grant  # noqa: PLC0415
+    from gpuctl.views.rights import lacking, team_grant  # noqa: PLC0415
 
     try:
         current = live(cluster, WORKLOADS if needed is None else needed, or_published=or_published)
@@ -158,8 +158,13 @@ def told_live(
             raise
         narrower = "" if or_published else _narrower()
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
-    for unread in current.unread if current.overview is None else ():
-        say(f"note: {unread.code}: {unread}", err=True)
+    unread = current.unread if current.overview is None else ()
+    rights = [each.right for each in unread if isinstance(each, RightMissing)]
+    if len(rights) > 1:
+        say(f"note: GPU7015: {lacking(rights)}", err=True)
+        unread = tuple(each for each in unread if not isinstance(each, RightMissing))
+    for each in unread:
+        say(f"note: {each.code}: {each}", err=True)
     now_ms = context_clock().now_ms()
     return measured(current if sessions is None else with_events(current, sessions, now_ms), now_ms)
 

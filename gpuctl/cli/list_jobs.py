@@ -67,7 +67,7 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
     else:
         if current.unread and current.overview is not None and chosen is None:
             say("note: jobs that you may not see are left out; gpuctl project list shows what projects hold", err=True)
-        say(heading(chosen))
+        say(heading(chosen, where.namespace))
         show(job_table(folded(views), context_clock().now_ms(), wide=output == "wide"))
 
 
@@ -87,7 +87,7 @@ def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wid
             changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]
             header, *rows = job_rows(changed, now_ms, wide=wide)
             if before is None:
-                say(heading(chosen))
+                say(heading(chosen, where.namespace))
                 show(header)
             show("".join(rows))
             for gone in sorted((before or {}).keys() - marks.keys()):

@@ -17,12 +17,13 @@ from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, Path
 from gpuctl.compile.other_names import IN_A_JOB
 from gpuctl.compile.scalars import kind_of
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.wording import one_of
+from gpuctl.diag.wording import all_of, one_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _NO_FIELD = "GPU2004"
 _QUOTED = re.compile(r"'([^']*)'")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ./_-]*")
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _WANTED = {
     "int_type": "a whole number",
@@ -126,7 +127,8 @@ def _mistake(document: Document, model: type[BaseModel], details: Any) -> Mistak
         case "too_short":
             return out_of_bounds(path, "[]" if isinstance(found, list) else "{}", "it must not be empty")
         case _:
-            return wrong_type(path, found, _WANTED.get(kind, "something else"))
+            wrong_kind = wrong_type(path, found, _WANTED.get(kind, "something else"))
+            return replace(wrong_kind, fix=wrong_kind.fix or _form_of(model, path, found, _WANTED.get(kind, "")))
 
 
 def out_of_bounds(path: Path, found: Any, rule: str) -> Mistake:
@@ -157,6 +159,20 @@ def wrong_type(path: Path, found: Any, wanted: str) -> Mistake:
     return Mistake(code="GPU2006", path=path, params={"wanted": wanted, "found": kind_of(found)}, fix=fix)
 
 
+def _form_of(model: type[BaseModel], path: Path, found: Any, wanted: str) -> str:
+    """How what is wanted is written: `write {name: train}`, or the fields that it has. "" where that is not known."""
+    if wanted == "a list":
+        fields = fields_at(model, (*path, 0))
+        return f"write a list of mappings; the fields of each are {all_of(fields)}" if fields else ""
+    if wanted != "a mapping":
+        return ""
+    fields = fields_at(model, path)
+    required = {name for node in _nodes_at(model, path) for name in node.get("required", ())}
+    if len(required) == 1 and isinstance(found, str) and _PLAIN.fullmatch(found):
+        return f"write {{{min(required)}: {_short(found)}}}"
+    return f"its fields are {all_of(fields)}" if fields else ""
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
@@ -182,12 +198,17 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 def fields_at(model: type[BaseModel], path: Path) -> list[str]:
     """The fields that the mapping at a path may have: those of all models that may stand there."""
+    return [name for node in _nodes_at(model, path) for name in node.get("properties", {})]
+
+
+def _nodes_at(model: type[BaseModel], path: Path) -> list[Any]:
+    """The schemas of what may stand at a path."""
     schema = _schema(model)
     definitions = schema.get("$defs", {})
     here = [schema]
     for step in path:
         here = [found for node in here for found in _below(_alternatives(node, definitions), step)]
-    return [name for node in here for one in _alternatives(node, definitions) for name in one.get("properties", {})]
+    return [one for node in here for one in _alternatives(node, definitions)]
 
 
 def _whose(field: str, kind: object, kinds: Mapping[str, type[BaseModel]]) -> str:

@@ -24,8 +24,10 @@ WIDE_COLUMNS = (
 MULTIPLE = "<multiple>"
 
 
-def heading(project: ProjectName | None) -> str:
-    """The line above a list."""
+def heading(project: ProjectName | None, namespace: str | None = None) -> str:
+    """The line above a list. `namespace`: the only one that was read."""
+    if namespace is not None:
+        return f"Showing jobs{f' for project {project}' if project else ''} in namespace {namespace}"
     return f"Showing jobs for project {project}" if project else "Showing jobs for all projects"
 
 

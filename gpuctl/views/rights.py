@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
+from gpuctl.diag.wording import all_of
 from gpuctl.k8s import kinds, names
 from gpuctl.model.right import Right
 
@@ -46,6 +48,17 @@ def grant_of(right: Right) -> str:
     if right.namespace:
         return f"role {names.READER_ROLE} gives it: {_binding(names.READER_ROLE, right, right.namespace)}"
     return f"role {names.READER_ROLE} gives it in all projects: {_binding(names.READER_ROLE, right)}"
+
+
+def lacking(rights: Sequence[Right]) -> str:
+    """Several missing rights in one sentence, those on nodes, namespaces and the like first."""
+    what = all_of(dict.fromkeys(map(_named, sorted(rights, key=lambda right: right.group != ""))))
+    return f"{rights[0].user or 'the account'} may not list {what}: what these say is left out"
+
+
+def _named(right: Right) -> str:
+    group = f".{right.group}" if right.group else ""
+    return f"{right.resource}{group}" + (f" in namespace {right.namespace}" if right.namespace else "")
 
 
 def past_grant(right: Right) -> str:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.k8s.timestamps import format_timestamp, parse_timestamp
 from gpuctl.model.declared import Declared
@@ -285,6 +286,18 @@ def _tables(status: StatusV1, now_ms: Instant) -> Iterator[str]:
         ("LEVEL", "CODE", "WHERE", "WHAT"),
         [(each.level, each.code, each.place, each.message) for each in status.problems],
     )
+    yield from _table("What to do", ("CODE", "FIX"), sorted(_fixes(status).items()))
+
+
+def _fixes(status: StatusV1) -> dict[str, str]:
+    """What to do about each problem and what is held back, by its code: as the first of them says, else as the code."""
+    told = [*(problem for held in status.held for problem in held.problems[:1]), *status.problems]
+    fixes: dict[str, str] = {}
+    for each in told:
+        known = CODES[each.code].fix if each.code in CODES else ""
+        if each.help or known:
+            fixes.setdefault(each.code, each.help or known)
+    return fixes
 
 
 def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -125,3 +125,12 @@ def test_fields_may_be_added() -> None:
 def test_what_is_no_status_is_refused(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parsed(text)
+
+
+def test_the_text_says_what_to_do_about_each_code_once() -> None:
+    made = status_of(facts(problem(1), problem(2), problem(3, hint="call Ana")))
+    *_, title, header, fix = "".join(text_lines(made, 5_000, None)).splitlines()
+    assert (title, header.split()) == ("What to do", ["CODE", "FIX"])
+    assert fix.startswith("GPU7003  Usually nothing: ")
+    hinted = "".join(text_lines(status_of(facts(problem(3, hint="call Ana"))), 5_000, None))
+    assert hinted.endswith("GPU7003  call Ana\n")
