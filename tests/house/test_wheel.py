@@ -130,8 +130,9 @@ def release_tools(release_command: Callable[[str], list[str]]) -> None:
     stamp = folder / "installed.txt"
     if stamp.is_file() and stamp.read_text() == lock:
         return
-    venv.create(folder, clear=True, symlinks=True, with_pip=True)
-    done = subprocess.run(release_command("release/bin/pip"), cwd=ROOT, capture_output=True, text=True, check=False)
+    venv.create(folder, clear=True, symlinks=True)
+    install = release_command("bin/pip --python")
+    done = subprocess.run(install, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         missing = "pip could not install requirements-release.txt, which writes the bill of materials"
         if os.environ.get("CI"):
