@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuctl.app.play import Play, Sandboxes
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.app.seeding import seed
-from gpuctl.compile import compile_tree
+from gpuctl.compile import CompileCache, compile_tree
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, has_errors, sorted_diagnostics
 from gpuctl.diag.wording import duration, message, thousandths
@@ -94,12 +94,12 @@ def _tree(scenario: Scenario, read_tree: ReadTree) -> tuple[SourceTree, tuple[Di
 def _stages(scenario: Scenario, tree: SourceTree, path: str) -> tuple[list[Declared], tuple[Diagnostic, ...]]:
     """What is declared at 0s and after each event; empty if one of these has errors."""
     current = declarations(tree).with_documents(scenario.given.documents, path)
-    stages, told = [], []
+    stages, told, cache = [], [], CompileCache()
     for event in (None, *scenario.events):
         if event is not None:
             current = _changed(current, event.what, path)
         if event is None or isinstance(event.what, Apply | Delete):
-            compiled = compile_tree(current.tree)
+            compiled = compile_tree(current.tree, cache)
             told += [current.own_names(diagnostic) for diagnostic in compiled.diagnostics]
             if compiled.declared is None:
                 return [], tuple(told)
