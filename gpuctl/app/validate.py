@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuctl.app.ports import SourceUnavailable
@@ -37,7 +38,8 @@ def validate_change(
     that were not there before it, in whatever file.
 
     `read_trees` gives a cluster before the change, None if it was not there, and after it, with the same paths.
-    Cost: two compilations of each cluster that is touched, and is not in `verdicts`.
+    Cost: a compilation of each cluster that is touched and is not in `verdicts`, and of what the change is about once
+    more.
     """
     return all_of_them(_change(*read_trees(folder), verdicts) for folder in folders)
 
@@ -97,10 +99,13 @@ def _change(before: SourceTree | None, now: SourceTree, verdicts: Verdicts | Non
         return Validation(unchanged=1)
 
     def found() -> Validation:
-        from gpuctl.compile import compile_tree  # noqa: PLC0415 - as above
+        from gpuctl.app.revisions import as_seen  # noqa: PLC0415 - as above
+        from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
 
-        base = None if before is None else compile_tree(before)
-        after = compile_tree(now, before=base)
+        cache, base = CompileCache(), None
+        if before is not None:  # what is as it was is read once: its files are those of now
+            base = compile_tree(replace(before, files=as_seen(before.files, now.files)), cache)
+        after = compile_tree(now, cache, base)
         made = tuple(_made(() if base is None else base.diagnostics, after.diagnostics, changed))
         jobs = 0 if after.declared is None else len(after.declared.jobs)
         return Validation(diagnostics=made, jobs=jobs, known=len(after.diagnostics) - len(made))
