@@ -181,7 +181,7 @@ class ObjectCache:
         return True
 
     def _relist(self, kind: Kind) -> int:
-        """Read a kind anew. Objects written after the version of the list stay."""
+        """Read a kind anew. What the list has not got is gone, however new it was: the server may have gone back."""
         try:
             listed = self._cluster.list(kind)
         except NotFound:
@@ -196,9 +196,7 @@ class ObjectCache:
         self._refused.pop(kind, None)
         self._absent.discard(kind)
         old = self._objects[kind]
-        until = int(listed.resource_version)
         fresh = {ref_of(body): self._keep(body) for body in listed.items}
-        fresh |= {ref: body for ref, body in old.items() if _age(body) > until}
         changes = sum(old.get(ref) != body for ref, body in fresh.items()) + len(old.keys() - fresh.keys())
         self._altered = self._altered or changes > 0
         self._objects[kind] = fresh

@@ -1,8 +1,11 @@
 """A watch of one kind that is kept going by a thread of its own, and what it has heard.
 
-It ends only when it is told to, or when the server has forgotten the version it was at (410): then the caller lists
-again. Everything else (a server that closes, restarts or is away, a connection that falls silent) is answered by going
-on from the last version seen, later and later.
+It ends only when it is told to, or when the server has forgotten the version it was at (410) or has never been at it:
+then the caller lists again. Everything else (a server that closes, restarts or is away, a connection that falls silent)
+is answered by going on from the last version seen, later and later.
+
+Where etcd is restored from a snapshot, the server takes a watch from a version that it has yet to reach, and says
+nothing until it does. So a watch that goes on first asks which version the server is at: a request more each time.
 """
 
 from __future__ import annotations
@@ -106,9 +109,13 @@ class Stream:
 
     def _run(self) -> None:
         failures = brief = 0
+        is_first = True
         while not self._ending:
             began, version = time.monotonic_ns(), self._version
             try:
+                if not is_first:
+                    self._compare()
+                is_first = False
                 self._follow()
             except (Gone, NotFound) as fault:
                 # A kind that is not served any more: a list will say so.
@@ -135,6 +142,16 @@ class Stream:
 
     def _stable(self, began_ns: int) -> bool:
         return time.monotonic_ns() - began_ns > self._requests.timings.stable_ms * _MS_NS
+
+    def _compare(self) -> None:
+        """Raise Gone where the server is at an older version than this watch: its data was restored."""
+        path = with_query(self._path, {**self._query, "resourceVersion": "", "limit": "1"})
+        listed = self._requests.send(Request(verb="list", kind=self._kind, path=path, what=self._what))
+        if _behind(resource_version(listed), self._version):
+            raise self._restored(resource_version(listed), self._version)
+
+    def _restored(self, heard: str, version: str) -> Gone:
+        return Gone("GPU7005", f"{self._what}: the server went back from version {version} to {heard}")
 
     def _follow(self) -> None:
         """Listen from the last version until the server ends it or falls silent. Raises WorldFault."""
@@ -185,7 +202,7 @@ class Stream:
                 break
             heard = resource_version(body) or version
             if _behind(heard, version):
-                fault = Gone("GPU7005", f"{self._what}: the server went back from version {version} to {heard}")
+                fault = self._restored(heard, version)
                 break
             version = heard
             if kind != "BOOKMARK":

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.kept import Keep
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.ports import Forbidden, ObjectList
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, ObjectList, WatchEvent
 from gpuctl.k8s.kinds import CONFIG_MAP, JOB_SET, NAMESPACE, OBSERVED, Kind
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
@@ -73,6 +75,29 @@ def test_a_kind_the_server_does_not_have_is_empty() -> None:
     assert object_cache.refresh() == len(object_cache.objects().objects) > 0
     assert object_cache.synced
     assert object_cache.refresh() == 0
+
+
+class Restored(EmbeddedCluster):
+    """A server whose data comes from a backup: it is at an older version than its watches, which it says."""
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        try:
+            return super().watch(kind, resource_version, timeout_ms)
+        except ClusterUnavailable as fault:
+            raise Gone("GPU7005", str(fault)) from fault
+
+
+def test_what_is_newer_than_the_backup_that_a_server_was_restored_from_is_gone() -> None:
+    cluster, backup = Restored(VirtualClock(0)), cluster_of()
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    object_cache = ObjectCache(cluster, (NAMESPACE, CONFIG_MAP))
+    for name in "abcd":
+        cluster.apply(config(name, "x"))
+    object_cache.refresh()
+    backup.apply(config("a", "y"))
+    cluster.__dict__ = backup.__dict__
+    object_cache.refresh()
+    assert object_cache.objects().objects == listed(backup)
 
 
 class OlderRole(EmbeddedCluster):

@@ -26,6 +26,11 @@ def error(code: int) -> dict[str, Any]:
     return {"type": "ERROR", "object": {"kind": "Status", "code": code, "message": "too old resource version"}}
 
 
+def at(version: int) -> Answer:
+    """The server's version, which a watch asks for before it goes on."""
+    return answer(200, {"kind": "PodList", "metadata": {"resourceVersion": str(version)}, "items": []})
+
+
 @contextmanager
 def cluster(folder: Path, *answers: Answer, **options: Any) -> Iterator[tuple[Wire, KubernetesCluster]]:
     with wired(folder, *answers) as (wire, connection):
@@ -77,15 +82,16 @@ def two(events: list[WatchEvent]) -> bool:
 @pytest.mark.parametrize("then", [Then.KEEP, Then.CUT, Then.STALL], ids=["in order", "cut", "in silence"])
 def test_a_watch_that_ends_goes_on_from_the_last_version_seen(tmp_path: Path, then: Then) -> None:
     bookmark = change(7, "BOOKMARK")
-    with cluster(tmp_path, watched(change(5), bookmark, then=then), watched(change(9), then=Then.STALL)) as (wire, it):
+    ended, next_one = watched(change(5), bookmark, then=then), watched(change(9), then=Then.STALL)
+    with cluster(tmp_path, ended, at(7), next_one) as (wire, it):
         assert versions(heard(it, "4", two)) == [5, 9]
-        assert ["resourceVersion=4&" in wire.asked[0], "resourceVersion=7&" in wire.asked[1]] == [True, True]
+        assert ["resourceVersion=4&" in wire.asked[0], "resourceVersion=7&" in wire.asked[2]] == [True, True]
 
 
 def test_half_an_event_is_not_taken_and_comes_again(tmp_path: Path) -> None:
     whole = watched(change(5), change(6), then=Then.CUT)
     half = Answer(whole.data[:-30], Then.CUT)
-    with cluster(tmp_path, half, watched(change(6), then=Then.STALL)) as (_, it):
+    with cluster(tmp_path, half, at(6), watched(change(6), then=Then.STALL)) as (_, it):
         assert versions(heard(it, "4", two)) == [5, 6]
 
 
@@ -124,22 +130,30 @@ def test_a_server_whose_data_went_back_in_time_is_listed_again(tmp_path: Path) -
         assert "went back from version 4 to 3" in str(fault(it, "4", Gone))
 
 
+@pytest.mark.parametrize("then", [Then.KEEP, Then.CUT, Then.STALL], ids=["in order", "cut", "in silence"])
+def test_a_watch_that_ends_does_not_wait_for_a_version_that_was_lost(tmp_path: Path, then: Then) -> None:
+    """A server takes a watch from a version ahead of its own, and would be silent until it comes to that again."""
+    ended = watched(change(7, "BOOKMARK"), then=then)
+    with cluster(tmp_path, ended, at(5), watched(then=Then.STALL)) as (_, it):
+        assert "went back from version 7 to 5" in str(fault(it, "4", Gone))
+
+
 def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> None:
     # Several of the first, for the watch goes on asking until the fault is looked at.
     refusals = (*[refusal(403)] * 20, refusal(503))
-    with cluster(tmp_path, *refusals, watched(change(5), then=Then.STALL)) as (_, it):
+    with cluster(tmp_path, *refusals, at(4), watched(change(5), then=Then.STALL)) as (_, it):
         with pytest.raises(Forbidden):
             it.watch(kinds.POD, "4", 0)
         assert versions(heard(it, "4", bool)) == [5]
 
 
 def test_a_watch_that_always_ends_at_once_is_no_storm(tmp_path: Path) -> None:
-    with cluster(tmp_path, watched()) as (wire, it):
+    with cluster(tmp_path, *[watched(), at(4)] * 100) as (wire, it):
         assert "ends it as soon as it begins" in str(fault(it, "4", ClusterUnavailable))
         time.sleep(0.1)  # by now it has come to the longest wait: 20 ms here
         asked, began = len(wire.asked), time.monotonic()
         time.sleep(0.2)
-        assert len(wire.asked) - asked <= 6 + (time.monotonic() - began) / 0.02
+        assert len(wire.asked) - asked <= 2 * (6 + (time.monotonic() - began) / 0.02)
 
 
 def test_news_is_rung_for_changes_and_not_for_bookmarks(tmp_path: Path) -> None:
