@@ -123,7 +123,7 @@ class KubernetesCluster:
         try:
             return stream.drain(timeout_ms)
         except Gone as fault:
-            lost = self._lost(kind, fault)
+            lost = self._lost(kind, fault, stream.failed_ns)
             if lost is fault:
                 self._drop(kind, stream)
             raise lost from None
@@ -272,15 +272,16 @@ class KubernetesCluster:
         wait_ms = timings.recheck_ms if absent else min(backoff_ms(1000, times), timings.longest_reconnect_ms)
         self._refusals[kind] = _Refusal(fault=fault, times=times, until_ns=time.monotonic_ns() + wait_ms * _MS_NS)
 
-    def _lost(self, kind: Kind, fault: Gone) -> WorldFault:
-        """Gone, so that the caller lists; each time later when it happens again soon after."""
+    def _lost(self, kind: Kind, fault: Gone, at_ns: int) -> WorldFault:
+        """Gone, so that the caller lists; each time later when it happens again soon after. The wait counts from when
+        the fault came: kinds that are lost together are listed together."""
         now, timings = time.monotonic_ns(), self.requests.timings
         loss = self._losses.get(kind)
         if loss is None or loss.fault is not fault:
-            again = loss is not None and now - loss.at_ns < timings.stable_ms * _MS_NS
+            again = loss is not None and at_ns - loss.at_ns < timings.stable_ms * _MS_NS
             times = loss.times + 1 if loss is not None and again else 1
             wait_ms = min(backoff_ms(500, times), timings.longest_reconnect_ms) if times > 1 else 0
-            self._losses[kind] = loss = _Loss(fault=fault, times=times, at_ns=now, until_ns=now + wait_ms * _MS_NS)
+            self._losses[kind] = loss = _Loss(fault=fault, times=times, at_ns=at_ns, until_ns=at_ns + wait_ms * _MS_NS)
         left_ms = (loss.until_ns - now) // _MS_NS
         if left_ms <= 0:
             return fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from email.utils import parsedate_to_datetime
 
-from gpuctl.model.units import Instant
+from gpuctl.model.units import DurationMs, Instant
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LONGEST_DATE = 64
@@ -35,3 +35,7 @@ class ServerTime:
             return None
         at_ms, heard_ns = self._heard
         return at_ms + (time.clock_gettime_ns(_CLOCK) - heard_ns) // _MS_NS
+
+    def silent_ms(self) -> DurationMs:
+        """How long ago its newest answer came; 0 before the first."""
+        return 0 if self._heard is None else (time.clock_gettime_ns(_CLOCK) - self._heard[1]) // _MS_NS

@@ -35,6 +35,8 @@ _MOST_EVENTS = 20_000
 """What is kept for a caller that does not come: beyond it, a list costs less, and less memory."""
 _BRIEF_NS = 1_000_000_000
 _MS_NS = 1_000_000
+_LOOK_MS = 200
+"""How often a watch looks whether a server that was away has answered another request."""
 _BRIEF_ENDS = 3
 """A watch that ends at once, so often in a row, is told of."""
 
@@ -63,6 +65,8 @@ class Stream:
         self._events: list[WatchEvent] = []
         self._version = self.handed = query["resourceVersion"]
         self._fault: Exception | None = None
+        self.failed_ns = 0
+        """When the fault came."""
         self._open = False
         self._ending = False
         self._response: BaseHTTPResponse | None = None
@@ -124,7 +128,8 @@ class Stream:
             except WorldFault as fault:
                 failures = 1 if self._stable(began) else failures + 1
                 self._fail(fault)
-                self._rest(failures, fault.wait_ms if isinstance(fault, Passing) else 0)
+                if self._rest(failures, fault.wait_ms if isinstance(fault, Passing) else 0):
+                    failures = 1
                 continue
             except Exception as error:  # noqa: BLE001 - a thread that ends in silence would leave a copy that is old
                 self._fail(error)
@@ -222,18 +227,25 @@ class Stream:
     def _fail(self, fault: Exception) -> None:
         with self._heard:
             news = self._fault is None and not self._ending
-            self._fault = fault
+            self._fault, self.failed_ns = fault, time.monotonic_ns()
             if isinstance(fault, Gone):
                 self._events = []
             self._heard.notify_all()
         if news:
             self._on_news()
 
-    def _rest(self, failures: int, wait_ms: DurationMs) -> None:
-        timings = self._requests.timings
+    def _rest(self, failures: int, wait_ms: DurationMs) -> bool:
+        """Wait before the server is asked again. Returns whether it was away and has answered another since."""
+        timings, answers = self._requests.timings, self._requests.connection.time
         rest_ms = max(wait_ms, min(backoff_ms(timings.first_retry_ms, failures), timings.longest_reconnect_ms))
+        began_ns, was_away = time.monotonic_ns(), answers.silent_ms() > timings.away_ms
         with self._heard:
-            self._heard.wait_for(lambda: self._ending, rest_ms / 1000)
+            while not self._ending and (rested_ms := (time.monotonic_ns() - began_ns) // _MS_NS) < rest_ms:
+                if was_away and answers.silent_ms() < rested_ms:
+                    return True
+                look_ms = min(rest_ms - rested_ms, _LOOK_MS if was_away else rest_ms)
+                self._heard.wait_for(lambda: self._ending, look_ms / 1000)
+        return False
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -26,7 +26,9 @@ class Timings:
     longest_watch_ms: DurationMs = 290_000
     """How long the server is asked to keep a watch open: a random time between the two."""
     longest_reconnect_ms: DurationMs = 10_000
-    """Also the longest that a server which was away is not noticed to be back."""
+    """Also the longest that a server which was away is not noticed to be back, unless another request notices it."""
+    away_ms: DurationMs = 3_000
+    """A server that has answered nothing for so long was away: once it answers any request, all watches ask again."""
     stable_ms: DurationMs = 120_000
     """A watch that went well for so long starts again at the shortest wait."""
     recheck_ms: DurationMs = 300_000

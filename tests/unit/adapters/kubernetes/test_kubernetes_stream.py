@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def error(code: int) -> dict[str, Any]:
 
 def at(version: int) -> Answer:
     """The server's version, which a watch asks for before it goes on."""
-    return answer(200, {"kind": "PodList", "metadata": {"resourceVersion": str(version)}, "items": []})
+    listed = {"kind": "PodList", "metadata": {"resourceVersion": str(version)}, "items": []}
+    return answer(200, listed, date="Mon, 02 Mar 2026 10:00:00 GMT")
 
 
 @contextmanager
@@ -123,6 +125,33 @@ def test_a_history_that_is_lost_again_and_again_is_listed_later_and_later(tmp_pa
             it.watch(kinds.POD, "5", 0)
         assert len(wire.asked) == asked
         fault(it, "5", Gone)
+
+
+def test_kinds_that_are_lost_together_are_listed_together(tmp_path: Path) -> None:
+    lost, goes_on = refusal(410), watched(change(6, "BOOKMARK"))
+    with cluster(tmp_path, lost, lost, goes_on, at(6), lost) as (_, it):
+        for kind in (kinds.POD, kinds.NODE):
+            with pytest.raises(Gone):
+                it.watch(kind, "4", 0)
+        it.watch(kinds.NODE, "5", 0)
+        assert fault(it, "5", ClusterUnavailable).code == "GPU7017"  # nodes are lost as well by now
+        fault(it, "5", Gone)
+        with pytest.raises(Gone):
+            it.watch(kinds.NODE, "6", 0)
+
+
+def test_a_server_that_was_away_and_answers_another_request_is_asked_at_once(tmp_path: Path) -> None:
+    timings = replace(QUICK, first_retry_ms=5_000, longest_reconnect_ms=5_000, away_ms=20)
+    with wired(tmp_path, at(4), Answer(b"", Then.CUT)) as (wire, connection):
+        it = KubernetesCluster(connection, timings=timings)
+        it.list(kinds.NODE)
+        time.sleep(0.03)
+        with pytest.raises(ClusterUnavailable):
+            it.watch(kinds.POD, "4", 0)
+        wire.answers[:] = [at(4), at(4), watched(change(5), then=Then.STALL)]
+        it.list(kinds.NODE)
+        assert versions(heard(it, "4", bool)) == [5]
+        it.close()
 
 
 def test_a_server_whose_data_went_back_in_time_is_listed_again(tmp_path: Path) -> None:
