@@ -72,7 +72,10 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
 
 
 def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wide: bool) -> None:
-    """The list, then a line for each job that differs from the reading before, for ever."""
+    """The list, then a line for each job that differs from the reading before, for ever.
+
+    That the cluster can't be read, and that it can again, is told once.
+    """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.cli.readings import readings  # noqa: PLC0415
     from gpuctl.views.listing import heading, job_rows, told_apart  # noqa: PLC0415
@@ -80,8 +83,12 @@ def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wid
 
     clock = wiring.passing_clock()
     before: dict[JobId, tuple[object, ...]] | None = None
+    missed = False
     try:
-        for current, wait_ms in readings(where, project):
+        for current, wait_ms, fault in readings(where, project):
+            if missed != bool(fault):
+                missed = not missed
+                say(f"note: {fault}; trying again" if fault else "note: the cluster is read again", err=True)
             now_ms, views = context_clock().now_ms(), folded(current.of_project(chosen))
             marks = {view.id: told_apart(view) for view in reversed(views)}
             changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]

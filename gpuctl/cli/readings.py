@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, nullcontext, suppress
+from typing import TYPE_CHECKING, NamedTuple
 
+from gpuctl.app.ports import Forbidden, WorldFault
 from gpuctl.cli.clusters import Where, told_live, with_other_engine
 from gpuctl.cli.command import context_clock
+from gpuctl.cli.failures import Failure
 
 if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
@@ -18,38 +20,53 @@ SHARE = 10
 """A reading takes at most one part in so many of the time: a large cluster is read less often."""
 
 
-def readings(where: Where, project: str | None = None) -> Iterator[tuple[Live, int]]:
-    """The cluster now, and how long to wait for the next reading; without end. The first one tells what is left out.
+class Reading(NamedTuple):
+    """The cluster as last read, and how long to wait for the next reading.
 
-    `project`: only what belongs to it is wanted. Raises WorldFault, Failure.
+    `fault`: why it could not be read just now; "" where it could.
+    """
+
+    current: Live
+    wait_ms: int
+    fault: str = ""
+
+
+def readings(where: Where, project: str | None = None) -> Iterator[Reading]:
+    """The cluster, read again and again without end. The first reading tells what is left out, and raises WorldFault
+    or Failure; what a later one meets is in it, for a view that is followed outlives a restart of the API server.
+
+    `project`: only what belongs to it is wanted.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
     clock = wiring.passing_clock()
     began_ms = clock.now_ms()
     with where.looking(project) as (cluster, sessions):
-        first = with_other_engine(cluster, told_live(cluster, sessions))
-    yield first, _wait_ms(clock.now_ms() - began_ms)
-    if where.embedded is not None:  # a copy is opened for each reading: a controller may write the file meanwhile
+        current = with_other_engine(cluster, told_live(cluster, sessions))
+    yield Reading(current, _wait_ms(clock.now_ms() - began_ms))
+    with ExitStack() as stack:
+        # An embedded cluster is copied for each reading: a controller may write the file meanwhile.
+        kept = None if where.embedded is not None else stack.enter_context(where.looking(project))[0]
         while True:
-            with where.looking(project) as (cluster, _):
-                yield _read(cluster)
-    with where.looking(project) as (cluster, _):
-        while True:
-            yield _read(cluster)
+            try:
+                with where.looking(project) if kept is None else nullcontext((kept, None)) as (cluster, _):
+                    found = _read(cluster)
+            except (WorldFault, Failure) as fault:
+                found = Reading(current, EVERY_MS, f"{fault.code}: {fault}")
+            current = found.current
+            yield found
 
 
-def _read(cluster: Cluster) -> tuple[Live, int]:
+def _read(cluster: Cluster) -> Reading:
     from gpuctl.app.inspect import live, measured  # noqa: PLC0415
     from gpuctl.app.kueue_words import with_words  # noqa: PLC0415
-    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
 
     began_ms = context_clock().now_ms()
     found = live(cluster)
     with suppress(Forbidden):  # the first reading has told that
         found = with_words(cluster, found)
     now_ms = context_clock().now_ms()
-    return measured(found, now_ms), _wait_ms(now_ms - began_ms)
+    return Reading(measured(found, now_ms), _wait_ms(now_ms - began_ms))
 
 
 def _wait_ms(took_ms: int) -> int:

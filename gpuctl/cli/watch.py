@@ -20,26 +20,32 @@ def watch(project: str | None, where: Where) -> None:
     """Follow a cluster on a live screen.
 
     GPUs that are allocated and that work, projects, running and pending jobs, read every two seconds, of a large
-    cluster less often. A sweep is one row of each table. The arrows move, q ends it.
+    cluster less often. While that fails, the screen says why and stays as it was. A sweep is one row of each table.
+    The arrows move, q ends it.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.cli.readings import readings  # noqa: PLC0415
     from gpuctl.model.ids import ProjectName  # noqa: PLC0415
     from gpuctl.views.clusters import cluster_view, with_use  # noqa: PLC0415
     from gpuctl.views.screen import screen  # noqa: PLC0415
+    from gpuctl.views.tables import age  # noqa: PLC0415
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("GPU9002", "gpuctl watch needs a terminal", hint="gpuctl list --watch prints what changes")
     found = readings(where, project)
-    current, wait_ms = next(found)  # before the screen is taken: what it tells stays readable
+    reading = next(found)  # before the screen is taken: what it tells stays readable
+    read_ms = context_clock().now_ms()
     try:
         with wiring.terminal_screen() as shown:
             while True:
+                current, wait_ms, fault = reading
                 now_ms = context_clock().now_ms()
+                read_ms = read_ms if fault else now_ms
+                missed = f"not read since {age(now_ms - read_ms)}: {fault}" if fault else ""
                 jobs = current.of_project(ProjectName(project) if project else None)
                 view = cluster_view(current.state, jobs, now_ms, (), current.overview)
-                if not shown.show(screen(with_use(view, current.uses), now_ms, shown.width), wait_ms):
+                if not shown.show(screen(with_use(view, current.uses), now_ms, shown.width, missed), wait_ms):
                     return
-                current, wait_ms = next(found)
+                reading = next(found)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None

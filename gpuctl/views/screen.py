@@ -25,9 +25,11 @@ class ScreenLine(NamedTuple):
     style: str = ""
 
 
-def screen(view: ClusterView, now_ms: Instant, width: int) -> tuple[ScreenLine, ...]:
-    """All lines. Those of tables are as long as they have to be, up to `width`."""
-    return tuple(_lines(view, now_ms, max(width - 1, 60)))
+def screen(view: ClusterView, now_ms: Instant, width: int, missed: str = "") -> tuple[ScreenLine, ...]:
+    """All lines. Those of tables are as long as they have to be, up to `width`. `missed`: why this is not the cluster
+    as it is now."""
+    head, *rest = _lines(view, now_ms, max(width - 1, 60))
+    return (head, *([ScreenLine(missed, "strong")] if missed else []), *rest)
 
 
 def _lines(view: ClusterView, now_ms: Instant, width: int) -> Iterator[ScreenLine]:

@@ -52,7 +52,9 @@ def until(read: Callable[[], str], *words: str) -> str:
         assert time.monotonic() < end, text
 
 
-def test_list_watch_prints_the_list_then_each_job_that_changes(embedded: Path, tmp_path: Path) -> None:
+def test_list_watch_prints_the_list_then_each_job_that_changes_over_a_while_without_the_cluster(
+    embedded: Path, tmp_path: Path
+) -> None:
     file = Path(shutil.copy(embedded, tmp_path / "cluster.db"))
     command = [*LINE, "list", "--watch", "-p", "team-a", "--embedded", str(file)]
     piped, told = subprocess.PIPE, subprocess.STDOUT
@@ -66,8 +68,11 @@ def test_list_watch_prints_the_list_then_each_job_that_changes(embedded: Path, t
 
         first = until(read, "Showing jobs for project team-a", "NAME", "a-1-g")
         assert first.count("\n") == 5, "a heading, a header and three jobs"
-        finish(file, "team-a/a-1-g")
-        later = until(read, "a-1-g", "Succeeded")
+        aside = file.rename(tmp_path / "aside.db")
+        until(read, "note: GPU", "trying again")
+        finish(aside, "team-a/a-1-g")
+        aside.rename(file)
+        later = until(read, "note: the cluster is read again", "a-1-g", "Succeeded")
         assert "a-2-gg" not in later, "it is as it was"
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
@@ -128,3 +133,5 @@ def test_the_screen_has_what_gpus_do_and_no_line_wider_than_the_terminal(embedde
     (job,) = [line.text.split() for line in lines if line.text.startswith("a-1-g ")]
     assert job[-4:] == ["..........", "0%", "5m", "42%"]
     assert [line.style for line in lines[:1]] == ["head"]
+    missed = screen(view, now_ms, 100, "not read since 4s: why")
+    assert missed == (lines[0], ("not read since 4s: why", "strong"), *lines[1:])

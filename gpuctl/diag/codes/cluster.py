@@ -11,7 +11,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{what}",
         why="The API server can't be reached, or is overloaded. Nothing is lost: when it answers again, gpuctl "
         "computes its writes from the state of the cluster.",
-        fix="Check that the API server is up and reachable. gpuctl retries by itself, with growing intervals.",
+        fix="Check that the API server is up and reachable. The controller retries by itself, with growing intervals.",
     ),
     CodeEntry(
         code="GPU7002",
