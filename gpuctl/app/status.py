@@ -15,10 +15,11 @@ from gpuctl import __version__
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.metrics import Meters, ToldStatus
 from gpuctl.app.notices import UNNOTIFIED, Notifier, Told, notices_of, told_by
-from gpuctl.app.ports import Clock, Cluster, Forbidden, NotFound, WorldFault
+from gpuctl.app.ports import Clock, Cluster, Forbidden, NotFound, Reference, WorldFault
 from gpuctl.app.predictions import MOST_NAMED, Checked, Result, told
 from gpuctl.app.report import Entry, Level
 from gpuctl.app.revisions import Desired
+from gpuctl.app.timekeeping import NO_REFERENCE
 from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import mapping, ref_of, text
@@ -275,15 +276,17 @@ def _content(body: Body | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The status as read from a cluster. `renewed_ms`: when the Lease was last renewed; None where that is not known,
-    as on the embedded cluster, which has none."""
+    """The status as read from a cluster at `now_ms` by the API server's clock, if that is known. `renewed_ms`: when the
+    Lease was last renewed; None where that is not known, as on the embedded cluster, which has none."""
 
     status: StatusV1
+    now_ms: Instant
     renewed_ms: Instant | None = None
 
 
-def read_status(cluster: Cluster, now_ms: Instant) -> Published:
-    """Read what the leader published. A leader that is gone makes it not ready.
+def read_status(cluster: Cluster, clock: Clock, reference: Reference = NO_REFERENCE) -> Published:
+    """Read what the leader published. A leader that is gone makes it not ready: by the API server's clock, for a leader
+    acts by no other, and the machine of the person who asks may be minutes off.
 
     Raises WorldFault: GPU7080 where nothing is published, GPU7081 for what is no status, and as `list` does.
     """
@@ -296,12 +299,14 @@ def read_status(cluster: Cluster, now_ms: Instant) -> Published:
         told_why = {"name": f"{REF.namespace}/{REF.name}", "why": str(error)}
         raise WorldFault("GPU7081", message("GPU7081", told_why)) from error
     lease = _lease(cluster)
+    there_ms = reference.now_ms()
+    now_ms = clock.now_ms() if there_ms is None else there_ms
     renewed_ms = _renewed_ms(lease)
     is_released = lease is not None and not text(lease, "spec", "holderIdentity")
     if is_released or (renewed_ms is not None and now_ms - renewed_ms > LEADERLESS_MS):
         why_not = [NO_LEADER, *status.why_not]
         status = status.model_copy(update={"ready": False, "why_not": why_not})
-    return Published(status=status, renewed_ms=renewed_ms)
+    return Published(status=status, now_ms=now_ms, renewed_ms=renewed_ms)
 
 
 def _lease(cluster: Cluster) -> Body | None:

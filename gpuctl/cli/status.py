@@ -17,7 +17,7 @@ from gpuctl.cli.failures import EXIT_FAILED, Failure, world_failure
 from gpuctl.cli.terminal import say, show
 
 if TYPE_CHECKING:
-    from gpuctl.app.ports import Cluster
+    from gpuctl.app.ports import Cluster, Reference
     from gpuctl.app.status import Published
 
 LOOK_AGAIN_MS = 1_000
@@ -69,7 +69,7 @@ def status(commit: str | None, timeout: int, output: str, where: Where, *, waits
     if output == "json":
         show(document(found.status).decode() + "\n")
     else:
-        show("".join(text_lines(found.status, context_clock().now_ms(), found.renewed_ms)))
+        show("".join(text_lines(found.status, found.now_ms, found.renewed_ms)))
     if commit and not _is_of(found, commit):
         say(f"note: commit {commit} is not the one that is applied", err=True)
     raise click.exceptions.Exit(0 if is_ready else EXIT_FAILED)
@@ -85,8 +85,8 @@ def _read(where: Where, *, patient: bool) -> Published | None:
     from gpuctl.app.status import read_status  # noqa: PLC0415
 
     try:
-        with _opened(where) as cluster:
-            return read_status(cluster, context_clock().now_ms())
+        with _opened(where) as (cluster, reference):
+            return read_status(cluster, context_clock(), reference)
     except (WorldFault, Failure) as fault:
         if patient and (fault.code in _PASSING or isinstance(fault, ClusterUnavailable)):
             return None
@@ -96,12 +96,13 @@ def _read(where: Where, *, patient: bool) -> Published | None:
 
 
 @contextmanager
-def _opened(where: Where) -> Iterator[Cluster]:
+def _opened(where: Where) -> Iterator[tuple[Cluster, Reference]]:
     from gpuctl import wiring  # noqa: PLC0415 - only now
+    from gpuctl.app.timekeeping import NO_REFERENCE  # noqa: PLC0415
 
     if where.embedded is not None:
         with where.reading() as cluster:
-            yield cluster
+            yield cluster, NO_REFERENCE
     else:
-        with wiring.reading_status(where.kubeconfig, where.context) as cluster:
-            yield cluster
+        with wiring.reading_status(where.kubeconfig, where.context) as found:
+            yield found

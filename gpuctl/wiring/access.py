@@ -14,7 +14,7 @@ from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import read_regular, read_tree
 from gpuctl.app.forge_ports import Forge
-from gpuctl.app.ports import Clock, Cluster, Sessions, SourceUnavailable, VirtualTime
+from gpuctl.app.ports import Clock, Cluster, Reference, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.k8s.kinds import CONFIG_MAP, DEVICE_CLASS, LEASE, NODE, RESOURCE_SLICE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.declared import NodePool
@@ -94,14 +94,19 @@ def looking(
 
 
 @contextmanager
-def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
-    """Connect to a cluster of which only the published status and the Lease are read: few may read more there."""
+def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[tuple[Cluster, Reference]]:
+    """Connect to a cluster of which only the published status and the Lease are read: few may read more there. With it
+    comes its clock, as far as an answer has told the time."""
+    from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+
     scopes = {
         kind: Scope(namespace=SYSTEM_NAMESPACE, field_selector=f"metadata.name={name}")
         for kind, name in ((CONFIG_MAP, STATUS_NAME), (LEASE, LEASE_NAME))
     }
-    with reading(kubeconfig, context, scopes) as cluster:
-        yield cluster
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect(kubeconfig, context)))
+        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes))), connection.time
 
 
 def sessions_of(cluster: Cluster) -> Sessions | None:

@@ -12,12 +12,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from codehosts import Call, CodeHost, Reply, served
 from controlplane.server import ControlPlane
 from unattended import LEASE, Process, Site, all_writes_of, at_last, job, project, typed
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.cli.main import gpuctl
 from gpuctl.install import CONTAINER, HISTORY_FILE
 from gpuctl.k8s.timestamps import format_timestamp
 
@@ -77,6 +78,21 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
     at_last(lambda: status(reader).exit_code == 1, site.logs)
     (held,) = json.loads(status(reader, "-o", "json").stdout)["held"]
     assert (held["project"], held["commit"]) == ("a", commit)
+
+
+class Ahead(SystemClock):
+    """A machine's clock that is some minutes ahead."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 600_000
+
+
+def test_a_person_whose_clock_is_wrong_is_told_the_same(site: Site, reader: str) -> None:
+    site.commit(project("a", 4))
+    site.start()
+    assert status(reader, "--wait", "--timeout", "30s").exit_code == 0, site.logs()
+    result = CliRunner().invoke(gpuctl, ["status", "--kubeconfig", reader], obj=Ahead())
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"{site.name}: ready")
 
 
 def test_it_is_not_ready_where_no_replica_leads(site: Site, reader: str) -> None:

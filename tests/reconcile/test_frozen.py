@@ -60,13 +60,13 @@ def test_a_frozen_project_stays_as_it_is_and_others_go_on(tmp_path: Path) -> Non
     stage.play(120)
     assert written(stage) == before
     assert stage.phases() == {"a/j1": "Running", "b/j2": "Running", "b/m": "Running"}
-    status = read_status(stage.cluster, stage.clock.now_ms()).status
+    status = read_status(stage.cluster, stage.clock).status
     assert status.why_not == ["project a is frozen by ann: an incident"]
     assert [(each.project, each.by, each.since) for each in status.frozen] == [("a", "ann", "2020-07-29T05:20:00.000Z")]
     control(stage)
     stage.play(200)
     assert stage.phases() == {"a/k": "Running", "b/j2": "Running", "b/m": "Running"}
-    assert read_status(stage.cluster, stage.clock.now_ms()).status.ready
+    assert read_status(stage.cluster, stage.clock).status.ready
 
 
 def test_no_job_of_another_project_takes_what_a_frozen_one_runs_on(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_nothing_is_written_to_a_frozen_cluster(tmp_path: Path) -> None:
     stage.at(70, lambda: stage.cluster.finish(JobId(ProjectName("a"), "j1"), 0))
     stage.play(200)
     assert counted.writes == 0
-    status = read_status(stage.cluster, stage.clock.now_ms()).status
+    status = read_status(stage.cluster, stage.clock).status
     assert {each.by for each in status.frozen} == {"ann", "bob"}
     assert status.commit.applied != status.commit.head
     assert meters.unready() == ""

@@ -39,7 +39,7 @@ def staged(tmp_path: Path) -> tuple[Stage, Board]:
 
 
 def read(stage: Stage) -> StatusV1:
-    return read_status(stage.cluster, stage.clock.now_ms()).status
+    return read_status(stage.cluster, stage.clock).status
 
 
 def test_a_good_commit_is_ready_and_then_written_again_every_five_minutes(tmp_path: Path) -> None:
