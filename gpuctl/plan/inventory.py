@@ -34,7 +34,8 @@ MOST_REMOVED = 20
 class Books:
     """What ledgers are made of, gathered once a plan and grouped by project. `remade` runs are on record no more.
 
-    `entries` are of runs whose object is there, `loose` the runs of which only pods are left. `at_ms`: now.
+    `entries` are of runs whose object is there, `loose` the runs of which only pods are left. `left`: the objects of
+    the runs in `ended`, which a ledger that was lost has no more. `at_ms`: now.
     """
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
@@ -43,6 +44,7 @@ class Books:
     standing: Mapping[ProjectName, frozenset[RunKey]]
     remade: frozenset[RunKey] = frozenset()
     ended: Mapping[ProjectName, tuple[FinishedRun, ...]] = field(default_factory=dict)
+    left: Mapping[ProjectName, frozenset[ObjectRef]] = field(default_factory=dict)
     usage: Mapping[ProjectName, Usage] = field(default_factory=dict)
     entries: Entries = field(default_factory=dict)
     loose: frozenset[RunKey] = frozenset()
@@ -84,6 +86,7 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
         declared=cache.declared(declared.jobs),
         standing=cache.standing(state.own, state.live),
         ended=ended,
+        left=_left(ended, state),
         usage=schedule.usage,
         entries=cache.entries(state, refs, manifests.items, ended, schedule.at_ms),
         loose=_loose(state),
@@ -119,7 +122,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
     if project not in books.projects:
         kept |= standing
     wanted = books.wanted.get(project, _NO_OBJECTS)
-    ended = books.ended.get(project, ())
+    ended, left = books.ended.get(project, ()), books.left.get(project, _NO_OBJECTS)
     revision = declared.project_revisions.get(project, old.revision)
     content = declared.project_contents.get(project, old.content)
     usage = books.usage.get(project)
@@ -130,7 +133,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
             project=project,
             revision=revision,
             content=content,
-            inventory=wanted | there,
+            inventory=wanted | there | left,
             seen=((old.seen | standing) - books.remade) & kept,
             finished=_finished(old, ended, kept),
             runs=_runs(old, entries, books, kept),
@@ -139,7 +142,21 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
         )
         return old if new == old else new
 
-    facts = (old, revision, content, wanted, there, standing, books.remade, kept, ended, usage, entries, books.loose)
+    facts = (
+        old,
+        revision,
+        content,
+        wanted,
+        there,
+        left,
+        standing,
+        books.remade,
+        kept,
+        ended,
+        usage,
+        entries,
+        books.loose,
+    )
     return cache.ledger(project, facts, find)
 
 
@@ -175,6 +192,18 @@ def _finished(old: Ledger, ended: Iterable[FinishedRun], kept: frozenset[RunKey]
         finished = {key: run for key, run in finished.items() if key in kept}
     news = {(run.job, run.digest): run for run in ended}
     return finished if news.keys() <= finished.keys() else {**news, **finished}
+
+
+def _left(
+    ended: Mapping[ProjectName, tuple[FinishedRun, ...]], state: ClusterState
+) -> dict[ProjectName, frozenset[ObjectRef]]:
+    """The objects of runs that have ended now, by project. Cost: a look at each run's object, where one has ended."""
+    runs = {(run.job, run.digest) for of_project in ended.values() for run in of_project}
+    found: dict[ProjectName, set[ObjectRef]] = defaultdict(set)
+    for ref, own in state.own.items() if runs else ():
+        if own.run in runs:
+            found[own.run[0].project].add(ref)
+    return {project: frozenset(refs) for project, refs in found.items()}
 
 
 _NO_RUNS: frozenset[RunKey] = frozenset()

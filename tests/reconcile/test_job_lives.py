@@ -42,6 +42,18 @@ def remove(stage: Stage, kind: str, name: str) -> ObjectRef:
     return ref
 
 
+def test_a_run_that_ended_stays_known_where_the_ledgers_were_lost(stage: Stage) -> None:
+    stage.cluster.finish(J1, 0)
+    stage.play(40)
+    for name in ("ledger.one", "ledger.one.a", "ledger.one.b"):
+        stage.cluster.delete(ObjectRef("v1", "ConfigMap", names.SYSTEM_NAMESPACE, name), "", "")
+    stage.play(80)
+    assert (stage.phases(), stage.codes()) == ({**RUNNING, "a/j1": "Succeeded"}, [])
+    stage.commit({"c/projects/a/j1.yaml": None})
+    stage.play(120)
+    assert stage.phases() == {"b/j2": "Running"}, "its object is gpuctl's, and goes with its declaration"
+
+
 def test_over_quota_work_is_paused_for_a_guarantee_and_resumed_when_it_is_free_again(stage: Stage) -> None:
     stage.commit({f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)})
     stage.play(60)
