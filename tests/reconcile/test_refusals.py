@@ -364,7 +364,7 @@ def test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alon
     assert waiting.reason is not None
     told = reason_text(waiting.reason)
     assert told.startswith(f"the API server refuses {kind} gpu-a/{name}: ")
-    status = read_status(stage.cluster, stage.clock.now_ms()).status
+    status = read_status(stage.cluster, stage.clock).status
     assert (status.ready, [each.level for each in status.problems], meters.unready()) == (True, ["warning"], "")
     stage.cluster.delete(ref_of(made), "", "")
     stage.play(800)

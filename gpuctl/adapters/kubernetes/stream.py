@@ -235,7 +235,7 @@ class Stream:
             self._on_news()
 
     def _rest(self, failures: int, wait_ms: DurationMs) -> bool:
-        """Wait before the server is asked again. Returns whether it was away and has answered another since."""
+        """Wait before the server is asked again. Returns whether it was away and answers others now."""
         timings, answers = self._requests.timings, self._requests.connection.time
         rest_ms = max(wait_ms, min(backoff_ms(timings.first_retry_ms, failures), timings.longest_reconnect_ms))
         began_ns, was_away = time.monotonic_ns(), answers.silent_ms() > timings.away_ms

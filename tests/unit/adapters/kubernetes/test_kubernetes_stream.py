@@ -102,7 +102,8 @@ def test_half_an_event_is_not_taken_and_comes_again(tmp_path: Path) -> None:
 )
 def test_a_line_that_is_no_event_ends_no_watch(tmp_path: Path, line: Any) -> None:
     """Its thread ended, and the kind was never heard of again."""
-    with cluster(tmp_path, watched(line), watched(change(5), line), watched(change(6), then=Then.STALL)) as (_, it):
+    good = watched(change(6), then=Then.STALL)
+    with cluster(tmp_path, watched(line), at(4), watched(change(5), line), at(5), good) as (_, it):
         assert heard(it, "4", lambda events: versions(events)[-1:] == [6])
 
 
