@@ -18,6 +18,8 @@ from gpuctl.views.styled import Segment
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+"""After Ctrl-C, of every command: as shells have it, and none of the answers of a command."""
 
 
 class Failure(click.ClickException):

@@ -12,7 +12,6 @@ from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.output import print_json, print_yaml
-from gpuctl.cli.sessions import EXIT_INTERRUPTED
 from gpuctl.cli.terminal import say, show
 from gpuctl.model.ids import JobId, ProjectName
 
@@ -84,23 +83,20 @@ def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wid
     clock = wiring.passing_clock()
     before: dict[JobId, tuple[object, ...]] | None = None
     missed = False
-    try:
-        for current, wait_ms, fault in readings(where, project):
-            if missed != bool(fault):
-                missed = not missed
-                say(f"note: {fault}; trying again" if fault else "note: the cluster is read again", err=True)
-            now_ms, views = context_clock().now_ms(), folded(current.of_project(chosen))
-            marks = {view.id: told_apart(view) for view in reversed(views)}
-            changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]
-            header, *rows = job_rows(changed, now_ms, wide=wide)
-            if before is None:
-                say(heading(chosen, where.namespace))
-                show(header)
-            show("".join(rows))
-            for gone in sorted((before or {}).keys() - marks.keys()):
-                say(f"{gone} is gone")
-            before = marks
-            sys.stdout.flush()
-            clock.advance_to(clock.now_ms() + wait_ms)
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    for current, wait_ms, fault in readings(where, project):
+        if missed != bool(fault):
+            missed = not missed
+            say(f"note: {fault}; trying again" if fault else "note: the cluster is read again", err=True)
+        now_ms, views = context_clock().now_ms(), folded(current.of_project(chosen))
+        marks = {view.id: told_apart(view) for view in reversed(views)}
+        changed = [view for view in views if before is None or before.get(view.id) != marks[view.id]]
+        header, *rows = job_rows(changed, now_ms, wide=wide)
+        if before is None:
+            say(heading(chosen, where.namespace))
+            show(header)
+        show("".join(rows))
+        for gone in sorted((before or {}).keys() - marks.keys()):
+            say(f"{gone} is gone")
+        before = marks
+        sys.stdout.flush()
+        clock.advance_to(clock.now_ms() + wait_ms)

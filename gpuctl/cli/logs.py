@@ -9,7 +9,7 @@ import click
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, project_of
 from gpuctl.cli.command import command
-from gpuctl.cli.sessions import EXIT_INTERRUPTED, container_option, job_options, pod_meant
+from gpuctl.cli.sessions import container_option, job_options, pod_meant
 
 
 @command("logs", examples=("gpuctl logs a-1-g -p team-a", "gpuctl logs team-a/a-1-g -f --tail 100"))
@@ -41,8 +41,5 @@ def logs(job: str, project: str | None, worker: int, where: Where, **options: An
     console = wiring.console()
     with where.sessions(project_of(job, project)) as (cluster, sessions):
         pod = pod_meant(cluster, job, project, worker, running=False)
-        try:
-            for part in sessions.logs(pod, request):
-                console.write(part)
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        for part in sessions.logs(pod, request):
+            console.write(part)

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.command import ExampleCommand, ExampleGroup
-from gpuctl.cli.failures import EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
+from gpuctl.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
 from gpuctl.cli.instead import INSTEAD, instead_of, without_kind
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.terminal import show
@@ -154,6 +154,8 @@ class RootGroup(ExampleGroup):
             raise usage_failure(error, without_kind(ctx.meta[_WORDS])) from error
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
             raise
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
         except WorldFault as fault:
             raise world_failure(fault, without_kind(ctx.meta[_WORDS])) from fault
         except Exception as error:

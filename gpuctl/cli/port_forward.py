@@ -8,7 +8,7 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, told_live
 from gpuctl.cli.command import command
 from gpuctl.cli.failures import Failure
-from gpuctl.cli.sessions import EXIT_INTERRUPTED, job_options
+from gpuctl.cli.sessions import job_options
 from gpuctl.cli.terminal import say
 from gpuctl.diag.wording import message
 
@@ -41,7 +41,4 @@ def port_forward(job: str, project: str | None, worker: int, ports: tuple[str, .
             told = message("GPU7064", {"job": str(view.id)})
             raise WorldFault("GPU7064", told)
         pod = ObjectRef(*kinds.POD, view.ref.namespace, pod_of(view, worker, started=True).name)
-        try:
-            wiring.forwarder(sessions).forward(pod, pairs, say)
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+        wiring.forwarder(sessions).forward(pod, pairs, say)

@@ -19,8 +19,6 @@ from gpuctl.model.ids import ObjectRef
 if TYPE_CHECKING:
     from gpuctl.app.ports import Cluster, CommandRequest
 
-EXIT_INTERRUPTED = 130
-
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments that name a job's container: JOB, its project, its worker."""
@@ -61,9 +59,6 @@ def run_there(where: Where, job: str, project: str | None, worker: int, request:
         if request.tty and not (request.stdin and console.is_terminal):
             say("note: standard input is not a terminal, so the command runs without one", err=True)
             request = replace(request, tty=False)
-        try:
-            with console.raw() if request.tty else nullcontext():
-                code = sessions.run(pod, request, console)
-        except KeyboardInterrupt:
-            code = EXIT_INTERRUPTED
+        with console.raw() if request.tty else nullcontext():
+            code = sessions.run(pod, request, console)
     raise click.exceptions.Exit(code)

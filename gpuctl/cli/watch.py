@@ -9,7 +9,6 @@ import click
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option
 from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.failures import Failure
-from gpuctl.cli.sessions import EXIT_INTERRUPTED
 
 
 @command("watch", examples=("gpuctl watch", "gpuctl watch --context prod", "gpuctl watch -p team-a"))
@@ -35,17 +34,14 @@ def watch(project: str | None, where: Where) -> None:
     found = readings(where, project)
     reading = next(found)  # before the screen is taken: what it tells stays readable
     read_ms = context_clock().now_ms()
-    try:
-        with wiring.terminal_screen() as shown:
-            while True:
-                current, wait_ms, fault = reading
-                now_ms = context_clock().now_ms()
-                read_ms = read_ms if fault else now_ms
-                missed = f"not read since {age(now_ms - read_ms)}: {fault}" if fault else ""
-                jobs = current.of_project(ProjectName(project) if project else None)
-                view = cluster_view(current.state, jobs, now_ms, (), current.overview)
-                if not shown.show(screen(with_use(view, current.uses), now_ms, shown.width, missed), wait_ms):
-                    return
-                reading = next(found)
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    with wiring.terminal_screen() as shown:
+        while True:
+            current, wait_ms, fault = reading
+            now_ms = context_clock().now_ms()
+            read_ms = read_ms if fault else now_ms
+            missed = f"not read since {age(now_ms - read_ms)}: {fault}" if fault else ""
+            jobs = current.of_project(ProjectName(project) if project else None)
+            view = cluster_view(current.state, jobs, now_ms, (), current.overview)
+            if not shown.show(screen(with_use(view, current.uses), now_ms, shown.width, missed), wait_ms):
+                return
+            reading = next(found)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from click.testing import CliRunner
 from commands import Run, repository_in
 from jsonschema import Draft202012Validator
 
+from gpuctl.adapters.clock import SystemClock
+from gpuctl.cli.main import gpuctl
 from gpuctl.views.status_form import schema
 
 
@@ -31,6 +34,19 @@ def test_ready(run: Run, tmp_path: Path) -> None:
     assert [line.split()[0] for line in rest] == ["commit", "git", "cycle", "written"]
     waited = run("status", "--embedded", file, "--wait", "--timeout", "1s")
     assert waited.exit_code == 0
+
+
+class CtrlC(SystemClock):
+    """A person presses it when a command asks for the time."""
+
+    def now_ms(self) -> int:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_no_answer_of_a_command(run: Run, tmp_path: Path) -> None:
+    file = reconciled(run, tmp_path)
+    words = ["status", "--embedded", str(file), "--wait"]
+    assert CliRunner().invoke(gpuctl, words, obj=CtrlC()).exit_code == 130
 
 
 def test_not_ready_in_both_forms(run: Run, tmp_path: Path) -> None:
