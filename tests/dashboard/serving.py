@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from gpuctl.adapters.dashboard.asking import Asking
-from gpuctl.adapters.dashboard.feed import Feed
+from gpuctl.adapters.dashboard.feed import LOOKED_AT_MS, Feed
 from gpuctl.adapters.dashboard.guarding import Access
 from gpuctl.adapters.dashboard.pages import Pages
 from gpuctl.adapters.dashboard.past import Past
@@ -42,11 +42,12 @@ class Site:
         asking: Asking | None = None,
         *,
         title: str = "test",
+        looked_at_ms: int = LOOKED_AT_MS,
     ) -> None:
         self.view = view
         self.fault: Exception | None = None
         self.reads = 0
-        self.feed = Feed(self._read, 20)
+        self.feed = Feed(self._read, 20, looked_at_ms)
         self.feed.start()
         self.dashboard = Dashboard(
             Routes(self.feed, Pages(title, repository), lambda: self.view.at_ms, past, asking),

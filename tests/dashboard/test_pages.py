@@ -299,11 +299,8 @@ def test_clients_that_never_read_hold_up_no_other(story: Mapping[str, ClusterVie
                 client.close()
 
 
-def test_the_cluster_is_left_alone_when_no_page_is_asked_for(
-    story: Mapping[str, ClusterView], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpuctl.adapters.dashboard.feed.LOOKED_AT_MS", 100)
-    site = Site(story["4.8"])
+def test_the_cluster_is_left_alone_when_no_page_is_asked_for(story: Mapping[str, ClusterView]) -> None:
+    site = Site(story["4.8"], looked_at_ms=100)
     try:
         sleep(0.4)
         reads = site.reads

@@ -49,9 +49,10 @@ class Sample:
 class Feed:
     """Reads the cluster for all viewers together. `start` it before it is asked; `close` ends its thread."""
 
-    def __init__(self, read: Read, interval_ms: DurationMs) -> None:
+    def __init__(self, read: Read, interval_ms: DurationMs, looked_at_ms: DurationMs = LOOKED_AT_MS) -> None:
+        """`looked_at_ms`: how long after a page was asked for the cluster is read."""
         self._read = read
-        self._interval_ns = interval_ms * _MS_NS
+        self._interval_ns, self._looked_at_ns = interval_ms * _MS_NS, looked_at_ms * _MS_NS
         self._changed = Condition()
         self._seen: Seen | None = None
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
@@ -80,7 +81,7 @@ class Feed:
     def seen(self) -> Seen:
         """What was last read; wakes the thread if it sleeps."""
         with self._changed:
-            slept = time.monotonic_ns() - self._asked_ns > LOOKED_AT_MS * _MS_NS
+            slept = time.monotonic_ns() - self._asked_ns > self._looked_at_ns
             self._asked_ns = time.monotonic_ns()
             if slept:
                 self._changed.notify_all()
@@ -105,7 +106,7 @@ class Feed:
     def _wait(self) -> bool:
         """Wait until a page was asked for lately. Returns whether to go on."""
         with self._changed:
-            while not self._closed and time.monotonic_ns() - self._asked_ns > LOOKED_AT_MS * _MS_NS:
+            while not self._closed and time.monotonic_ns() - self._asked_ns > self._looked_at_ns:
                 self._changed.wait()
             return not self._closed
 

@@ -16,7 +16,7 @@ MOST_BYTES = 32 << 20
 MOST_KEPT_BYTES = 128 << 20
 """Of all cycles that are kept."""
 KEPT_MS: DurationMs = 48 * 3_600_000
-_MOST_READ_BYTES = 256 << 20
+MOST_READ_BYTES = 256 << 20
 """Of one report, no longer compressed: a small file can't fill the memory."""
 _LEVEL = 1
 
@@ -27,11 +27,11 @@ def packed(inputs: Inputs) -> bytes:
     return b"".join([*map(packer.compress, lines_of(inputs)), packer.flush()])
 
 
-def unpacked(content: bytes) -> Inputs:
-    """The inputs again. Raises WorldFault GPU7099."""
+def unpacked(content: bytes, most_bytes: int = MOST_READ_BYTES) -> Inputs:
+    """The inputs again, up to so many bytes. Raises WorldFault GPU7099."""
     try:
         unpacker = zlib.decompressobj()
-        found = unpacker.decompress(content, _MOST_READ_BYTES)
+        found = unpacker.decompress(content, most_bytes)
     except zlib.error as error:
         raise unreadable(str(error)) from error
     if unpacker.unconsumed_tail or not unpacker.eof:
