@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from controlplane.server import ControlPlane
 
 from gpuctl.adapters.kubernetes import Connection, KubernetesCluster, Timings, WriteLimits, connect
 from gpuctl.adapters.kubernetes.discovery import ServerReport, discover
 from gpuctl.adapters.kubernetes.recorder import REPEAT_MS, EventRecorder
+from gpuctl.adapters.kubernetes.requests import Request, Requests, encoded
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, Note, NotFound, ObjectList
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Scope
@@ -58,6 +60,20 @@ def eventually(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < until, "it did not come to hold in time"
         time.sleep(0.01)
+
+
+def test_a_user_that_acts_as_another_has_that_ones_name_and_groups(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """The server says whom it takes the request for."""
+    config = yaml.safe_load(control_plane.kubeconfig.read_text())
+    config["users"][0]["user"] |= {"as": "ann", "as-groups": ["team", "all"], "as-user-extra": {"Why": ["a", "b"]}}
+    (file := tmp_path / "kubeconfig").write_text(json.dumps(config))
+    made, kind = connect(str(file)), ("authentication.k8s.io/v1", "SelfSubjectReview")
+    asked = encoded({"apiVersion": kind[0], "kind": kind[1]})
+    path = f"/apis/{kind[0]}/selfsubjectreviews"
+    review = Request(verb="create", kind=kind, path=path, what="who", method="POST", body=asked)
+    told = Requests(made).send(review)["status"]["userInfo"]
+    made.close()
+    assert (told["username"], told["groups"][:2], told["extra"]) == ("ann", ["team", "all"], {"why": ["a", "b"]})
 
 
 def test_a_list_of_many_pages_is_whole_and_says_what_each_item_is(cluster: KubernetesCluster) -> None:
