@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from gpuctl.k8s.kinds import RESOURCE_QUOTA
+from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import resource_version
 from gpuctl.k8s.workloads import is_workload, job_of, run_of
 from gpuctl.model.change import ApplyResult
@@ -40,11 +42,6 @@ class Rejection:
     version: str
     at_ms: Instant
     error: str
-
-    @property
-    def is_of_job(self) -> bool:
-        """Whether it is about this object: what gpuctl has no right to write is refused to all jobs."""
-        return not self.error.startswith(_NO_RIGHT)
 
     @property
     def until_ms(self) -> Instant:
@@ -98,6 +95,15 @@ def with_new(
                 error=outcome.error,
             )
     return found
+
+
+def is_of_tenant(ref: ObjectRef, error: str) -> bool:
+    """Whether a refusal may be a tenant's doing, by an object of its own in the place of this one.
+
+    What gpuctl has no right to write is refused everywhere. Quotas, namespaces and gpuctl's own no tenant can write.
+    """
+    is_bound = ref.namespace in {"", SYSTEM_NAMESPACE} or (ref.api_version, ref.kind) == RESOURCE_QUOTA
+    return not is_bound and not error.startswith(_NO_RIGHT)
 
 
 def waiting_for(rejections: Rejections, state: ClusterState) -> Mapping[JobId, Reason]:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
 from gpuctl.app.ports import WorldFault
+from gpuctl.app.rejections import is_of_tenant
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.escapes import json_text
 from gpuctl.diag.wording import message
@@ -207,12 +208,12 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
     for notice in report.plan.notices:
         yield of_diagnostic("differs", notice)
     failed = {ref: found.error for ref, found in report.rejected.items()}
+    refused = {*failed, *(outcome.change.ref for outcome in report.faults if outcome.refused)}
     for ref, error in sorted({**failed, **{o.change.ref: o.error for o in report.faults}}.items()):
         code, _, told = error.partition(": ")
         facts: dict[str, FieldValue] = {"code": code, "object": str(ref), "message": told}
-        rejection = report.rejected.get(ref)
-        is_of_job = rejection is not None and rejection.is_of_job
-        level = Level.WARNING if code == _OVERTAKEN or is_of_job else Level.ERROR
+        is_bounded = ref in refused and is_of_tenant(ref, error)
+        level = Level.WARNING if code == _OVERTAKEN or is_bounded else Level.ERROR
         yield Entry(event="failed", level=level, fields=facts, rewords=True)
 
 

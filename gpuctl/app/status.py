@@ -17,6 +17,7 @@ from gpuctl.app.metrics import Meters, ToldStatus
 from gpuctl.app.notices import UNNOTIFIED, Notifier, Told, notices_of, told_by
 from gpuctl.app.ports import Clock, Cluster, Forbidden, NotFound, Reference, WorldFault
 from gpuctl.app.predictions import MOST_NAMED, Checked, Result, told
+from gpuctl.app.rejections import is_of_tenant
 from gpuctl.app.report import Entry, Level
 from gpuctl.app.revisions import Desired
 from gpuctl.app.timekeeping import NO_REFERENCE
@@ -226,11 +227,11 @@ class StatusBoard:
 
 
 def _went_well(report: CycleReport | None) -> bool:
-    """Whether something could be applied, or nothing had to be but what the server refuses of single jobs."""
+    """Whether something could be applied, or nothing had to be but what tenants can have refused."""
     if report is None:
         return False
-    of_jobs = {ref for ref, rejection in report.rejected.items() if rejection.is_of_job}
-    outcomes = {outcome.status for outcome in report.result.outcomes if outcome.change.ref not in of_jobs}
+    told = (each for each in report.result.outcomes if not (each.refused and is_of_tenant(each.change.ref, each.error)))
+    outcomes = {each.status for each in told}
     return OutcomeStatus.APPLIED in outcomes or OutcomeStatus.FAILED not in outcomes
 
 

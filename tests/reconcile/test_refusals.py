@@ -352,13 +352,13 @@ STRANGERS: dict[str, tuple[str, str, dict[str, object]]] = {
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alone(stage: Stage, kind: str) -> None:
     """The server refuses another spec. gpuctl was not ready by that, for all teams."""
-    stage.meters = meters = PrometheusMeters()
+    stage.meters = meters = PrometheusMeters(useless_after_ms=0)
     stage.publisher = Direct(stage.cluster)
     more, name, spec = STRANGERS[kind]
     meta = {"name": name, "namespace": "gpu-a"}
     made = stage.cluster.create({"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec})
     stage.commit({"c/projects/a/new.yaml": job("new", "a", more=more), "c/projects/b/j3.yaml": job("j3", "b")})
-    stage.play(700)
+    stage.play(120)
     assert stage.phases() == RUNNING | {"a/new": "Queued", "b/j3": "Running"}
     (waiting,) = [run for run in stage.state().runs if run.job.name == "new"]
     assert waiting.reason is not None
@@ -367,5 +367,23 @@ def test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alon
     status = read_status(stage.cluster, stage.clock).status
     assert (status.ready, [each.level for each in status.problems], meters.unready()) == (True, ["warning"], "")
     stage.cluster.delete(ref_of(made), "", "")
-    stage.play(800)
+    stage.play(220)
     assert stage.phases() == RUNNING | {"a/new": "Running", "b/j3": "Running"}
+
+
+def test_a_role_binding_that_a_tenant_made_in_the_place_of_a_projects_is_no_trouble_of_others(stage: Stage) -> None:
+    """A role of one that is there can't be changed. Who has the role `admin` in a namespace may make bindings there."""
+    stage.meters = meters = PrometheusMeters(useless_after_ms=0)
+    stage.publisher = Direct(stage.cluster)
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    meta = {"name": "gpuctl-view", "namespace": "gpu-a"}
+    subjects = [{"kind": "User", "name": "eve", "apiGroup": role["apiGroup"]}]
+    version, kind = kinds.ROLE_BINDING
+    stage.cluster.create({"apiVersion": version, "kind": kind, "metadata": meta, "roleRef": role, "subjects": subjects})
+    access = project("a", more=", access: [{group: all, role: view}]")
+    stage.commit({"c/projects/a/project.yaml": access, "c/projects/b/j3.yaml": job("j3", "b")})
+    stage.play(120)
+    status = read_status(stage.cluster, stage.clock).status
+    assert [(each.level, each.place) for each in status.problems] == [("warning", "RoleBinding gpu-a/gpuctl-view")]
+    assert (status.ready, meters.unready()) == (True, "")
+    assert stage.phases() == RUNNING | {"b/j3": "Running"}
