@@ -235,17 +235,21 @@ def _asked(
     job = next(job for job in tree.jobs if str(job.id) == spec.wanted)
     decisions = {d.job: d for d in made.decisions}
     placement = place_of(decisions[job.id])
-    stopped = {d.job for d in made.decisions if isinstance(d, Reclaim | Preempt | Move)}
-    others = [d.job for d in made.decisions if place_of(d) is not None and d.job not in stopped and d.job != job.id]
     findings.asked += 1
     findings.served += placement is not None
     way = _way(View(tree, before.state(), before.now_ms), job)
     findings.with_a_way += way is not None
     if placement is None:
         is_undone = decisions[job.id].reason.code == UNDONE and way is not None and _is_undone(tree, before, way)
-        if way is not None and not others and not is_undone:
+        if way is not None and not _others_placed(made, job.id) and not is_undone:
             yield Disagreement(Kind.MISSED, need_of(way), spec, str(job.id), way.tells())
         return
+
+
+def _others_placed(made: Schedule, job: JobId) -> bool:
+    """Whether other jobs that wait are given a place too: those that come before it in order may have what it had."""
+    stopped = {d.job for d in made.decisions if isinstance(d, Reclaim | Preempt | Move)}
+    return any(place_of(d) is not None and d.job not in stopped and d.job != job for d in made.decisions)
 
 
 def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule) -> Iterator[Disagreement]:
@@ -254,6 +258,10 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
         return
     if any(isinstance(d, Displace) for d in made.decisions):  # What they hold is neither held nor asked for by now.
         return
+    there = {node.name for node in before.nodes if node.ready}
+    moves = (before.runs[d.job].placement for d in made.decisions if isinstance(d, Move))
+    if not all(place is None or place.nodes <= there for place in moves):
+        return  # A run that has lost workers with a node moves with the others.
     if any(isinstance(d, Reclaim | Preempt) and d.reserved is not None for d in made.decisions):
         return  # What goes on elsewhere at once is as good as moved, and its project holds as much as before.
     if any(isinstance(d, Resize) and len(d.placement.workers) > workers_of(before.runs[d.job]) for d in made.decisions):
@@ -340,7 +348,7 @@ def _dear(
     """Whether a legal set costs less than what was taken and what followed, and nothing would follow from that set."""
     job = next(job for job in tree.jobs if str(job.id) == spec.wanted)
     placement = place_of({d.job: d for d in made.decisions}[job.id])
-    if placement is None:
+    if placement is None or _others_placed(made, job.id):
         return
     view = View(tree, before.state(), before.now_ms)
     taken = _taken(view, job, placement, made)
