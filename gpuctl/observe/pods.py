@@ -91,6 +91,7 @@ class Pod:
     index: int
     requests: Requests
     claims: frozenset[str] = frozenset()
+    made_at_ms: Instant | None = None
     started_at_ms: Instant | None = None
     idle_since_ms: Instant | None = None
     checkpointed_at_ms: Instant | None = None
@@ -147,6 +148,7 @@ def read_pod(
         index=whole_number(index, MOST_WORKERS) or 0,
         requests=requests_of(mapping(body, "spec")),
         claims=claims_of(mapping(body, "spec")),
+        made_at_ms=instant(body, "metadata", "creationTimestamp"),
         started_at_ms=instant(body, "status", "startTime"),
         idle_since_ms=decode_instant(notes.get(names.IDLE_SINCE_ANNOTATION)),
         checkpointed_at_ms=decode_instant(notes.get(names.CHECKPOINTED_ANNOTATION)),

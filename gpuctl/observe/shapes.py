@@ -75,6 +75,11 @@ class Shape(Protocol):
         ...
 
     @property
+    def has_lost_pods(self) -> bool:
+        """Whether its status says that pods of it have ended and are to be made again."""
+        ...
+
+    @property
     def outcome(self) -> RunPhase | None:
         """The final phase its status states; certain even while pods are left."""
         ...
@@ -132,6 +137,12 @@ class _Job(_Stoppable):
         return _told(self.body, "active", "terminating")
 
     @property
+    def has_lost_pods(self) -> bool:
+        return number(self.body, "status", "failed") > 0 or bool(
+            mapping(self.body, "status", "uncountedTerminatedPods").get("failed")
+        )
+
+    @property
     def outcome(self) -> RunPhase | None:
         if any(condition(self.body, kind) for kind in _SUCCEEDED):
             return RunPhase.SUCCEEDED
@@ -159,6 +170,7 @@ class _Deployment(_Stoppable):
     by_index = False
     ends_by_pods = False
     has_restarted = False
+    has_lost_pods = False
     outcome = None
     ended_at_ms = None
 
@@ -185,6 +197,7 @@ class _Other(_Stoppable):
     row: WorkloadKind
     by_index = False
     pods_left = 0
+    has_lost_pods = False
 
     @property
     def workers(self) -> int:

@@ -32,6 +32,7 @@ FILES = {
     "stuck.yaml": "kind: Job\nmetadata: {name: stuck, project: a}\nspec: {image: nowhere, gpus: 2, priority: 1}\n",
     "then.yaml": "kind: Job\nmetadata: {name: then, project: a}\nspec: {image: x, gpus: 2}\n",
 }
+WITH_RETRIES = FILES["stuck.yaml"].replace("gpus: 2", "gpus: 2, retries: 3")
 REASONS = ["ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError", "CrashLoopBackOff"]
 
 
@@ -171,14 +172,29 @@ def test_a_service_that_crashes_is_told_and_not_stopped() -> None:
     assert (run.phase.value, run.failed_starts) == ("Running", 0)
 
 
-def test_a_pod_made_again_hours_later_is_no_start_that_fails() -> None:
-    """A node was drained: the run has run, so its time counts, and it is not given up."""
-    lab = Lab(declared())
-    lab.pass_time(7_200_000, step_ms=300_000)
+def without_its_pod(lab: Lab) -> None:
+    """Have the run's pod deleted; the next one can't start."""
     (pod,) = [body for body in lab.cluster.list(kinds.POD).items if body["metadata"]["name"].startswith("stuck")]
     lab.cluster.set_stuck(STUCK, "ImagePullBackOff")
     lab.cluster.delete(ref_of(pod), pod["metadata"]["uid"], pod["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize("later_ms", [120_000, 1_200_000, 7_200_000])
+def test_a_pod_made_again_is_no_start_that_fails(later_ms: DurationMs) -> None:
+    """The run has run, so its time counts, and it is not given up because a pod of it is made again."""
+    lab = Lab(declared(**{"stuck.yaml": WITH_RETRIES}))
+    lab.pass_time(later_ms, step_ms=later_ms // 24)
+    without_its_pod(lab)
     lab.pass_time(120_000)
     (run,) = [run for run in lab.cycle().state.runs if run.job == STUCK]
-    assert run.starting_ms == 0
-    assert run.phase.value != "Queued"
+    assert (run.phase.value, run.starting_ms, run.failed_starts) == ("Starting", 0, 0)
+
+
+def test_a_start_that_takes_long_is_given_up_though_its_pod_is_made_again() -> None:
+    lab = Lab(declared(**{"stuck.yaml": WITH_RETRIES}))
+    lab.cluster.set_stuck(STUCK, "ImagePullBackOff")
+    lab.pass_time(120_000)
+    without_its_pod(lab)
+    lab.pass_time(840_000)
+    (run,) = [run for run in lab.cycle().state.runs if run.job == STUCK]
+    assert (run.phase.value, run.failed_starts) == ("Queued", 1)
