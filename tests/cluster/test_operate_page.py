@@ -55,6 +55,11 @@ IN_OTHER_TESTS = {
         "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
     "a finished job's `ttlAfterFinished` is over":
         "tests/reconcile/test_job_lives.py::test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended",
+    "the server refuses an object of one job: another object has the name of its claim or Service, a policy or a quota "
+    "of the namespace says no":
+        "tests/reconcile/test_refusals.py::test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alone",
+    "an object that gpuctl did not create has the name of a run":
+        "tests/reconcile/test_forgeries.py::test_a_strangers_object_in_the_place_of_a_run_is_left_alone_and_told",
     "the API server is away, refuses, forgets a watch or loses an answer":
         "tests/cluster/test_server_faults.py::test_a_fault_delays_what_is_new_and_nothing_else",
     "the leader is killed, stopped or cut off":
