@@ -311,13 +311,13 @@ class Reconciler:
         return read_ledgers(self._object_cache.objects().objects)
 
     def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
+        self._time.now_ms()  # raises before anything is decided or made by a clock that is not to be believed
         held = self._take_newest()
         declared = self._desired.declared
         if declared is None:
             why = "the newest commit has errors" if self._desired.diagnostics else "nothing could be read yet"
             told = message("GPU8012", {"why": why})
             return [Entry(event="idle", level=Level.ERROR, fields={"code": "GPU8012", "message": told})]
-        self._time.now_ms()  # raises before anything is made if this clock is not to be believed
         if self._provided is not self._desired:
             self._outside.machines.provide(declared.cluster.pools)
             self._outside.machines.define(declared.cluster.workload_kinds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, Stage, WithoutGit, job
+from stage import BASE, CLUSTER, Stage, WithoutGit, job
 
 DAY_MS = 86_400_000
 LIMITED = {**BASE, "c/projects/a/j1.yaml": job("j1", "a", 1, ", maxDuration: 20m")}
@@ -73,6 +73,19 @@ def test_a_clock_that_goes_wrong_and_is_put_right(tmp_path: Path, ahead_ms: int)
     assert stage.phases() == {"a/j1": "Running", "b/j2": "Running", "b/j3": "Running"}
     told = [line for line in stage.lines if line.get("code") == "GPU7032"]
     assert [line["event"] for line in told] == ["clock", "resolved"]
+
+
+def test_a_freeze_window_is_over_by_the_right_clock_alone(tmp_path: Path) -> None:
+    """By a clock that was an hour ahead the window would have been over, and the commit taken up within it."""
+    stage, clock = begin(tmp_path)
+    night = "  freeze: [{cron: '20 5 * * *', duration: 10m, forbids: all}]\n"
+    stage.commit({"c/cluster.yaml": CLUSTER + night})
+    stage.at(60, lambda: setattr(clock, "ahead_ms", 3_600_000))
+    stage.at(90, lambda: stage.commit({"c/projects/b/j3.yaml": job("j3", "b")}))
+    stage.at(200, lambda: setattr(clock, "ahead_ms", 0))
+    stage.play(590)
+    assert stage.phases() == {"a/j1": "Running", "b/j2": "Running"}
+    assert stage.codes("held") == ["GPU6013"]
 
 
 def test_a_job_ends_at_its_limit_all_the_same(tmp_path: Path) -> None:
