@@ -23,7 +23,6 @@ from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.k8s.workloads import own_run
 from gpuctl.model.shared import LONGEST_PART, REMEMBERED, Shared
 from gpuctl.model.state import Body
-from gpuctl.observe.pods import DISRUPTED
 from gpuctl.observe.problems import REPLICA_FAILURE, kept_status, refusal_of
 from gpuctl.plan.ownership import FieldSet, owned_fields
 
@@ -117,9 +116,6 @@ LONGEST_NOTE = 1 << 16
 """The longest annotation to keep of an object that is not gpuctl's own: a longer one reads as absent."""
 MOST_PARTS = 5_000
 """An object of gpuctl's own has some hundreds of parts. One with more is kept like an object of others."""
-
-_DISRUPTED = [{"type": DISRUPTED, "status": "True"}]
-"""The one condition of healthy pods that is kept."""
 _MARKS = {value: value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION"))}
 """Every label and annotation that gpuctl knows."""
 _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
@@ -188,8 +184,6 @@ class Keep:
             requests = (_requests_by_container if is_given else _requests)(mapping(body, "spec"))
             kept["spec"] = {**mapping(kept, "spec"), **requests}
             trouble = kept_status(body)
-            if condition(body, DISRUPTED):
-                trouble["conditions"] = [*_DISRUPTED, *trouble.get("conditions", ())]
             if trouble:
                 kept["status"] = {**mapping(kept, "status"), **self._shared.part(trouble)}
         return kept

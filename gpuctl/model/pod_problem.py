@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 FAILED_CREATE = "FailedCreate"
 """The server refuses the pods of a run, so that there is none."""
+NO_POD = "NoPod"
+"""A run has no pod, and nothing says why: the server refuses them, or one was lost and the next is still to come."""
 TERMINATING = "Terminating"
 """A pod is being deleted and has not ended, and the run waits for that."""
 OWN_EXIT = "Error"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import instant, items, mapping, text
 from gpuctl.model.ids import ObjectRef, RunKey
-from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
+from gpuctl.model.pod_problem import FAILED_CREATE, NO_POD, PodProblem
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe.problems import UNSCHEDULABLE, one_line, unready_since_ms
@@ -103,7 +103,7 @@ def _is_unexplained(run: Run, now_ms: Instant) -> bool:
     problem = run.problem
     if now_ms - _since_ms(run) < ASK_AFTER_MS or run.begun:
         return False
-    if problem is None or (problem.reason == FAILED_CREATE and not problem.message):
+    if problem is None or problem.reason == NO_POD:
         return True
     return problem.reason == UNSCHEDULABLE and "persistentvolumeclaim" in problem.message.lower()
 

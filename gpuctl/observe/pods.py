@@ -31,11 +31,8 @@ from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, RunEntry
 from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
-from gpuctl.observe.problems import problem_of, unready_since_ms
+from gpuctl.observe.problems import DISRUPTED, problem_of, unready_since_ms
 from gpuctl.observe.unreadable import Unreadable, read
-
-DISRUPTED = "DisruptionTarget"
-"""The condition of a pod that the cluster ends: evicted, preempted, or on a node that is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

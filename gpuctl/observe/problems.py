@@ -9,13 +9,14 @@ Source: pkg/kubelet/images and pkg/kubelet/kuberuntime (reasons of waiting conta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from gpuctl.k8s.objects import condition, instant, items, mapping, number, text
+from gpuctl.k8s.objects import condition, instant, is_deleting, items, mapping, number, text
 from gpuctl.k8s.suspension import is_suspended
 from gpuctl.k8s.workload_table import OF_JOB
-from gpuctl.model.pod_problem import FAILED_CREATE, PodProblem
+from gpuctl.model.pod_problem import FAILED_CREATE, NO_POD, TERMINATING, PodProblem
 from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
@@ -29,20 +30,32 @@ _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of containers that are on their way."""
 UNSCHEDULABLE = "Unschedulable"
 _WORST_FIRST = (
-    FAILED_CREATE, "UnexpectedAdmissionError", "CreateContainerConfigError", "CreateContainerError", "InvalidImageName",
-    "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull", "RunContainerError", "OOMKilled", "CrashLoopBackOff",
-    UNSCHEDULABLE, "SchedulingGated", "Error",
+    FAILED_CREATE, NO_POD, "UnexpectedAdmissionError", "CreateContainerConfigError", "CreateContainerError",
+    "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull", "RunContainerError", "OOMKilled",
+    "CrashLoopBackOff", UNSCHEDULABLE, "SchedulingGated", "Error",
 )  # fmt: skip
 _RANK = {reason: rank for rank, reason in enumerate(_WORST_FIRST)}
 _SCHEDULED, _READY = "PodScheduled", "Ready"
+DISRUPTED = "DisruptionTarget"
+"""The condition of a pod that the cluster ends: evicted, preempted, or on a node that is gone."""
 REPLICA_FAILURE = "ReplicaFailure"
 """The condition of a Deployment for which the server refuses a pod."""
 
 
 def problem_of(body: Body) -> PodProblem | None:
-    """The worst problem of one pod; None for one that runs or is on its way. Cost: O(containers), bounded."""
+    """The worst problem of one pod; None for one that runs or is on its way. Cost: O(containers), bounded.
+
+    A pod that was stopped from outside is told by that: its containers' exit codes are those of the signal.
+    """
     name = text(body, "metadata", "name")
-    return worst(chain(_of_pod(name, body), _of_containers(name, body)))
+    found = worst(chain(_of_pod(name, body), _of_containers(name, body)))
+    if found is None or not found.container or text(body, "status", "phase") != "Failed":
+        return found
+    disrupted = condition(body, DISRUPTED)
+    if _is_word(text(disrupted, "reason")):
+        said = one_line(text(disrupted, "message"))
+        return replace(found, reason=text(disrupted, "reason"), message=said, exit_code=None)
+    return replace(found, reason=TERMINATING, message="deleted", exit_code=None) if is_deleting(body) else found
 
 
 def worst(problems: Iterable[PodProblem | None]) -> PodProblem | None:
@@ -54,7 +67,8 @@ def worst(problems: Iterable[PodProblem | None]) -> PodProblem | None:
 def of_refused_pods(workload: Body) -> PodProblem | None:
     """The problem of a Job or Deployment that was let go and has no pod, for the server refuses it.
 
-    A Deployment has the server's words in a condition; of a Job only its events have them.
+    A Deployment has the server's words in a condition; of a Job only its events have them. Without them it is not known
+    that pods are refused: where one was lost, the Job controller makes the next after ten seconds, or more.
     """
     words = refusal_of(workload)
     if words:
@@ -66,7 +80,7 @@ def of_refused_pods(workload: Body) -> PodProblem | None:
     uncounted = mapping(status, "uncountedTerminatedPods")
     counted = number(status, "active") or number(status, "terminating") or any(uncounted.values())
     only_resumed = all(entry.get("type") == "Suspended" for entry in items(status, "conditions"))
-    return PodProblem(reason=FAILED_CREATE) if only_resumed and not counted else None
+    return PodProblem(reason=NO_POD) if only_resumed and not counted else None
 
 
 def refusal_of(deployment: Body) -> str:
@@ -109,13 +123,17 @@ def kept_status(body: Body) -> dict[str, Any]:
     again = any(
         number(each, "restartCount") for each in islice(items(body, "status", "containerStatuses"), _MOST_CONTAINERS)
     )
-    if not again and not unready and not any(True for _ in chain(_of_pod("", body), _of_containers("", body))):
+    is_wrong = again or unready or bool(condition(body, DISRUPTED))
+    if not is_wrong and not any(True for _ in chain(_of_pod("", body), _of_containers("", body))):
         return {}
     kept: dict[str, Any] = {}
     for entry in items(body, "status", "conditions"):
+        if entry.get("type") == DISRUPTED and entry.get("status") == "True":
+            told = {key: one_line(text(entry, key)) for key in ("reason", "message")}
+            kept.setdefault("conditions", []).append({"type": DISRUPTED, "status": "True", **told})
         if entry.get("type") == _SCHEDULED and entry.get("status") == "False":
             told = {key: one_line(text(entry, key)) for key in ("reason", "message")}
-            kept["conditions"] = [{"type": _SCHEDULED, "status": "False", **told}]
+            kept.setdefault("conditions", []).append({"type": _SCHEDULED, "status": "False", **told})
     for entry in _unready(body) if unready else ():
         since = text(entry, "lastTransitionTime")
         kept.setdefault("conditions", []).append({"type": _READY, "status": "False", "lastTransitionTime": since})

@@ -16,6 +16,7 @@ _PULL = (
 _NODE = "Look at the node with `kubectl describe pod`; deleting the pod has it made again."
 _VOLUME = "A volume can't be mounted: check spec.volumes, that the claim is there, and that no other node holds it."
 _CLAIM = "The claim gets no volume: check its storageClass and size in spec.volumes, and what the cluster offers."
+_AGAIN = "Kubernetes makes it again, and that takes none of the job's retries."
 REMEDIES: Mapping[str, str] = {
     "CrashLoopBackOff": "The command ends by itself: `gpuctl logs JOB --previous` shows its last words.",
     "CreateContainerConfigError": "Create the Secret or ConfigMap in the project's namespace, or correct its name in "
@@ -23,9 +24,11 @@ REMEDIES: Mapping[str, str] = {
     "CreateContainerError": "The container can't be made: check spec.command, spec.workingDir and spec.volumes.",
     "ErrImageNeverPull": "imagePullPolicy is Never and the node lacks the image: load it there, or set IfNotPresent.",
     "ErrImagePull": _PULL,
+    "DeletionByTaintManager": "Its node has a taint that it does not tolerate, as one has that is lost. " + _AGAIN,
     "Error": "The command ended with an error: `gpuctl logs JOB` shows its last words.",
     "FailedCreate": "The server refuses its pods, and says by which rule: often Pod Security, a ResourceQuota, a "
     "policy, a webhook. A run that began before a Pod Security level was raised needs a higher spec.runIndex.",
+    "EvictionByEvictionAPI": "It was evicted, as `kubectl drain` does it. " + _AGAIN,
     "FailedAttachVolume": _VOLUME,
     "FailedBinding": _CLAIM,
     "FailedCreatePodSandBox": "The node's runtime or network refuses the pod. " + _NODE,
@@ -35,11 +38,15 @@ REMEDIES: Mapping[str, str] = {
     "ImagePullBackOff": _PULL,
     "InvalidImageName": "spec.image is no image reference: correct it.",
     "NetworkNotReady": "The node has no network for pods yet. " + _NODE,
+    "NoPod": "It has no pod now. Kubernetes makes the next one 10 s after one was lost, and later each time; or the "
+    "server refuses it: the events that `gpuctl get JOB` shows say by which rule.",
     "OOMKilled": "It needed more memory than it may have: raise spec.resources.memory.",
+    "PreemptionByScheduler": "kube-scheduler gave its place to a pod of a higher PriorityClass. " + _AGAIN,
     "ProvisioningFailed": _CLAIM,
     "RunContainerError": "The command can't be started: check spec.command, and that the image has it.",
     "Terminating": "The pod was deleted, and holds its GPUs until it has ended; then it is made again, or the job "
     "fails if it has no retries. If it does not end, look at its node and its finalizers with `kubectl describe pod`.",
+    "TerminationByKubelet": "Its node ended it: it was short of memory or disk, or was shut down. " + _AGAIN,
     "Unschedulable": "kube-scheduler finds no node for it: its words say what is short, or which claim is not there.",
     "Unhealthy": "Its probe says no: check spec.probes; `gpuctl logs JOB` shows what it does.",
     "UnexpectedAdmissionError": "The node's device plugin refused a GPU: the log of that plugin says why.",

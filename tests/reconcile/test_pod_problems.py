@@ -100,8 +100,8 @@ def test_pods_that_the_server_refuses_are_told_though_there_is_none() -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": "gpu-a"}}
     lab.cluster.create({**quota, "spec": {"hard": {"pods": "0"}}})
     lab.pass_time(10_000)
-    assert lab.status(STUCK) == "FailedCreate"
-    assert [note.reason for note in lab.notes if note.type == "Warning"] == ["FailedCreate"]
+    assert lab.status(STUCK) == "NoPod"
+    assert [note.reason for note in lab.notes if note.type == "Warning"] == ["NoPod"]
 
 
 def test_a_run_that_has_failed_is_counted_once_and_stands_wrong_no_longer() -> None:

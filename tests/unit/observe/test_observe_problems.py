@@ -136,6 +136,24 @@ def test_the_worst_pod_of_a_run_counts_and_only_pods_that_are_to_run() -> None:
     assert only.reason == "CrashLoopBackOff"
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"), [("EvictionByEvictionAPI", "Eviction API: evicting"), ("PreemptionByScheduler", "preempting")]
+)
+def test_a_pod_that_the_cluster_ended_is_told_by_that_and_not_by_its_exit_code(reason: str, said: str) -> None:
+    killed = with_status(pod(phase="Failed"), containerStatuses=[container(terminated={"exitCode": 137})])
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": said}
+    body = with_status(killed, conditions=[disrupted])
+    told = PodProblem(reason=reason, message=said, pod="a-1-x", container="main")
+    assert problem_of(body) == problem_of(Keep()(body)) == told
+
+
+def test_a_pod_that_was_deleted_did_not_end_with_an_error_of_its_command() -> None:
+    gone = pod(phase="Failed", deletionTimestamp="2020-07-29T12:00:00Z")
+    killed = with_status(gone, containerStatuses=[container(terminated={"exitCode": 137, "reason": "Error"})])
+    told = PodProblem(reason="Terminating", message="deleted", pod="a-1-x", container="main")
+    assert problem_of(killed) == problem_of(Keep()(killed)) == told
+
+
 @pytest.mark.parametrize("workload", [job(parallelism=2), deployment(2)])
 def test_pods_that_are_deleted_and_do_not_end_are_told(workload: Body) -> None:
     """The run showed as `Starting` without end and without a word, and as one that had never run."""
@@ -150,7 +168,7 @@ def test_pods_that_are_deleted_and_do_not_end_are_told(workload: Body) -> None:
 def test_a_job_that_may_start_and_has_no_pod_is_told_once_the_controller_saw_it() -> None:
     refused = job(startTime="2020-07-29T12:00:00Z", active=0)
     found = only_run(node(), refused).problem
-    assert found == PodProblem(reason="FailedCreate")
+    assert found == PodProblem(reason="NoPod")
     assert only_run(node(), job(active=0)).problem is None
     assert only_run(node(), job(startTime="2020-07-29T12:00:00Z", active=1)).problem is None
     assert only_run(node(), job(suspend=True)).problem is None
