@@ -85,7 +85,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="The API server takes nothing new into a namespace that is being deleted, and the namespace is there until "
         "all in it is gone. An object with a finalizer stays until whatever set the finalizer takes it off.",
         fix="`kubectl describe namespace NAME` says what is left in it. Delete that, or have its finalizers taken off. "
-        "gpuctl then creates the namespace anew, and the project's jobs start.",
+        "gpuctl then creates the namespace anew, and jobs that had no object in it start. Those whose objects were "
+        "deleted with it do not (GPU5053): raise their runIndex.",
     ),
     CodeEntry(
         code="GPU7024",
