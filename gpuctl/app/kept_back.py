@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
 from gpuctl.k8s.names import CLUSTER_LEDGER
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
+from gpuctl.views.status import mistakes_of
 
 
 def notes(
@@ -16,8 +17,9 @@ def notes(
     pinned: Iterable[ProjectName],
     told: Iterable[Diagnostic],
     head: Revision,
+    files: Mapping[ProjectName, Collection[str]],
 ) -> list[Diagnostic]:
-    """A diagnostic for each part that does not follow the newest commit, at the place of one of its errors."""
+    """A diagnostic for each part that does not follow the newest commit, at the place of one of its mistakes."""
     errors = sorted_diagnostics(d for d in told if d.severity is Severity.ERROR)
     notes = []
     for code, severity, owners in (
@@ -26,8 +28,7 @@ def notes(
     ):
         for owner, revision in sorted(owners.items()):
             params = {"owner": _title(owner), "revision": revision[:12], "head": head[:12]}
-            place = next((d.span for d in errors if f"/projects/{owner}/" in f"/{d.span.file}"), None)
-            place = place or (errors[0].span if errors else SourceSpan(file=""))
+            place = next((d.span for d in mistakes_of(owner, errors, files)), SourceSpan(file=""))
             notes.append(Diagnostic(code=code, message=message(code, params), span=place, severity=severity))
     return notes
 

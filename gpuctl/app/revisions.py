@@ -8,7 +8,7 @@ its runs are left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
@@ -61,13 +61,15 @@ class Desired:
     """What is to be enforced. `diagnostics`: the newest commit's, with one for each part that is kept back.
 
     `declared` None: nothing that compiles is known. `kept_back` maps each part that stays at an earlier commit to that
-    commit. `files` are those that `declared` is of, and `folder` is the cluster's among them.
+    commit, `head_files` each part of the newest commit to its files there. `files` are those that `declared` is of, and
+    `folder` is the cluster's among them.
     """
 
     revision: Revision = NO_REVISION
     declared: Declared | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
+    head_files: Mapping[ProjectName, Collection[str]] = field(default_factory=dict)
     files: Mapping[str, SourceFile] = field(default_factory=dict)
     folder: str = ""
 
@@ -153,13 +155,15 @@ class Revisions:
             for owner, part in taken.parts.items()
             if head is not None and not part.says_the_same(head.parts.get(owner))
         }
+        files = {} if head is None else {owner: part.files for owner, part in head.parts.items()}
         declared = replace(self._stamped(taken.compiled.declared, taken.parts, ledgers), pinned=pinned)
         self._last = declared = _as_before(declared, self._last)
         return Desired(
             revision=revision,
             declared=declared,
-            diagnostics=sorted_diagnostics([*told, *notes(kept_back, pinned, told, revision)]),
+            diagnostics=sorted_diagnostics([*told, *notes(kept_back, pinned, told, revision, files)]),
             kept_back=kept_back,
+            head_files=files,
             files={path: file for part in taken.parts.values() for path, file in part.files.items()},
             folder=next((part.folder for part in taken.parts.values()), ""),
         )

@@ -136,7 +136,7 @@ class StatusBoard:
         """Cycles have ended. `report` None: they could not be run."""
         self._meters.enforced(well=_went_well(report))
         facts = replace(self._facts, kept_back=desired.kept_back, diagnostics=desired.diagnostics)
-        self._facts = facts = replace(facts, declared=desired.declared)
+        self._facts = facts = replace(facts, head_files=desired.head_files, declared=desired.declared)
         if report is not None and _went_well(report):
             facts = replace(facts, cycled_ms=report.at_ms, nodes=report.state.nodes, frozen=report.state.frozen)
             if report.calm and not report.state.all_frozen and self._next and self._next != facts.applied:

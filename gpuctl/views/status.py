@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -51,8 +51,9 @@ T = TypeVar("T")
 class StatusFacts:
     """What the status is made of. `head`: the newest commit that was read; `applied`: the one last made so.
 
-    `kept_back` maps a part to the commit it stays at, as in Desired. `standing`: all that stands wrong. `frozen`: what
-    people froze, without the windows of Git. Instants are None for what has not happened.
+    `kept_back` maps a part to the commit it stays at, and `head_files` to its files in `head`, as in Desired.
+    `standing`: all that stands wrong. `frozen`: what people froze, without the windows of Git. Instants are None for
+    what has not happened.
     """
 
     version: str
@@ -67,6 +68,7 @@ class StatusFacts:
     declared: Declared | None = None
     nodes: Sequence[Node] = ()
     kept_back: Mapping[ProjectName, Revision] = field(default_factory=dict)
+    head_files: Mapping[ProjectName, Collection[str]] = field(default_factory=dict)
     diagnostics: Sequence[Diagnostic] = ()
     standing: Sequence[ProblemForm] = ()
     frozen: Sequence[Frozen] = ()
@@ -151,13 +153,22 @@ def _held(facts: StatusFacts, cut: _Cut) -> Iterator[HeldForm]:
     errors = [each for each in facts.diagnostics if each.severity is Severity.ERROR and each.code not in _BACK]
     pinned = frozenset[ProjectName]() if facts.declared is None else facts.declared.pinned
     for owner in sorted({*facts.kept_back, *pinned}):
-        mine = [each for each in errors if f"/projects/{owner}/" in f"/{each.span.file}"] or errors
+        mine = mistakes_of(owner, errors, facts.head_files)
         yield HeldForm(
             project=None if owner == OWN else str(owner),
             state="keptBack" if owner in facts.kept_back else "pinned",
             commit=facts.kept_back.get(owner),
             problems=[problem_of(each) for each in cut(mine)],
         )
+
+
+def mistakes_of(
+    owner: ProjectName, errors: Sequence[Diagnostic], files: Mapping[ProjectName, Collection[str]]
+) -> Sequence[Diagnostic]:
+    """For which of the newest commit's errors a part is held back: those in its `files` there, else in its folder, else
+    any: what breaks it may stand in a file of others."""
+    own = [each for each in errors if each.span.file in files.get(owner, ())]
+    return own or [each for each in errors if f"/projects/{owner}/" in f"/{each.span.file}"] or errors
 
 
 def problem_of(found: Diagnostic) -> ProblemForm:

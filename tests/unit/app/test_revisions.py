@@ -83,6 +83,14 @@ def test_a_broken_project_stays_back_and_the_others_move_on() -> None:
         assert desired.declared.project_revisions[B] == commits.head()
 
 
+def test_each_project_that_stays_back_is_told_at_a_mistake_of_its_own_wherever_its_files_are() -> None:
+    flat = {path.replace("projects/", "all/"): text for path, text in BASE.items()}
+    wrong = {f"c/all/{name}.yaml": job("wrong", name).replace("gpus", "gpuss") for name in "ab"}
+    _, desired = follow(Commits(), flat, {**flat, **wrong})
+    told = {d.message.split()[1]: d.span.file for d in desired.diagnostics if d.code == "GPU8009"}
+    assert told == {"a": "c/all/a.yaml", "b": "c/all/b.yaml"}
+
+
 def test_when_it_is_corrected_it_follows_again() -> None:
     commits = Commits()
     fixed = {**BASE, "c/projects/a/j4.yaml": job("j4", "a")}

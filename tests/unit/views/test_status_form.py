@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
 from gpuctl.model.freeze import Frozen
 from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.views.status import MOST_BYTES, NO_LEADER, StatusFacts, document, status_of, text_lines
@@ -46,6 +48,17 @@ def test_it_is_ready_when_the_newest_commit_is_applied_and_nothing_stands_wrong(
     assert status_of(facts(problem(1))).why_not == ["GPU7003: wrong 1"]
     held = status_of(facts(kept_back={ProjectName("a"): Revision("ab")}))
     assert held.why_not == ["project a is held back"]
+
+
+def test_each_part_is_held_back_by_its_own_mistakes() -> None:
+    spots = {ProjectName(name): [f"c/all/{name}.yaml"] for name in "ab"}
+    wrong = [
+        Diagnostic(code="GPU2004", message=f"wrong {file}", span=SourceSpan(file=file), severity=Severity.ERROR)
+        for (file,) in spots.values()
+    ]
+    held = status_of(facts(kept_back=dict.fromkeys(spots, HEAD), head_files=spots, diagnostics=wrong)).held
+    told = [[each.message for each in part.problems] for part in held]
+    assert told == [["wrong c/all/a.yaml"], ["wrong c/all/b.yaml"]]
 
 
 def test_a_warning_alone_keeps_nothing_from_being_ready() -> None:
