@@ -77,7 +77,8 @@ class Connection:
             return self._headers
 
     def renew(self, used: Mapping[str, str]) -> bool:
-        """After a 401 with these headers: read everything anew, at most every ten seconds. True if there are others."""
+        """After a 401 with these headers, or where the server is not trusted: read everything anew, at most every ten
+        seconds. True if there is something else."""
         with self._lock:
             if used is not self._headers and dict(used) != dict(self._headers):
                 return True

@@ -40,6 +40,10 @@ class Unauthorized(ClusterUnavailable):
     """401: the server does not accept the credentials."""
 
 
+class Untrusted(ClusterUnavailable):
+    """The server's certificate is not signed by the authority of the kubeconfig."""
+
+
 def unsupported(what: str) -> NotFound:
     """A kind that this client or its server does not know."""
     return NotFound("GPU7003", f"the server has no {what}")

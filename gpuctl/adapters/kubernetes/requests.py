@@ -22,7 +22,7 @@ from urllib3.response import BaseHTTPResponse
 
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.decoding import decode
-from gpuctl.adapters.kubernetes.faults import Passing, Unauthorized, fault_of, status_of
+from gpuctl.adapters.kubernetes.faults import Passing, Unauthorized, Untrusted, fault_of, status_of
 from gpuctl.adapters.kubernetes.paths import item, with_query
 from gpuctl.adapters.kubernetes.timings import Timings
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
@@ -123,6 +123,10 @@ class Requests:
             except Unauthorized as fault:
                 if renewed or not self.connection.renew(headers):
                     raise self._disbelieved(fault) from fault
+                renewed = True
+            except Untrusted:
+                if renewed or not self.connection.renew(headers):
+                    raise
                 renewed = True
             except Passing as fault:
                 failures += 1
@@ -228,7 +232,7 @@ class Requests:
     def _unanswered(self, request: Request, error: Exception) -> WorldFault:
         why = printable(_reason(error))
         if isinstance(error, http.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return ClusterUnavailable("GPU7018", message("GPU7018", {"server": self.connection.server, "why": why}))
+            return Untrusted("GPU7018", message("GPU7018", {"server": self.connection.server, "why": why}))
         return Passing(f"{request.what}: {self.connection.server}: {why}", sent=not isinstance(error, _UNSENT))
 
     def _strange(self, request: Request, response: BaseHTTPResponse) -> WorldFault:

@@ -77,7 +77,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="the certificate of {server} is not trusted: {why}",
         why="The certificate authority of the kubeconfig did not sign it, it is for another name, or it has expired. "
         "Nothing was sent.",
-        fix="Use a kubeconfig of this cluster, as its installer writes it.",
+        fix="Use a kubeconfig of this cluster, as its installer writes it. gpuctl then reads it by itself.",
     ),
     CodeEntry(
         code="GPU7019",

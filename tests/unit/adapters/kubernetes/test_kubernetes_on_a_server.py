@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import subprocess
 import threading
 import time
 import urllib.request
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controlplane.server import ControlPlane
+from controlplane.server import ADMIN, ControlPlane
 
 from gpuctl.adapters.kubernetes import Connection, KubernetesCluster, Timings, WriteLimits, connect
 from gpuctl.adapters.kubernetes.discovery import ServerReport, discover
@@ -217,6 +219,28 @@ def test_a_certificate_of_somebody_else(control_plane: ControlPlane, tmp_path: P
     assert found.value.code == "GPU7018"
     made.close()
     stranger.close()
+
+
+def test_a_new_certificate_authority_is_read_off_the_kubeconfig(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """It was taken up by a restart alone where the kubeconfig has the authority itself, and not a file's name."""
+    path = control_plane.write_kubeconfig(tmp_path / "config", ADMIN)
+    config = json.loads(path.read_text())
+    key, stranger = tmp_path / "key", tmp_path / "crt"
+    made = ["openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    subprocess.run([*made, "-subj", "/CN=x", "-keyout", key, "-out", stranger], check=True, capture_output=True)
+
+    def trusting(authority: Path) -> str:
+        data = base64.b64encode(authority.read_bytes()).decode()
+        config["clusters"][0]["cluster"] = {"server": control_plane.url, "certificate-authority-data": data}
+        path.write_text(json.dumps(config))
+        return str(path)
+
+    connection = connect(trusting(stranger))
+    cluster = KubernetesCluster(connection)
+    trusting(control_plane.ca_file)
+    assert cluster.list(kinds.NAMESPACE).items
+    cluster.close()
+    connection.close()
 
 
 def test_a_version_that_the_server_has_forgotten_is_gone(
