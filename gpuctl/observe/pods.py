@@ -130,7 +130,7 @@ def read_pod(
     notes = annotations_of(body)
     bound = text(body, "spec", "nodeName")
     node = bound or next((device.node for device in devices), "")
-    index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL) or "0"
+    index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL)
     found = Pod(
         ref=ref,
         uid=uid(body),

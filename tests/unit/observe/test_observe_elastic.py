@@ -53,6 +53,26 @@ def test_those_it_gave_up_hold_their_places_until_they_are_gone() -> None:
     assert only_run(elastic(place(("n1", 0), ("n1", 1))), *there[:2]).leaving is None
 
 
+def test_a_worker_goes_by_its_index_and_not_because_its_pod_is_being_deleted() -> None:
+    """Another pod of its index will be made in the place of one that was evicted."""
+    evicted = [worker(0, "n1"), worker(1, "n1", deletionTimestamp=NOON)]
+    run = only_run(elastic(place(("n1", 0), ("n1", 1))), *evicted)
+    assert (run.placement, run.leaving) == (place(("n1", 0), ("n1", 1)), None)
+    run = only_run(elastic(place(("n1", 0))), worker(0, "n1"), worker(1, "n2"), worker(2, None, phase="Pending"))
+    assert (run.placement, run.leaving) == (place(("n1", 0)), place(("n2", 0)))
+
+
+def test_places_that_no_pod_is_bound_to_are_of_the_other_indexes() -> None:
+    run = only_run(elastic(STARTED_WITH), worker(0, "n1"), worker(3, "n2"))
+    assert run.placement == STARTED_WITH
+
+
+def test_what_its_status_still_counts_is_no_place_of_a_run_that_goes_on() -> None:
+    body = elastic(place(("n1", 0)))
+    run = only_run({**body, "status": {"active": 3}}, worker(0, "n1"))
+    assert (run.phase, run.placement) == (RunPhase.RUNNING, place(("n1", 0)))
+
+
 @pytest.mark.parametrize(
     ("pods", "phase"),
     [
@@ -92,6 +112,16 @@ def test_replicas_of_a_lost_node_hold_their_places_until_they_are_gone() -> None
 def test_a_replica_that_is_replaced_on_its_node_keeps_its_place() -> None:
     run = only_run(service(STARTED_WITH), *replicas("n1", "n1", "n2"), *replicas("n2", deletionTimestamp=NOON))
     assert (run.placement, run.leaving) == (STARTED_WITH, None)
+
+
+def test_each_replica_that_is_replaced_on_its_node_keeps_a_place() -> None:
+    run = only_run(service(STARTED_WITH), *replicas("n1", "n1"), *replicas("n2", "n2", deletionTimestamp=NOON))
+    assert (run.placement, run.leaving) == (STARTED_WITH, None)
+
+
+def test_a_replica_that_goes_leaves_the_place_that_it_was_made_with() -> None:
+    run = only_run(service(place(("n1", 0))), *replicas("n1"), *replicas("n1", deletionTimestamp=NOON))
+    assert (run.placement, run.leaving) == (place(("n1", 0)), place(("n1", 1)))
 
 
 def test_where_the_controller_removed_a_healthy_replica_the_lost_one_is_still_a_worker() -> None:

@@ -51,6 +51,11 @@ def needing_worker_0(body: Body) -> Body:
     return {**body, "spec": {**body["spec"], "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}
 
 
+def in_turns(body: Body) -> Body:
+    """The Job, of which one worker runs at a time."""
+    return {**body, "spec": {**body["spec"], "parallelism": 1}}
+
+
 def worker(index: int, phase: str = "Running", on: str | None = None, **fields: Any) -> Body:
     notes = {names.WORKER_INDEX_LABEL: str(index)}
     return pod(f"w{index}-{phase.lower()}", on=on or f"dgx1-{1 + index % 2}", phase=phase, annotations=notes, **fields)
@@ -105,6 +110,9 @@ def test_a_run_whose_pods_have_all_ended_for_good_holds_nothing(outcome: RunPhas
         [of(0, 2), worker(0, "Failed")],
         [of(0, 2, completedIndexes="0")],
         [of(0, 2, completedIndexes="0,x,7-3,5-"), worker(1, "Pending")],
+        [of(0, 2, completedIndexes="0,2"), worker(1)],
+        [of(0, 2, completedIndexes="0,1"), worker(1)],
+        [in_turns(of(0, 2, active=1)), worker(0, "Succeeded")],
     ],
 )
 def test_a_run_of_which_a_pod_is_left_or_will_be_made_goes_on(bodies: list[Body]) -> None:
@@ -142,6 +150,43 @@ def test_a_worker_that_has_ended_holds_no_gpu_and_the_others_go_on(ended: list[B
     assert (run.phase, run.ended, run.unbound) == (RunPhase.RUNNING, frozenset({2}), ())
     assert run.placement is not None
     assert [worker.gpus for worker in run.placement.workers] == [(0,), (1,), (), (3,)]
+
+
+U2 = {"succeeded": ["u2"]}
+
+
+@pytest.mark.parametrize(
+    ("gone", "bodies"),
+    [
+        ({0, 2}, [of(0, 4, completedIndexes="0", active=3), worker(0, "Succeeded"), worker(2, "Succeeded")]),
+        ({2}, [of(0, 4), worker(0), worker(0, "Succeeded"), worker(2, "Succeeded")]),
+        (
+            {0, 2},
+            [of(0, 4, active=3, uncountedTerminatedPods=U2), worker(0, "Succeeded"), worker(2, "Failed", uid="u2")],
+        ),
+        ({2}, [of(0, 4, active=2, uncountedTerminatedPods=U2), worker(0, "Succeeded"), worker(2, "Failed", uid="u2")]),
+        ({2}, [of(0, 4, active=3, terminating=1), worker(0, **DELETED), worker(2, "Succeeded")]),
+    ],
+    ids=["one is counted", "one lives", "one is told", "one is forged", "one is being deleted"],
+)
+def test_each_worker_is_believed_by_itself_to_have_ended(gone: set[int], bodies: list[Body]) -> None:
+    run = only_run(node(), node("dgx1-2"), *bodies, worker(1), worker(3))
+    assert run.placement is not None
+    assert {at for at, held in enumerate(run.placement.workers) if not held.gpus} == run.ended == gone
+
+
+def test_a_place_is_without_a_pod_where_no_worker_ended_and_none_is_bound() -> None:
+    run = only_run(node(), node("dgx1-2"), of(0, 3), worker(0, "Succeeded"), worker(1, "Pending"))
+    assert (run.ended, run.unbound) == (frozenset({0}), (NodeName("dgx1-1"),))
+
+
+def test_workers_without_an_index_end_together() -> None:
+    """Which worker an ended pod was is not known."""
+    gang = of(0, 2)
+    gang = {**gang, "spec": {key: value for key, value in gang["spec"].items() if key != "completionMode"}}
+    run = only_run(node(), node("dgx1-2"), gang, worker(0, "Succeeded"), worker(1))
+    assert run.placement is not None
+    assert (run.ended, [held.gpus for held in run.placement.workers]) == (frozenset(), [(0,), (1,)])
 
 
 def test_a_worker_that_ended_on_another_node_than_planned_leaves_its_gpu_there() -> None:

@@ -221,6 +221,26 @@ def test_pods_that_outlive_their_job_hold_their_place_and_say_their_charge() -> 
     assert (run.gpu_milli, run.cpu_milli, run.mem_bytes) == (2, 1, 3)
 
 
+def test_pods_that_have_ended_keep_no_run_whose_object_is_gone() -> None:
+    assert seen(on_record(started_with=STARTED), pod(phase="Succeeded"), pod("b", phase="Failed")).runs == ()
+
+
+def test_a_service_runs_since_its_first_pod_that_lives_was_started() -> None:
+    evicted, waiting = pod("a", phase="Failed"), pod("c", phase="Pending")
+    evicted = {**evicted, "status": {**evicted["status"], "startTime": "2020-07-29T11:00:00Z"}}
+    waiting = {**waiting, "status": {"phase": "Pending"}}
+    assert only_run(deployment(2), evicted, pod("b"), waiting).started_at_ms == NOON_MS
+    assert only_run(deployment(1), waiting).started_at_ms is None
+
+
+def test_a_workers_uuids_are_known_only_where_it_was_planned() -> None:
+    planned = '[{"node":"dgx1-1","gpus":[0,1],"uuids":["GPU-a","GPU-b"]}]'
+    for on, uuids in (("dgx1-1", ("GPU-a", "GPU-b")), ("dgx1-2", ())):
+        run = only_run(node(), node("dgx1-2"), job(annotations={names.PLACEMENT_ANNOTATION: planned}), pod(on=on))
+        assert run.placement is not None
+        assert run.placement.workers[0].uuids == uuids
+
+
 def test_a_run_let_go_by_hand_holds_the_highest_free_slots() -> None:
     by_hand = job(annotations={names.PLACEMENT_ANNOTATION: None})
     assert only_run(node(), by_hand, pod()).placement == place(("dgx1-1", (6, 7)))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from objects_by_hand import NOON, decided_on, job, node, on_record, pod, seen
+from objects_by_hand import DIGEST, JOB_ID, NAMESPACE, NOON, decided_on, job, node, on_record, pod, seen
 
 from gpuctl.k8s import names
-from gpuctl.model.ids import NodeName
-from gpuctl.model.state import Body, Charge, Run, RunPhase
+from gpuctl.k8s.requests import Requests
+from gpuctl.model.decision import RunRecord
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, RunKey
+from gpuctl.model.state import Body, Charge, Run, RunEntry, RunPhase
+from gpuctl.observe.pods import Devices, Pod, read_pod, unreadable_pod, without_helpers, without_strangers
 
 GPU: dict[str, Any] = {"resources": {"limits": {names.GPU_RESOURCE: "2"}}}
 CLAIM = {"name": "gpu", "resourceClaimTemplateName": "a-1-0badcafe"}
@@ -92,3 +96,82 @@ def test_a_helper_that_outlives_the_object_of_its_run_holds_none_of_its_gpus() -
     assert run.placement is not None
     assert len(run.placement.workers) == 1
     assert (there.excess_gpus, there.foreign_cpu_milli) == (0, 3000)
+
+
+# helpers: pods without GPUs that the same object makes beside its workers
+
+REF = ObjectRef("v1", "Pod", NAMESPACE, "a-1-x")
+RUN = (JOB_ID, DIGEST)
+ASKED = Devices(gpus=2, beside=Requests(cpu_milli=1000, mem_bytes=2048))
+TEMPLATE = {"resourceClaims": [CLAIM]}
+
+
+def read(body: Body, asked: Devices = ASKED) -> Pod:
+    return read_pod(REF, body, RUN, (), asked)
+
+
+@pytest.mark.parametrize(
+    ("body", "run", "helper"),
+    [
+        (pod(**GPU), RUN, False),
+        (pod(), RUN, True),
+        (pod(phase="Succeeded"), RUN, True),
+        (pod(resources={"limits": {names.GPU_RESOURCE: "1"}}), None, False),
+        (pod(**SLICE), None, False),
+        (pod(spec=TEMPLATE), None, False),
+    ],
+    ids=["a worker", "a helper", "one that ended", "fewer GPUs", "a slice", "a claim"],
+)
+def test_a_helper_has_no_device_at_all(body: Body, run: RunKey | None, *, helper: bool) -> None:
+    found = read(body)
+    assert (found.run, found.helper, found.controller) == (run, helper, RUN)
+
+
+def test_where_no_pods_stand_beside_workers_one_without_devices_is_a_strangers() -> None:
+    alone = Devices(gpus=2)
+    assert (read(pod(), alone).run, read(pod(), alone).helper) == (None, False)
+    assert read(pod(phase="Failed"), alone).run == RUN, "its run's ends are told by its Job"
+
+
+def asking(cpu: str = "0", memory: str = "0", **fields: Any) -> Pod:
+    return read(pod(resources={"requests": {"cpu": cpu, "memory": memory}}, **fields))
+
+
+@pytest.mark.parametrize(
+    ("pods", "over"),
+    [
+        ([asking("1"), asking("0", "2048")], False),
+        ([asking("600m"), asking("600m")], True),
+        ([asking("0", "1024"), asking("0", "1025")], True),
+        ([asking("600m"), asking("600m", phase="Succeeded")], False),
+    ],
+    ids=["as much as they may", "CPU", "memory", "one that ended"],
+)
+def test_helpers_that_request_more_than_they_may_together_are_strangers(pods: list[Pod], *, over: bool) -> None:
+    worker = read(pod(**GPU))
+    found = without_strangers([worker, *pods], {RUN: ASKED})
+    assert found[0] == worker
+    assert [(each.run, each.helper) for each in found[1:]] == [(None, False) if over else (RUN, True)] * len(pods)
+
+
+def test_one_that_ended_stays_its_runs_where_the_others_request_too_much() -> None:
+    ended = asking(phase="Succeeded")
+    other = replace(asking(), run=(JobId(JOB_ID.project, "a-2"), DIGEST))
+    found = without_strangers([ended, other, asking("2")], {RUN: ASKED, other.run: ASKED})
+    assert [each.run for each in found] == [RUN, other.run, None]
+
+
+@pytest.mark.parametrize(("gpu_milli", "left"), [(1000, 1), (999, 2)])
+def test_a_pod_without_a_device_is_no_worker_of_a_run_with_a_whole_gpu(gpu_milli: int, left: int) -> None:
+    pods = [asking(), read(pod(**GPU))]
+    entry = RunEntry(record=RunRecord(queued_at_ms=0), charge=Charge(gpu_milli=gpu_milli))
+    found = without_helpers(pods, {RUN}, {RUN: entry})
+    assert len([each for each in found if each.run == RUN]) == left
+    assert without_helpers(pods, {RUN}, {}) == pods
+
+
+def test_a_pod_that_can_not_be_read_is_a_strangers_and_there_until_it_is_gone() -> None:
+    found = unreadable_pod(REF, pod(phase="Succeeded", **GPU))
+    assert (found.run, found.node, found.bound, found.requests.gpus) == (None, "dgx1-1", True, 2)
+    assert (found.live, found.running, found.succeeded) == (True, False, False)
+    assert unreadable_pod(REF, pod(on=None)).node is None

@@ -105,6 +105,13 @@ def test_a_run_whose_ledger_is_lost_goes_on_as_its_pods_show_it() -> None:
     assert run.placement == Placement(workers=(WorkerPlacement(node=NodeName("dgx1-1"), gpus=(6, 7)),))
 
 
+def test_a_run_whose_ledgers_part_is_damaged_was_started_as_its_object_shows() -> None:
+    head = on_record()
+    damaged = {**head, "data": {**head["data"], "runs": "{"}}
+    running = changed(job(startTime=NOON), labels=OURS, managedFields=[APPLIED])
+    assert [run.starts for run in decided_on(damaged, running, pod()).runs] == [1]
+
+
 @pytest.mark.parametrize(
     ("told", "queued_at_ms"),
     [
