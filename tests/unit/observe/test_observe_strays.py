@@ -17,7 +17,7 @@ from gpuctl.observe.pods import Devices, Pod, read_pod, unreadable_pod, without_
 
 GPU: dict[str, Any] = {"resources": {"limits": {names.GPU_RESOURCE: "2"}}}
 CLAIM = {"name": "gpu", "resourceClaimTemplateName": "a-1-0badcafe"}
-SLICE = {"resources": {"limits": {"nvidia.com/mig-3g.40gb": "1"}}}
+SLICE: dict[str, Any] = {"resources": {"limits": {"nvidia.com/mig-3g.40gb": "1"}}}
 CLAIMS: dict[str, Any] = {"resourceClaims": [CLAIM]}
 
 

@@ -1,0 +1,103 @@
+"""Refusals of the API server: how long each holds, which job waits for it, and whose doing it may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from commits import BASE, job
+
+from gpuctl.app.rejections import RETRY_MS, SOON_MS, Rejection, is_of_tenant, still_refused, waiting_for, with_new
+from gpuctl.compile import compile_tree
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
+from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ObjectRef, ProjectName, Revision
+from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.state import ClusterState, Run, RunPhase
+
+
+def declared() -> Declared:
+    files = {**BASE, "c/refused.yaml": job("refused", "a")}
+    compiled = compile_tree(
+        SourceTree(cluster_dir="c", files={path: SourceFile(content=text.encode()) for path, text in files.items()})
+    )
+    assert compiled.declared is not None
+    return compiled.declared
+
+
+NOW = declared()
+(JOB,) = [each for each in NOW.jobs if each.id.name == "refused"]
+A = ProjectName("a")
+REF = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("refused", JOB.digest))
+SERVICE = ObjectRef("v1", "Service", REF.namespace, REF.name)
+THERE = ClusterState(live={REF: {"metadata": {"resourceVersion": "7"}}})
+FOUND = Rejection(
+    ref=REF, run=(JOB.id, JOB.digest), commits=(None, None), version="7", at_ms=1000, error="GPU7006: invalid"
+)
+
+
+def holds(found: Rejection, now_ms: int, of: Declared = NOW, state: ClusterState = THERE) -> bool:
+    return REF in still_refused({REF: found}, of, state, now_ms)
+
+
+def test_a_refusal_holds_for_a_while_and_a_short_one_where_it_ends_by_itself() -> None:
+    assert [holds(FOUND, 1000 + at_ms) for at_ms in (0, RETRY_MS - 1, RETRY_MS)] == [True, True, False]
+    soon = replace(FOUND, error="GPU7002: forbidden: status unknown for quota: gpuctl")
+    assert [holds(soon, 1000 + at_ms) for at_ms in (0, SOON_MS - 1, SOON_MS)] == [True, True, False]
+
+
+def test_a_refusal_holds_no_more_once_anything_of_it_is_another() -> None:
+    changed = replace(NOW, project_revisions={A: Revision("1" * 40)})
+    assert not holds(FOUND, 1000, changed)
+    assert holds(replace(FOUND, commits=(Revision("1" * 40), None)), 1000, changed)
+    assert not holds(FOUND, 1000, replace(NOW, jobs=()))
+    assert not holds(FOUND, 1000, state=ClusterState())
+    assert not holds(FOUND, 1000, state=ClusterState(live={REF: {"metadata": {"resourceVersion": "8"}}}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "waits"),
+    [
+        (REF, None, True),
+        (REF, RunPhase.RUNNING, True),
+        (SERVICE, None, True),
+        (SERVICE, RunPhase.QUEUED, True),
+        (SERVICE, RunPhase.STARTING, False),
+        (SERVICE, RunPhase.RUNNING, False),
+    ],
+)
+def test_a_run_that_has_begun_waits_for_its_own_object_alone(
+    kind: ObjectRef, phase: RunPhase | None, *, waits: bool
+) -> None:
+    runs = () if phase is None else (Run(job=JOB.id, digest=JOB.digest, phase=phase),)
+    waiting = waiting_for({kind: replace(FOUND, ref=kind)}, ClusterState(runs=runs))
+    assert [*waiting] == ([JOB.id] if waits else [])
+
+
+def test_only_what_was_refused_of_a_job_is_remembered() -> None:
+    labels = {names.PROJECT_LABEL: "a", names.JOB_LABEL: "refused", names.RUN_LABEL: JOB.digest}
+    change = Change(action=Action.CREATE, ref=REF, body={"metadata": {"labels": labels}})
+    of_none = replace(change, ref=SERVICE, body=None)
+    outcomes = [
+        Outcome(change=each, status=OutcomeStatus.FAILED, error="GPU7006: invalid", refused=refused)
+        for each, refused in ((change, True), (of_none, True), (replace(change, ref=SERVICE), False))
+    ]
+    assert with_new({}, ApplyResult(outcomes=tuple(outcomes)), NOW, THERE, 1000) == {REF: FOUND}
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "error", "of_tenant"),
+    [
+        (kinds.ROLE_BINDING, "gpu-a", "GPU7006: invalid", True),
+        (kinds.ROLE_BINDING, "gpu-a", "GPU7015: no right", False),
+        (kinds.RESOURCE_QUOTA, "gpu-a", "GPU7006: invalid", False),
+        (kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, "GPU7006: invalid", False),
+        (kinds.NAMESPACE, "", "GPU7006: invalid", False),
+    ],
+)
+def test_what_no_tenant_can_write_is_no_tenants_doing(
+    kind: Kind, namespace: str, error: str, *, of_tenant: bool
+) -> None:
+    assert is_of_tenant(ObjectRef(*kind, namespace, "x"), error) == of_tenant
