@@ -1,0 +1,49 @@
+"""Which deleted runs are told to stay: those that still hold something, for long, by finalizers of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from workbench import example
+
+from gpuctl.k8s import kinds
+from gpuctl.model.ids import ObjectRef
+from gpuctl.model.state import Body, ClusterState, OwnObject, Run, RunPhase
+from gpuctl.plan.slow_ends import STAYS_MS, slow_ends
+
+DECLARED = example()
+JOB, PROJECT = DECLARED.jobs[0], DECLARED.project(DECLARED.jobs[0].id.project)
+REF = ObjectRef(*kinds.JOB, PROJECT.namespace, "j")
+SPACE = ObjectRef(*kinds.NAMESPACE, "", PROJECT.namespace)
+DELETED: dict[str, Any] = {"deletionTimestamp": "1970-01-01T00:00:01Z"}
+HELD = {**DELETED, "finalizers": ["orphan", "example.com/hold", "foregroundDeletion"]}
+
+
+def told(
+    meta: Body, *, phase: RunPhase = RunPhase.STOPPING, ms: int = STAYS_MS, space: Body | None = None
+) -> list[str]:
+    run = Run(job=JOB.id, digest=JOB.digest, phase=phase)
+    own = {REF: OwnObject((JOB.id, JOB.digest), "u")}
+    state = ClusterState(runs=(run,), own=own, live={REF: {"metadata": meta}})
+    return [found.code for found in slow_ends(DECLARED, state, {SPACE: {"metadata": space or {}}}, 1000 + ms)]
+
+
+@pytest.mark.parametrize(
+    ("meta", "more"),
+    [
+        (HELD, {"ms": STAYS_MS - 1}),
+        ({"finalizers": HELD["finalizers"]}, {}),
+        (DELETED, {}),
+        ({**HELD, "finalizers": ["orphan", "foregroundDeletion"]}, {}),
+        (HELD, {"phase": RunPhase.SUCCEEDED}),
+    ],
+    ids=["not for long", "not deleted", "held by none", "held by the server's own", "it has ended"],
+)
+def test_a_run_that_goes_or_holds_nothing_is_not_told(meta: Body, more: dict[str, Any]) -> None:
+    assert told(HELD) == ["GPU7024"]
+    assert told(meta, **more) == []
+
+
+def test_of_a_namespace_that_stays_with_its_runs_the_namespace_alone_is_told() -> None:
+    assert told(HELD, space=DELETED) == ["GPU7023"]
