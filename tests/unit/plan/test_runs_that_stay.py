@@ -24,8 +24,9 @@ def told(
     meta: Body, *, phase: RunPhase = RunPhase.STOPPING, ms: int = STAYS_MS, space: Body | None = None
 ) -> list[str]:
     run = Run(job=JOB.id, digest=JOB.digest, phase=phase)
+    other = Run(job=DECLARED.jobs[1].id, digest=DECLARED.jobs[1].digest, phase=RunPhase.STOPPING)
     own = {REF: OwnObject((JOB.id, JOB.digest), "u")}
-    state = ClusterState(runs=(run,), own=own, live={REF: {"metadata": meta}})
+    state = ClusterState(runs=(run, other), own=own, live={REF: {"metadata": meta}})
     return [found.code for found in slow_ends(DECLARED, state, {SPACE: {"metadata": space or {}}}, 1000 + ms)]
 
 
