@@ -33,13 +33,16 @@ MAX_AIDED = 20
 given room at once, and looking ahead takes as long again as the cycle, or twice as long."""
 MAX_TRIES = 4
 """Schedules with further restraints, at the most."""
-MAX_CYCLES = 6
-"""Cycles that are looked ahead, at the most: few schedules cause more than three. Beyond them nothing is foreseen."""
+MAX_CYCLES = 10
+"""Cycles that are looked ahead, at the most: few schedules cause more than three."""
 
 
 class Outlook(NamedTuple):
-    """What comes of a schedule. `running`: the jobs that run in the end. `in_vain`: those that do not, though a run
-    makes way for them. `twice`: those whose run is stopped, and later again.
+    """What comes of a schedule. `running`: the jobs that run in the end. `in_vain`: those for which runs make way, and
+    that do not run in the end, or go on with no more workers than before. `twice`: those whose run is stopped, and
+    later again.
+
+    Where the cluster does not rest within MAX_CYCLES, only `twice` is known.
     """
 
     running: frozenset[JobId] = frozenset()
@@ -99,14 +102,21 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
     """Carry the last cycle's schedule out, and those that follow from it, until nothing changes."""
     cache.note()
     aided, stopped, again = _aided(decided), _stopped(decided), set[JobId]()
+    had = {job: workers for job, workers in _workers(state).items() if job not in stopped}
     for _ in range(MAX_CYCLES):
         after = steps.settled(steps.carried_out(state, decided), decided.at_ms)
         if after is state:
-            running = frozenset(run.job for run in state.runs if run.phase in ACTIVE)
-            return Outlook(running, aided - running, frozenset(again))
+            has = _workers(state)
+            in_vain = frozenset(job for job in aided if has.get(job, 0) <= had.get(job, 0))
+            return Outlook(frozenset(has), in_vain, frozenset(again))
         state, decided = after, decide(declared, after, decided.at_ms, cache)
         again |= stopped & _stopped(decided)
-    return Outlook()
+    return Outlook(twice=frozenset(again))
+
+
+def _workers(state: ClusterState) -> dict[JobId, int]:
+    """The jobs that run, each with its workers."""
+    return {run.job: len(run.placement.workers) for run in state.runs if run.phase in ACTIVE and run.placement}
 
 
 def _aided(decided: Schedule) -> frozenset[JobId]:

@@ -52,9 +52,9 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "accounts", "capacity",
-        "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms",
-        "protected", "restraints", "settled",
+        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "accounts", "capacity",
+        "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected", "restraints",
+        "settled",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
@@ -67,6 +67,7 @@ class Snapshot:
         self.min_runtime = min_runtime
         self.protected: frozenset[JobId] = frozenset()
         self.restraints = UNRESTRAINED
+        self._untouched: frozenset[JobId] = frozenset()
         self.settled: Mapping[ProjectName, frozenset[JobId]] = {}
         self.lifted: frozenset[Placement] = frozenset()
         self._found: dict[object, Any] = {}
@@ -102,11 +103,17 @@ class Snapshot:
         """Set the jobs that are not paused for others, and what else this cycle may not do. Returns whether that is
         something else than in the last cycle.
         """
+        self._untouched = restraints.untouched
         if (jobs, settled, restraints) == (self.protected, self.settled, self.restraints):
             return False
         self.protected, self.settled, self.restraints = jobs, settled, restraints
         self._found.clear()
         return True
+
+    def leave_alone(self, job: JobId) -> None:
+        """Have a run make way for no job for the rest of the cycle, because others make way for it."""
+        self._untouched |= {job}
+        self._found.clear()
 
     def adopt(self, mix: RequestMix) -> None:
         """Rank places by this mix of requests from now on."""
@@ -167,10 +174,14 @@ class Snapshot:
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
         """Preemptible runs in place that are old enough to be stopped at all, by project, sorted by `run_order`."""
-        pausable, untouched = self._pausable.get(domain, {}), self.restraints.untouched
+        pausable, untouched = self._pausable.get(domain, {}), self._untouched
         if not untouched:
             return pausable
-        return {project: [run for run in runs if run.run.job not in untouched] for project, runs in pausable.items()}
+
+        def rest(runs: Iterable[Allocation]) -> list[Allocation]:
+            return [run for run in runs if run.run.job not in untouched]
+
+        return self.once(("pausable", domain), lambda: {project: rest(runs) for project, runs in pausable.items()})
 
     def is_pausable(self, allocation: Allocation) -> bool:
         """Whether a run in place is preemptible and has run for the least of its minRuntimes."""

@@ -92,6 +92,19 @@ def test_a_run_is_not_moved_beside_the_pause_of_one_that_outranks_it() -> None:
     assert run_histories([7002667]).families == {}
 
 
+@pytest.mark.parametrize("seed", [10000735, 10005879, 10007532, 13007490])
+def test_a_run_that_stops_anyway_is_not_moved_before(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
+def test_a_limit_of_a_department_is_no_hindrance_to_a_worker_that_others_may_make_way_for() -> None:
+    assert run_worlds([10018491]).families == {}
+
+
+def test_a_run_for_which_others_make_way_is_not_moved_in_the_same_cycle() -> None:
+    assert run_histories([13003984]).families == {}
+
+
 def test_surplus_workers_are_not_settled_and_no_start_waits_for_them() -> None:
     assert run_histories([7001964]).families == {}
 

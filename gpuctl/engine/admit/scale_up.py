@@ -93,6 +93,8 @@ class ScaleUp:
             return False
         outcome.pause(best, job)
         self._snapshot.pause(best.victims)
+        if best.victims:
+            self._snapshot.leave_alone(job)
         self._gain(run, best.assignment.placement, is_paid=bool(best.victims))
         return True
 
