@@ -117,7 +117,8 @@ class Run:
     STOPPING, is the final phase that is certain though its pods, or its object's status, are not that far.
 
     `failed_starts`, `starting_ms`: see `RunRecord`. `let_go_at_ms`: when it was let go, `begun`: whether all its
-    workers have run since; both are of interest until it runs, and no difference by themselves.
+    workers have run since, None where it has no pod that tells; both are of interest until it runs, and no difference
+    by themselves.
 
     `asked_workers`: how many workers the load of a service asks for, where it has another number.
     `problem` is the worst of its pods'. It is for people: two runs that differ by it alone are equal, for it may come
@@ -152,7 +153,7 @@ class Run:
     starting_ms: DurationMs = 0
     asked_workers: int | None = None
     let_go_at_ms: Instant | None = field(default=None, compare=False)
-    begun: bool = field(default=False, compare=False)
+    begun: bool | None = field(default=False, compare=False)
     problem: PodProblem | None = field(default=None, compare=False)
     unready_since_ms: Instant | None = field(default=None, compare=False)
 

@@ -222,7 +222,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         starting_ms=record.starting_ms,
         asked_workers=_asked_workers(workload, phase, held.placement),
         let_go_at_ms=entry.let_go_at_ms if entry.is_let_go and phase in ACTIVE else None,
-        begun=phase is RunPhase.RUNNING or (phase is RunPhase.STARTING and _has_begun(workload, pods)),
+        begun=_has_begun(workload, pods) if phase is RunPhase.STARTING else phase is RunPhase.RUNNING,
         problem=_problem(shape, phase, pods),
         unready_since_ms=_unready_since_ms(phase, pods),
     )
@@ -233,17 +233,20 @@ def _asked_workers(workload: _Workload, phase: RunPhase, placement: Placement | 
     return asked_of_run(workload.asked, has if phase in ACTIVE else None, is_let_go=workload.entry.is_let_go)
 
 
-def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool:
+def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool | None:
     """Whether all workers have run, though not all do now: one that failed, or was deleted, may be made again.
 
     A start that takes longer than a minute is on record. Where it is not, a pod that was made later replaces one that
-    has run; and before it is made, the object's status says that one has ended. A tenant can delete pods of a start to
-    have it taken for one that is over: so it keeps GPUs that count for its project, as a job that sleeps would.
+    has run. None where that can't be told, for there is no pod: an evicted one is made again only after some seconds,
+    and a Job may say nothing of it. A tenant can delete pods of a start to have it taken for one that is over: so it
+    keeps GPUs that count for its project, as a job that sleeps would.
     """
     shape, entry = workload.shape, workload.entry
     since_ms = entry.let_go_at_ms if entry.record.starting_ms != NOT_YET else None
-    if shape.has_restarted or (since_ms is not None and not pods and shape.has_lost_pods):
+    if shape.has_restarted:
         return True
+    if not pods and since_ms is not None:
+        return True if shape.has_lost_pods else None
     late_ms = None if since_ms is None else since_ms + _TO_START_MS
     ran = [pod for pod in pods if pod.has_run or (late_ms is not None and (pod.made_at_ms or 0) > late_ms)]
     return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least

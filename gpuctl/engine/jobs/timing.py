@@ -21,6 +21,8 @@ from gpuctl.model.units import DurationMs, Instant
 
 SLOW_MS: DurationMs = 60_000
 """A start that takes longer is on record."""
+SEEN_MS: DurationMs = 60_000
+"""How long after that a run without pods is still taken for one that starts: later its pods may have been evicted."""
 RETRIES_MS: tuple[DurationMs, ...] = (60_000, 300_000, 1_800_000)
 """How long a run waits after its first, second and each further start in a row that was given up."""
 FULL_RIGHTS_AFTER_MS: DurationMs = 7_200_000
@@ -92,7 +94,8 @@ def slow_at_ms(run: Run) -> Instant | None:
 def going_record(run: Run, now_ms: Instant, timeout_ms: DurationMs) -> RunRecord:
     """The record of a run that goes on: with what is to be remembered of its start."""
     record, slow_ms = run.record, slow_at_ms(run)
-    if slow_ms is not None and slow_ms <= now_ms <= slow_ms + 2 * timeout_ms:
+    seen_ms = SEEN_MS if run.begun is None else 2 * timeout_ms
+    if slow_ms is not None and slow_ms <= now_ms <= slow_ms + seen_ms:
         return record._replace(starting_ms=NOT_YET)
     if not run.begun or not (record.failed_starts or run.starting_ms == NOT_YET):
         return record

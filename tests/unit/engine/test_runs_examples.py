@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.engine.jobs.timing import latest_end_ms, limit_reached
+from gpuctl.engine.jobs.timing import SLOW_MS, going_record, latest_end_ms, limit_reached
 from gpuctl.model.decision import (
+    NOT_YET,
     Decision,
     Displace,
     Finished,
@@ -284,3 +285,13 @@ def test_when_max_duration_ends_a_run_is_one_answer(started_ms: int | None, ran_
     assert latest_end_ms(limited, None, 100) == 700
     assert latest_end_ms(job("a/1"), run, 100) is None
     assert latest_end_ms(None, run, 100) is None
+
+
+@pytest.mark.parametrize(
+    ("begun", "later_ms", "told"),
+    [(False, 0, NOT_YET), (False, 1_200_000, NOT_YET), (None, 0, NOT_YET), (None, 1_200_000, 0), (True, 0, 0)],
+)
+def test_a_start_that_takes_long_is_on_record(*, begun: bool | None, later_ms: int, told: int) -> None:
+    """Later a run that has no pod is none that starts: its pod may have been evicted."""
+    run = Run(job=JobId.parse("a/1"), digest=RunDigest("d"), phase=RunPhase.STARTING, let_go_at_ms=0, begun=begun)
+    assert going_record(run, SLOW_MS + later_ms, 900_000).starting_ms == told

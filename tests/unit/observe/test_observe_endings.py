@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from objects_by_hand import NOON, condition, decided_on, job, node, on_record, only_run, pod
+from objects_by_hand import NOON, NOON_MS, condition, decided_on, job, node, on_record, only_run, pod
 
 from gpuctl.k8s import names
 from gpuctl.model.decision import Placement, WorkerPlacement
@@ -13,6 +13,7 @@ from gpuctl.model.state import Body, Charge, RunPhase
 CLAIM = {"name": "gpu", "resourceClaimTemplateName": "a-1-0badcafe"}
 ANOTHER = {"name": "other", "resourceClaimTemplateName": "other"}
 DELETED = {"deletionTimestamp": NOON}
+LATER = NOON.replace("T12:", "T13:")
 FAILED = RunPhase.FAILED
 SUCCEEDED = RunPhase.SUCCEEDED
 
@@ -209,6 +210,22 @@ def test_what_is_remembered_of_a_run_that_is_over_stays_as_it_is() -> None:
     assert (before.phase, after.phase) == (RunPhase.RUNNING, RunPhase.STOPPING)
     assert after.record == before.record
     assert after.placement is None
+
+
+def test_a_run_without_pods_may_have_run_and_one_whose_pod_was_made_long_after_its_start_has() -> None:
+    """An evicted pod is made again only after some seconds, and its Job need not count it."""
+    place = Placement(workers=(WorkerPlacement(node=NodeName("dgx1-1"), gpus=(0,)),))
+    entry = on_record(
+        is_let_go=True, let_go_at_ms=NOON_MS, placement=place, started_with=place, charge=Charge(gpu_milli=1000)
+    )
+    begun = [
+        decided_on(node(), entry, of(), *pods).runs[0].begun
+        for pods in (
+            [], [pod(phase="Pending", creationTimestamp=NOON)], [pod(phase="Pending", creationTimestamp=LATER)]
+        )
+    ]  # fmt: skip
+    assert begun == [None, False, True]
+    assert decided_on(node(), entry, of(failed=1)).runs[0].begun is True
 
 
 @pytest.mark.parametrize("suspend", [True, False])
