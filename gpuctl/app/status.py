@@ -287,7 +287,7 @@ class Published:
 
 def read_status(cluster: Cluster, clock: Clock, reference: Reference = NO_REFERENCE) -> Published:
     """Read what the leader published. A leader that is gone makes it not ready: by the API server's clock, for a leader
-    acts by no other, and the machine of the person who asks may be minutes off.
+    acts by no other, and the clock of the machine that asks may be minutes off.
 
     Raises WorldFault: GPU7080 where nothing is published, GPU7081 for what is no status, and as `list` does.
     """

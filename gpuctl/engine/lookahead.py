@@ -50,7 +50,7 @@ class Outlook(NamedTuple):
     twice: frozenset[JobId] = frozenset()
 
     def is_better_than(self, other: Outlook) -> bool:
-        """Whether all jobs still run, no run makes way in vain, and other runs, or none, are stopped twice."""
+        """Whether all jobs still run, each run makes way for one that runs, and other runs, or none, stop twice."""
         return self.running >= other.running and not self.in_vain and self.twice != other.twice
 
 

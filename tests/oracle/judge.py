@@ -175,8 +175,7 @@ def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | 
     reserved = [(jobs[d.job], d.reserved) for d in made.decisions if isinstance(d, Pending) and place_of(d) is not None]
     placed = new + [(job, place) for job, place in reserved if place is not None]
     made_for = {job.id for job, _ in new if view.runs[job.id].placement is not None}  # They start where room was made.
-    losses = tuple(loss for loss, _ in _losses(view, made))
-    for above, workers in _above(view, [(job, place) for job, place in new if job.id not in made_for], losses):
+    for above, workers in _above(view, [(job, place) for job, place in new if job.id not in made_for], made):
         beside = _beside(view, [(job, place) for job, place in placed if job.id != above.id])
         for job in view.waiting:
             claim = Claim(beside, job, job.gpu_milli * job.min_workers)
@@ -188,10 +187,9 @@ def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | 
     return None
 
 
-def _above(view: View, new: list[tuple[Job, Placement]], losses: tuple[Loss, ...]) -> Iterator[tuple[Job, int]]:
-    """The jobs that start above their projects' shares once some have left, beside those before them in order that
-    start within.
-    """
+def _above(view: View, new: list[tuple[Job, Placement]], made: Schedule) -> Iterator[tuple[Job, int]]:
+    """The jobs that start above their projects' shares once what leaves has left, beside those before them within."""
+    losses = tuple(loss for loss, _ in _losses(view, made))
     within: list[tuple[Job, Placement]] = []
     for job, place in sorted(new, key=lambda each: rank(each[0], view.runs[each[0].id])):
         if within_share(Claim(_beside(view, within), job, job.gpu_milli * len(place.workers), losses)):
