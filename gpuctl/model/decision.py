@@ -73,6 +73,8 @@ class RunRecord(NamedTuple):
 
 NOT_YET: DurationMs = -1
 """The `starting_ms` of a start that takes long, and is not over."""
+SLOW_MS: DurationMs = 60_000
+"""A start that takes longer takes long, and is on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

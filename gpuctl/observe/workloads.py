@@ -16,7 +16,7 @@ from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_instant
 from gpuctl.k8s.objects import annotations_of, instant, is_deleting
 from gpuctl.k8s.requests import Requests
-from gpuctl.model.decision import NOT_YET, Placement, Reason, RunRecord
+from gpuctl.model.decision import NOT_YET, SLOW_MS, Placement, Reason, RunRecord
 from gpuctl.model.ids import RunKey
 from gpuctl.model.memo import Sweep
 from gpuctl.model.pod_problem import TERMINATING, PodProblem
@@ -236,7 +236,7 @@ def _asked_workers(workload: _Workload, phase: RunPhase, placement: Placement | 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool | None:
     """Whether all workers have run, though not all do now: one that failed, or was deleted, may be made again.
 
-    A start that takes longer than a minute is on record. Where it is not, a pod that was made later replaces one that
+    A start that takes long is on record. Where it is not, a pod that was made later replaces one that
     has run. None where that can't be told, for there is no pod: an evicted one is made again only after some seconds,
     and a Job may say nothing of it. A tenant can delete pods of a start to have it taken for one that is over: so it
     keeps GPUs that count for its project, as a job that sleeps would.
@@ -247,7 +247,7 @@ def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool | None:
         return True
     if not pods and since_ms is not None:
         return True if shape.has_lost_pods else None
-    late_ms = None if since_ms is None else since_ms + _TO_START_MS
+    late_ms = None if since_ms is None else since_ms + SLOW_MS
     ran = [pod for pod in pods if pod.has_run or (late_ms is not None and (pod.made_at_ms or 0) > late_ms)]
     return max(len({pod.index for pod in ran}), sum(pod.live for pod in ran)) >= workload.least
 

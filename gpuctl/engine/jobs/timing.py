@@ -13,16 +13,14 @@ run that has run once since it was let go is never taken for one that has not st
 from __future__ import annotations
 
 from gpuctl.engine import reasons
-from gpuctl.model.decision import NOT_YET, Reason, RunRecord
+from gpuctl.model.decision import NOT_YET, SLOW_MS, Reason, RunRecord
 from gpuctl.model.declared import MinRuntime
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 
-SLOW_MS: DurationMs = 60_000
-"""A start that takes longer is on record."""
 SEEN_MS: DurationMs = 60_000
-"""How long after that a run without pods is still taken for one that starts: later its pods may have been evicted."""
+"""How long after SLOW_MS a run without pods is still one that starts: later its pods may have been evicted."""
 RETRIES_MS: tuple[DurationMs, ...] = (60_000, 300_000, 1_800_000)
 """How long a run waits after its first, second and each further start in a row that was given up."""
 FULL_RIGHTS_AFTER_MS: DurationMs = 7_200_000

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from worlds import World, declared, job, live_nodes, pool, project
 
-from gpuctl.engine.jobs.timing import SLOW_MS, going_record, latest_end_ms, limit_reached
+from gpuctl.engine.jobs.timing import going_record, latest_end_ms, limit_reached
 from gpuctl.model.decision import (
     NOT_YET,
+    SLOW_MS,
     Decision,
     Displace,
     Finished,
