@@ -52,9 +52,9 @@ _PLACES = tuple(
 """Where marks may stand: on the object, on the claims, pods or Jobs it makes, and on the pods of those Jobs."""
 _OWN_PODS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 """Labels by which the Job controller knows its pods: it adopts a pod without an owner that has them."""
-_OF_RUNS = "pod-template-hash"
-"""Label by which a ReplicaSet knows its pods beside gpuctl's: it makes another in the place of one without it."""
 _OF_RAY = "ray.io/cluster"
+_OF_RUNS = "matches('-[0-9a-f]{8}(-[a-z0-9]+)?$')"
+"""Whether a name is like those of runs' objects, and of what controllers make of them."""
 _WRITES = ("CREATE", "UPDATE")
 _USUAL_GRACE_S = 30
 _EVICTION_GRACE_S = 600
@@ -76,8 +76,8 @@ def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
         found.append(_fence(wanted.namespace_prefix, duties.engine))
     if wanted.guard:
         makers = makers_of(wanted, duties)
-        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers, duties), _scale(makers)]
-        found += [_autoscalers(makers), _other_workloads(makers, duties), _ends(makers, duties)]
+        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers, duties)]
+        found += [_scale(makers, duties), _autoscalers(makers), _other_workloads(makers, duties), _ends(makers, duties)]
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -173,7 +173,10 @@ def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """Gpuctl's labels and annotations are written by gpuctl only, and what carries them is changed by it only."""
+    """Gpuctl's labels and annotations are written by gpuctl only, and what carries them is changed by it only.
+
+    Nothing takes the place of a claim template that was deleted: the next pod of its run would claim what that says.
+    """
     return "gpuctl-marks", {
         "matchConstraints": in_projects(
             *_makers_of_pods(), rule("resource.k8s.io", "*", ("resourceclaims", "resourceclaimtemplates"), _WRITES)
@@ -191,6 +194,10 @@ def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
             _validation(
                 f"!variables.before.exists(m, m.exists(k, {_IS_MARK})) || dyn(object).?spec == dyn(oldObject).?spec",
                 "this is gpuctl's: change its declaration in Git",
+            ),
+            _validation(
+                f"request.resource.resource != 'resourceclaimtemplates' || !dyn(object).metadata.name.{_OF_RUNS}",
+                "what is called like this is gpuctl's, and a run's pods claim what it says: declare the job in Git",
             ),
         ],
     }
@@ -259,10 +266,11 @@ def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]
     """A run ends with its pods: those that outlive their workload would keep its GPUs, and count for no project.
 
     A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
-    it, in which time its controller stops no pod any more. A pod that has lost its owner or its label is made again
-    beside itself. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and only
-    a request for less time shortens that. Accounts that may change nodes, such as the garbage collector's, may write
-    finalizers and owners, and give more time.
+    it, in which time its controller stops no pod any more. A pod that has lost its owner, or a label by which its
+    controller knows it, is made again beside itself; one with another owner too, such as a ConfigMap, is not deleted
+    with its workload. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and
+    only a request for less time shortens that. Accounts that may change nodes, such as the garbage collector's, may
+    write finalizers, owners and labels, and give more time.
     """
     changed = ("UPDATE", "DELETE")
     marked = f"'{names.JOB_LABEL}' in dyn(oldObject).metadata.?labels.orValue({{}})"
@@ -290,10 +298,10 @@ def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]
 
 
 def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
-    labels = "dyn({}).metadata.?labels.orValue({{}})".format
-    same = _same(labels("object"), labels("oldObject"), f"k == '{_OF_RUNS}'")
-    finalizers = _none_more("finalizers", "object", "oldObject")
-    owners = _none_more("ownerReferences", "oldObject", "object", ".uid")
+    now, before = map("dyn({}).metadata.?labels.orValue({{}})".format, ("object", "oldObject"))
+    labels = f"{before}.all(k, k in {now} && {now}[k] == {before}[k])"
+    finalizers = f"{_entries('finalizers', 'object')}.all(n, n in {_entries('finalizers', 'oldObject')})"
+    owners = f"{_entries('ownerReferences', 'object')} == {_entries('ownerReferences', 'oldObject')}"
     yield _validation(
         "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
         "!variables.options.?orphanDependents.orValue(false)",
@@ -311,11 +319,11 @@ def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
     )
     yield _validation(
         f"variables.unchanged || {owners} || {_MAY_PATCH_NODES}",
-        "this is gpuctl's: without its owner it would keep its GPUs after the end of its job",
+        "this is gpuctl's: without its owner, or with another beside it, it would keep its GPUs after its job's end",
     )
     yield _validation(
-        f"variables.unchanged || ({same})",
-        f"this is gpuctl's: its label {_OF_RUNS} is written by Kubernetes' controllers only",
+        f"variables.unchanged || {labels} || {_MAY_PATCH_NODES}",
+        "this is gpuctl's: without a label that it has its controller would let it go, and it would keep its GPUs",
     )
 
 
@@ -326,13 +334,16 @@ def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
     yield rule("batch", "v1", ("jobs", "cronjobs"), _WRITES)
 
 
-def _scale(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
+def _scale(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
+    """How many pods a run has, Git says. The selectors of other controllers' objects are not gpuctl's: names tell."""
+    resources = ("deployments/scale", "replicasets/scale", "statefulsets/scale")
+    others = (rule(group, "*", (f"{plural}/scale",), ("UPDATE",)) for group, plural in duties.pairs)
     return "gpuctl-scale", {
-        "matchConstraints": in_projects(rule("apps", "v1", ("deployments/scale", "replicasets/scale"), ("UPDATE",))),
+        "matchConstraints": in_projects(rule("apps", "v1", resources, ("UPDATE",)), *others),
         "matchConditions": [_others(makers, AUTOSCALER)],
         "validations": [
             _validation(
-                f"!dyn(oldObject).?status.?selector.orValue('').contains('{_MARK}')",
+                f"!dyn(oldObject).?status.?selector.orValue('').contains('{_MARK}') && !request.name.{_OF_RUNS}",
                 "this is gpuctl's: change its replicas in Git",
             )
         ],
@@ -350,7 +361,7 @@ def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         "matchConditions": [_others(makers, AUTOSCALER)],
         "validations": [
             _validation(
-                "!dyn(object).spec.scaleTargetRef.name.matches('-[0-9a-f]{8}(-[a-z0-9]+)?$')",
+                f"!dyn(object).spec.scaleTargetRef.name.{_OF_RUNS}",
                 "what is called like this is gpuctl's: declare its scaling in Git",
             )
         ],
@@ -368,10 +379,9 @@ def _same(now: str, before: str, matters: str) -> str:
     return f"{kept} && {before}.all(k, !({matters}) || k in {now})"
 
 
-def _none_more(field: str, now: str, before: str, by: str = "") -> str:
-    """Whether each entry of a list of the metadata `now` is in that of `before`; `by`: what tells entries apart."""
-    entries = f"dyn({{}}).metadata.?{field}.orValue([])".format
-    return f"{entries(now)}.all(n, {entries(before)}.exists(b, b{by} == n{by}))"
+def _entries(field: str, source: str) -> str:
+    """A list of the metadata."""
+    return f"dyn({source}).metadata.?{field}.orValue([])"
 
 
 def _others(makers: Sequence[str], *more: str) -> Mapping[str, str]:

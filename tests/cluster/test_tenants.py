@@ -288,13 +288,15 @@ def test_only_the_guard_stops_forged_claims(place: Place) -> None:
     labels, train = {names.JOB_LABEL: "train"}, place.one(pods("a"), "train")["metadata"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": train["name"], "uid": train["uid"]}
     made = {**claim(), "spec": {"metadata": {"labels": labels}, "spec": claim()["spec"]}}
+    in_place = {**claim(name="train-0123abcd"), "spec": {"spec": claim()["spec"]}}
     for path, body in (
         (CLAIMS, claim(labels=labels)),
         (CLAIMS, claim(ownerReferences=[owner])),
         (CLAIMS.replace("claims", "claimtemplates"), made),
+        (CLAIMS.replace("claims", "claimtemplates"), in_place),
     ):
         said = place.attempt("POST", f"{path}?dryRun=All", body, user="ann")
-        assert ("only" in said) if place.guarded else (said == "")
+        assert ("gpuctl" in said or "only" in said) if place.guarded else (said == "")
 
 
 def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(place: Place) -> None:
@@ -352,21 +354,30 @@ def test_a_pod_gets_no_gpus_by_a_change_and_what_gives_them_may_say_so(tidied: P
     tidied.plane.call("PATCH", path, {"metadata": {"annotations": {"mine": "x"}}}, user="ann", media=MERGE)
 
 
-def test_only_the_guard_stops_changes_of_what_gpuctl_made(place: Place) -> None:
+def test_only_the_guard_stops_changes_of_what_gpuctl_made(tidied: Place) -> None:
+    """Or of what a controller made of it: a StatefulSet of a LeaderWorkerSet is known by its name alone."""
+    place = tidied
     train, serve = place.one(jobs("a"), "train"), place.one(apps("a", "deployments"), "serve")
+    made = stateful()
+    made["metadata"] = {"name": "by-hand-0123abcd-0"}
+    place.plane.call("POST", apps("a", "statefulsets"), {**made, "spec": {**made["spec"], "replicas": 0}})
+    (replicas,) = place.one(pods("a"), "serve")["metadata"]["ownerReferences"]
     paths = f"{jobs('a')}/{train['metadata']['name']}", f"{apps('a', 'deployments')}/{serve['metadata']['name']}"
     for path, change in (
         (paths[0], {"spec": {"suspend": True}}),
         (paths[0], {"metadata": {"annotations": {names.QUEUED_AT_ANNOTATION: "2000-01-01T00:00:00Z"}}}),
         (paths[1], {"spec": {"replicas": 3}}),
         (f"{paths[1]}/scale", {"spec": {"replicas": 3}}),
+        (f"{apps('a', 'replicasets')}/{replicas['name']}/scale", {"spec": {"replicas": 3}}),
+        (f"{apps('a', 'statefulsets')}/by-hand-0123abcd-0/scale", {"spec": {"replicas": 3}}),
     ):
         said = place.attempt("PATCH", f"{path}?dryRun=All", change, user="ann", media=MERGE)
         assert ("gpuctl" in said) if place.guarded else (said == "")
 
 
 def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
-    """As orphans, behind a finalizer, without the marks of their owner or with years to end they would hold GPUs."""
+    """As orphans, behind a finalizer, with years to end, with another owner, or without what their controller knows
+    them by, they would hold GPUs."""
     train, serve = place.one(jobs("a"), "train"), place.one(apps("a", "deployments"), "serve")
     running = place.one(pods("a"), "serve")["metadata"]
     workloads = [
@@ -397,10 +408,18 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     left += [("DELETE", path, slow) for path in (served, pods("a"))]
     left.append(("POST", evicted, {**eviction, "deleteOptions": slow}))
     left.append(("PATCH", served, {"metadata": {"ownerReferences": None}}))
+    anchor = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": "anchor"}
+    owned = {"metadata": {"ownerReferences": [*running["ownerReferences"], anchor]}}
+    left.append(("PATCH", served, owned))
     left.append(("PATCH", served, {"metadata": {"labels": {"pod-template-hash": "x"}}}))
+    trained = f"{pods('a')}/{place.one(pods('a'), 'train')['metadata']['name']}?dryRun=All"
+    left.append(("PATCH", trained, {"metadata": {"labels": {"job-name": None}}}))
     for method, path, body in left:
         said = place.attempt(method, path, body, user="ann", media=MERGE if method == "PATCH" else "")
         assert ("this is gpuctl's" in said) if place.guarded else (said == ""), (method, path, body)
+    for body in (held, owned, {"metadata": {"labels": {"pod-template-hash": "x"}}}):  # as one who may patch nodes
+        assert place.attempt("PATCH", served, body, media=MERGE) == ""
+    assert place.attempt("DELETE", served, slow) == ""
     assert place.attempt("PATCH", served, {"metadata": {"labels": {"mine": "x"}}}, user="ann", media=MERGE) == ""
 
 
