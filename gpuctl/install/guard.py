@@ -234,8 +234,8 @@ def _owners(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, An
                 "owners that are workloads are written by Kubernetes' controllers only",
             ),
             _validation(
-                f"(request.resource.resource != 'pods' || "
-                f"{_same('variables.labels', 'variables.labelsBefore', is_own)})"
+                f"(request.resource.resource != 'pods' || variables.labels.all(k, !({is_own}) || "
+                "(k in variables.labelsBefore && variables.labelsBefore[k] == variables.labels[k])))"
                 f" && (({by_server}) || !variables.made.exists(k, {is_own}))",
                 "labels of a Job's own pods are written by its controller only",
             ),

@@ -8,6 +8,7 @@ from typing import Any
 from tenancy import POLICIES, jobs, pod, pods
 
 from gpuctl.k8s import names
+from gpuctl.k8s.pod_keys import GPU_ANNOTATIONS
 from gpuctl.render.bounds import CLASSES_NAME
 
 JSON_PATCH = "application/json-patch+json"
@@ -72,6 +73,9 @@ OF_A_MAP = {"envFrom": [{"configMapRef": {"name": "m"}}]}
 FIELD = {"name": VISIBLE, "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}
 UNCOUNTED = {
     "a GPU": (pod({"resources": {"limits": {"nvidia.com/gpu": "1"}}}), "GPUs are asked for in Git"),
+    "a GPU by its class": (
+        pod({"resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}}}), "GPUs are asked for in Git",
+    ),
     "a claim": (pod(resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}]), "claimed in Git"),
     "all devices": (pod(env((VISIBLE, "all"))), VISIBLE),
     "a device": (pod(env((VISIBLE, "0"))), VISIBLE),
@@ -84,11 +88,11 @@ UNCOUNTED = {
     "a mounted device": (mount("/var/run/nvidia-container-devices/all"), "nvidia-container-devices"),
     "a mounted device by a detour": (mount("/var/run/x/../nvidia-container-devices/all"), "nvidia-container-devices"),
     "a runtime class": (pod(runtimeClassName="fast"), "runtime class"),
-    "HAMi's annotation": (pod(meta={"annotations": {"hami.io/vgpu-devices-allocated": "x"}}), "annotations"),
-    "a CDI device": (pod(meta={"annotations": {"cdi.k8s.io/x": "nvidia.com/gpu=all"}}), "annotations"),
-    "a device of CRI-O": (pod(meta={"annotations": {"io.kubernetes.cri-o.Devices": "/dev/nvidia0"}}), "annotations"),
-    "a device of NRI": (pod(meta={"annotations": {"devices.nri.io/container.x": "/dev/nvidia0"}}), "annotations"),
+    **{f"an annotation {key}": (pod(meta={"annotations": {f"{key}x": "x"}}), "annotations") for key in GPU_ANNOTATIONS},
     "a toleration of GPU nodes": (pod(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}]), "taints"),
+    "a toleration of gpuctl's nodes": (
+        pod(tolerations=[{"key": "gpuctl.dev/managed", "operator": "Exists", "effect": "NoSchedule"}]), "taints",
+    ),
     "a toleration of all taints": (pod(tolerations=[{"operator": "Exists"}]), "taints"),
     "a node": (pod(nodeName="n1"), "past the scheduler"),
     "gpuctl's labels": (pod(meta={"labels": {names.JOB_LABEL: "train"}}), "written by gpuctl only"),
@@ -100,6 +104,7 @@ UNCOUNTED = {
 
 PLAIN = {
     "nothing": pod(),
+    "words of its own": pod(meta={"annotations": {names.PROGRESS_ANNOTATION: "1", names.CHECKPOINTED_ANNOTATION: "2"}}),
     "a ConfigMap and no devices": pod(env(VOID, **OF_A_MAP)),
     "an old image and no devices": pod(env(("CUDA_VERSION", "11.4"), VOID)),
     "CPUs": pod({"resources": {"limits": {"cpu": "1"}}}),

@@ -24,6 +24,7 @@ from tenant_tries import (
     STRATEGIC,
     TO_THE_NODE,
     UNCOUNTED,
+    VISIBLE,
     VOID,
     averse,
     env,
@@ -240,6 +241,13 @@ def test_only_the_guard_stops_pods_with(case: str, place: Place) -> None:
     assert (words in said) if place.guarded else (said == "")
 
 
+def test_only_the_guard_stops_gpus_of_pods_that_controllers_make_for_people(place: Place) -> None:
+    asks = pod({"resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    for maker in guard.CONTROLLERS[1:3]:
+        said = place.tries(maker, "a", asks)
+        assert ("GPUs are asked for in Git" in said) if place.guarded else (said == "")
+
+
 RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
@@ -248,8 +256,7 @@ def test_the_guard_lets_pods_with(case: str, place: Place) -> None:
     assert place.tries("ann", "a", PLAIN[case]) == ""
 
 
-def marked(kind: str) -> Any:
-    labels = {names.JOB_LABEL: "train"}
+def marked(kind: str, labels: Mapping[str, str]) -> Any:
     if kind == "jobs":
         return job(labels)
     if kind == "cronjobs":
@@ -271,7 +278,7 @@ WORKLOADS = {
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_only_the_guard_stops_gpuctls_labels_on(kind: str, place: Place) -> None:
-    said = place.attempt("POST", f"{WORKLOADS[kind]}?dryRun=All", marked(kind), user="ann")
+    said = place.attempt("POST", f"{WORKLOADS[kind]}?dryRun=All", marked(kind, {names.JOB_LABEL: "train"}), user="ann")
     assert ("written by gpuctl only" in said) if place.guarded else (said == "")
 
 
@@ -297,25 +304,38 @@ def test_only_the_guard_stops_forged_claims(place: Place) -> None:
     ):
         said = place.attempt("POST", f"{path}?dryRun=All", body, user="ann")
         assert ("gpuctl" in said or "only" in said) if place.guarded else (said == "")
+    place.plane.call("POST", CLAIMS, claim(), user="ann")
+    change = {"metadata": {"labels": labels}}
+    said = place.attempt("PATCH", f"{CLAIMS}/x?dryRun=All", change, user="ann", media=MERGE)
+    place.plane.call("DELETE", f"{CLAIMS}/x", user="ann")
+    assert ("only" in said) if place.guarded else (said == "")
 
 
-def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(place: Place) -> None:
+def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(tidied: Place) -> None:
     """By a reference, or by the labels by which the Job controller adopts a pod without one."""
+    place = tidied
     run = place.one(jobs("a"), "train")["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": run["name"], "uid": run["uid"], "controller": True}
     uid = {"batch.kubernetes.io/controller-uid": run["uid"]}
     of_set = {**owner, "apiVersion": "apps/v1", "kind": "StatefulSet"}
+    of_replicas = place.one(pods("a"), "serve")["metadata"]["ownerReferences"]
+    made_by = place.plane.call("GET", f"{apps('a', 'replicasets')}/{of_replicas[0]['name']}")
     of_leader = {**owner, "apiVersion": "v1", "kind": "Pod"}
     led = stateful()
     led["metadata"]["ownerReferences"] = [of_leader]
+    replicas = workload()
+    replicas["metadata"]["ownerReferences"] = made_by["metadata"]["ownerReferences"]
     by_hand = {"manualSelector": True, "selector": {"matchLabels": {"app": "x"}}}
     forged = [
         (pods("a"), pod(meta={"ownerReferences": [owner]})),
         (pods("a"), pod(meta={"ownerReferences": [of_set]})),
         (apps("a", "statefulsets"), led),
+        (pods("a"), pod(meta={"ownerReferences": of_replicas})),
+        (apps("a", "replicasets"), replicas),
         (pods("a"), pod(meta={"labels": uid})),
-        (apps("a", "deployments"), workload(uid)),
+        (pods("a"), pod(meta={"labels": {"controller-uid": run["uid"]}})),
         (jobs("a"), job({"app": "x", **uid}, by_hand)),
+        *((WORKLOADS[kind], marked(kind, uid)) for kind in WORKLOADS if not WORKLOADS[kind].startswith("/apis/batch")),
     ]
     for path, body in forged:
         said = place.attempt("POST", f"{path}?dryRun=All", body, user="ann")
@@ -323,6 +343,11 @@ def test_only_the_guard_stops_pods_with_a_runs_job_for_an_owner(place: Place) ->
             ("by Kubernetes' controllers only" in said or "its controller only" in said) if place.guarded else not said
         )
     assert place.attempt("POST", f"{jobs('a')}?dryRun=All", job(), user="ann") == ""
+    made = place.plane.call("POST", pods("a"), pod(), user="ann")["metadata"]["name"]
+    for change in ({"ownerReferences": [owner]}, {"labels": uid}):
+        path = f"{pods('a')}/{made}?dryRun=All"
+        said = place.attempt("PATCH", path, {"metadata": change}, user="ann", media=MERGE)
+        assert ("controller" in said) if place.guarded else (said == "")
 
 
 def test_only_the_guard_stops_what_kuberay_puts_before_a_runs_containers(place: Place) -> None:
@@ -351,7 +376,13 @@ def test_a_pod_gets_no_gpus_by_a_change_and_what_gives_them_may_say_so(tidied: P
         body, media = CHANGES[case]
         assert bool(tidied.attempt("PATCH", f"{path}?dryRun=All", body, user="ann", media=media)) is tidied.guarded
     tidied.plane.call("PATCH", path, CHANGES["HAMi's devices"][0], media=MERGE)  # as one who may patch nodes
+    for value in ("less", None):
+        body = {"metadata": {"annotations": {"hami.io/vgpu-devices-allocated": value}}}
+        assert bool(tidied.attempt("PATCH", f"{path}?dryRun=All", body, user="ann", media=MERGE)) is tidied.guarded
     tidied.plane.call("PATCH", path, {"metadata": {"annotations": {"mine": "x"}}}, user="ann", media=MERGE)
+    added = {"spec": {"ephemeralContainers": [{"name": "e", "image": "x", **env((VISIBLE, "all"))}]}}
+    said = tidied.attempt("PATCH", f"{path}/ephemeralcontainers?dryRun=All", added, media=STRATEGIC)
+    assert (VISIBLE in said) if tidied.guarded else (said == "")
 
 
 def test_only_the_guard_stops_changes_of_what_gpuctl_made(tidied: Place) -> None:
@@ -366,6 +397,7 @@ def test_only_the_guard_stops_changes_of_what_gpuctl_made(tidied: Place) -> None
     for path, change in (
         (paths[0], {"spec": {"suspend": True}}),
         (paths[0], {"metadata": {"annotations": {names.QUEUED_AT_ANNOTATION: "2000-01-01T00:00:00Z"}}}),
+        (paths[0], {"metadata": {"annotations": {names.QUEUED_AT_ANNOTATION: None}}}),
         (paths[1], {"spec": {"replicas": 3}}),
         (f"{paths[1]}/scale", {"spec": {"replicas": 3}}),
         (f"{apps('a', 'replicasets')}/{replicas['name']}/scale", {"spec": {"replicas": 3}}),
@@ -404,7 +436,7 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     held = {"metadata": {"finalizers": ["example.com/hold"]}}
     left += [("PATCH", path, held) for path in (*workloads, served)]
     left.append(("PATCH", workloads[0], {"metadata": {"finalizers": ["orphan"]}}))
-    slow = {"gracePeriodSeconds": 100_000, "dryRun": ["All"]}
+    slow = {"gracePeriodSeconds": 601, "dryRun": ["All"]}
     left += [("DELETE", path, slow) for path in (served, pods("a"))]
     left.append(("POST", evicted, {**eviction, "deleteOptions": slow}))
     left.append(("PATCH", served, {"metadata": {"ownerReferences": None}}))
@@ -438,8 +470,12 @@ def test_only_the_guard_stops_autoscalers_of_what_gpuctl_made(place: Place) -> N
         return {**kind, "metadata": {"name": "more"}, "spec": spec}
 
     assert place.attempt("POST", path, of("mine"), user="ann") == ""
-    said = place.attempt("POST", path, of(serve["name"]), user="ann")
-    assert ("declare its scaling in Git" in said) if place.guarded else (said == "")
+    said = [place.attempt("POST", path, of(serve["name"]), user="ann")]
+    place.plane.call("POST", path.partition("?")[0], of("mine"), user="ann")
+    mine = path.replace("?", "/more?")
+    said.append(place.attempt("PUT", mine, of(serve["name"]), user="ann"))
+    place.plane.call("DELETE", mine.partition("?")[0], user="ann")
+    assert all(("declare its scaling in Git" in each) if place.guarded else (each == "") for each in said), said
 
 
 def test_the_guard_lets_kubernetes_autoscaler_scale_what_git_says(place: Place) -> None:

@@ -40,6 +40,7 @@ from workloads.definitions import definition
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("declared")]
 CONTROLLER = "system:serviceaccount:training:controller"
+NOTHING = {"name": "main", "image": "x"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -92,6 +93,10 @@ def runs_of(town: Town | Told) -> str:
 def the_run(town: Town | Told) -> Any:
     (found,) = town.plane.call("GET", runs_of(town))["items"]
     return found
+
+
+def run_name(town: Town | Told) -> str:
+    return text(the_run(town), "metadata", "name")
 
 
 def pods(town: Town | Told) -> list[Any]:
@@ -153,6 +158,17 @@ def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand
     refusal = at_last(lambda: town.plane.refused("POST", f"{runs_of(town)}?dryRun=All", made, user="ann"))
     assert refusal is not None
     assert "declared in Git" in refusal[1]
+    changed = town.plane.refused(
+        "PATCH", f"{runs_of(town)}/{run_name(town)}?dryRun=All", {"spec": {"paused": True}}, media=MERGE, user="ann"
+    )
+    assert changed is not None
+    assert "declared in Git" in changed[1]
+    owners = pods(town)[0]["metadata"]["ownerReferences"]
+    under_it = {"metadata": {"name": "by-hand", "ownerReferences": owners}, "spec": {"containers": [NOTHING]}}
+    path = f"/api/v1/namespaces/{town.namespace}/pods?dryRun=All"
+    forged = town.plane.refused("POST", path, under_it, user="ann")
+    assert forged is not None
+    assert "owners that are workloads" in forged[1]
 
     town.jobs["train"] = f"\n  suspend: true{declared}"
 
