@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuctl.app.cycle import CycleContext, foresee
 from gpuctl.app.incidents import NO_INCIDENTS
 from gpuctl.app.inspect import AskedNow
@@ -11,6 +13,7 @@ from gpuctl.explain import explain
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation
 from gpuctl.model.ids import JobId
+from gpuctl.plan import foreign_namespaces
 
 
 def explain_live(
@@ -26,4 +29,6 @@ def explain_live(
     context = CycleContext(object_cache=ObjectCache(cluster), clock=clock, incidents=incidents)
     foreseen = foresee(declared, context)
     vacancies = context.caches.engine_cache.vacancies()
-    return explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)
+    told = explain(foreseen.declared, foreseen.state, foreseen.schedule, job, vacancies)
+    refusal = foreign_namespaces(foreseen.declared, foreseen.state).get(job.project)
+    return told if told is None or refusal is None else replace(told, refusal=refusal)

@@ -84,6 +84,12 @@ class Live:
         return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
 
 
+def is_in_deleted_namespace(current: Live, ref: ObjectRef) -> bool:
+    """Whether an object goes with its namespace; False too where the namespace may not be read."""
+    namespace = current.state.live.get(ObjectRef(*kinds.NAMESPACE, "", ref.namespace))
+    return namespace is not None and is_deleting(namespace)
+
+
 def in_the_way(current: Live, wanted: JobId | str) -> tuple[str, str] | None:
     """What may keep a job from being there, in words, with the code that explains it; None where nothing is seen."""
     project, name = (wanted.project, wanted.name) if isinstance(wanted, JobId) else ("", wanted)

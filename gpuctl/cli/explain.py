@@ -84,6 +84,7 @@ def _explain_code(code: str) -> None:
 
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
     """Explain a job by its objects and what is published, which works with rights for one namespace only."""
+    from gpuctl.app.inspect import is_in_deleted_namespace  # noqa: PLC0415
     from gpuctl.k8s.objects import labels_of  # noqa: PLC0415
     from gpuctl.targets import engine_of  # noqa: PLC0415
     from gpuctl.views.explain import explain_job, explain_left  # noqa: PLC0415
@@ -94,7 +95,9 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
         view, now_ms = one_job(subject, project, cluster, current), context_clock().now_ms()
         engine = engine_of(labels_of(current.state.live.get(view.ref, {})))
         words = _words(cluster, current, view, engine) if engine is not None else ()
-    for line in explain_job(view, now_ms) if engine is None else explain_left(view, now_ms, engine.called, words):
+    ending = is_in_deleted_namespace(current, view.ref)
+    told = explain_job(view, now_ms, in_deleted_namespace=ending)
+    for line in told if engine is None else explain_left(view, now_ms, engine.called, words):
         say(line)
     if view.state in _WAITS and engine is None:
         for line in turn_text(view, current.state, current.overview, now_ms) if current.overview else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.fields_v1 import (
@@ -142,6 +142,15 @@ def _list_or_plain(value: object) -> str:
     return "(list)" if isinstance(value, list) else "(plain)"
 
 
+def _in_its_form(value: object) -> object:
+    """`all` stands alone, the others in a list: each is told where it is written in the other's form."""
+    if isinstance(value, list) and "all" in value:
+        raise WrongValue("GPU2007", at=(value.index("all"),), found="all", fix="write forbids: all")
+    if isinstance(value, str) and value in {Forbidden.PAUSE, Forbidden.DELETE}:
+        raise WrongValue("GPU2007", found=value, fix=f"write forbids: [{value}]")
+    return value
+
+
 class Freeze(Spec):
     """A window in which commits are held that would do what it forbids."""
 
@@ -158,6 +167,7 @@ class Freeze(Spec):
         Annotated[list[Literal["pause", "delete"]], unique(), Tag("(list)")]
         | Annotated[Literal["all"], Tag("(plain)")],
         Discriminator(_list_or_plain),
+        BeforeValidator(_in_its_form),
     ] = Field(
         "all",
         description="pause: commits that pause, move or end a running job that stays declared. delete: commits that "

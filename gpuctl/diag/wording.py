@@ -72,7 +72,7 @@ def instant(at_ms: int) -> str:
     return f"{_EPOCH + timedelta(milliseconds=at_ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
-_ONE_GPU = re.compile(r"(?<![\w.,-])1 GPUs\b")
+_ONE = re.compile(r"(?<![\w.,-])1 (GPU|CPU)s\b")
 _UNITS = {"gpus": thousandths, "cpu": thousandths, "duration": duration, "instant": instant, "memory": memory}
 
 
@@ -94,7 +94,7 @@ _WORDS = _Words()
 
 def message(code: str, params: Mapping[str, str | int]) -> str:
     """The code's message with its parameters; KeyError for an unknown code or a missing parameter."""
-    return _ONE_GPU.sub("1 GPU", _WORDS.vformat(CODES[code].message, (), params))
+    return _ONE.sub(r"1 \1", _WORDS.vformat(CODES[code].message, (), params))
 
 
 def reason_text(reason: ReasonLike) -> str:

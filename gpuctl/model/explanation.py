@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.decision import FairShare, Placement, Reason, TraceStep
 from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.ids import DomainName, JobId, PoolName
@@ -120,6 +121,7 @@ class Explanation:
     `shares`: the rows of its project. `steps`: the engine's trace of the job in that cycle. The job requests `workers`
     with `gpu_milli` each, at least `min_workers`. `placement`: where it is, or its reservation. `leaving`: it is to
     stop, and its pods are still there. `problem`: why its pods do not run. `spent`: its limits, while it runs.
+    `refusal`: why its project is left as it is, where a guard refuses its namespace.
 
     The rest is for jobs that wait. `vacancies`: of the pools that it may use, without GPUs reserved for `kept_for`.
     """
@@ -134,6 +136,7 @@ class Explanation:
     placement: Placement | None = None
     leaving: bool = False
     problem: PodProblem | None = None
+    refusal: Diagnostic | None = None
     spent: tuple[Spent, ...] = ()
     beneficiary: JobId | None = None
     victims: tuple[JobId, ...] = ()

@@ -64,6 +64,7 @@ __all__ = [
     "differences",
     "drift",
     "excluded_projects",
+    "foreign_namespaces",
     "frozen",
     "is_confirmed",
     "make_plan",

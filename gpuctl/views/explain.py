@@ -16,7 +16,7 @@ from gpuctl.views.pod_problems import problem_text, remedy_of
 _SECOND_MS = 1000
 
 
-def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
+def explain_job(view: JobView, now_ms: Instant, *, in_deleted_namespace: bool = False) -> Iterator[str]:
     """What a job requests, its state and the reason, the job it was paused for, and what to do."""
     asked = count_gpus(view.gpu_milli // max(1, view.workers) * view.asked_workers)
     yield f"{view.id} requests {asked}{_workers(view)} and is {view.state.value}."
@@ -34,6 +34,9 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
         yield "It has ended, and a higher spec.runIndex runs it again."
     if view.state in {JobState.FAILED, JobState.SUCCEEDED}:
         return
+    if in_deleted_namespace:
+        yield from _going(view)
+        return
     reason = view.reason
     if reason is None:
         yield "No decision is recorded on it yet."
@@ -47,6 +50,12 @@ def explain_job(view: JobView, now_ms: Instant) -> Iterator[str]:
     if entry is not None and is_fine:  # else the reason says why it has its GPUs, and that nothing is to be done
         yield f"Why: {entry.why}"
         yield f"Fix: {entry.fix}"
+
+
+def _going(view: JobView) -> Iterator[str]:
+    """What becomes of a run whose namespace is being deleted: the reason written on it is that of before."""
+    yield f"Namespace {view.ref.namespace} is being deleted, and the run with it."
+    yield "Fix: once the namespace is there again, a higher spec.runIndex runs it again. More: gpuctl explain GPU7023"
 
 
 def explain_left(view: JobView, now_ms: Instant, engine: str, words: Iterable[str]) -> Iterator[str]:

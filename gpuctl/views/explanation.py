@@ -64,6 +64,9 @@ def _is_named(job: JobId, told: Explanation) -> bool:
 
 def explanation_text(told: Explanation) -> Iterator[str]:
     """Everything behind a decision besides its reason, a sentence a fact."""
+    if told.refusal is not None:
+        yield f"{told.refusal.code}: {told.refusal.message}."
+        yield f"Fix: {told.refusal.help}."
     yield _asked(told)
     if told.placement is not None:
         yield _where(told, told.placement)
@@ -171,6 +174,9 @@ def document(told: Explanation) -> dict[str, Any]:
         else [{"node": worker.node, "gpus": list(worker.gpus)} for worker in told.placement.workers],
         "stopping": told.leaving,
         "problem": problem_form(told.problem),
+        "refusal": None
+        if told.refusal is None
+        else {"code": told.refusal.code, "message": told.refusal.message, "help": told.refusal.help},
         "limits": [{"limit": each.limit, "limitMs": each.limit_ms, "spentMs": each.spent_ms} for each in told.spent],
         "keptFor": [str(job) for job in told.kept_for],
         "free": [

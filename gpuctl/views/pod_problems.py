@@ -27,7 +27,8 @@ REMEDIES: Mapping[str, str] = {
     "DeletionByTaintManager": "Its node has a taint that it does not tolerate, as one has that is lost. " + _AGAIN,
     "Error": "The command ended with an error: `gpuctl logs JOB` shows its last words.",
     "FailedCreate": "The server refuses its pods, and says by which rule: often Pod Security, a ResourceQuota, a "
-    "policy, a webhook. A run that began before a Pod Security level was raised needs a higher spec.runIndex.",
+    "LimitRange, a policy, a webhook. A run that began before a Pod Security level was raised needs a higher "
+    "spec.runIndex.",
     "EvictionByEvictionAPI": "It was evicted, as `kubectl drain` does it. " + _AGAIN,
     "FailedAttachVolume": _VOLUME,
     "FailedBinding": _CLAIM,
@@ -68,7 +69,7 @@ def problem_text(problem: PodProblem) -> str:
     if problem.exit_code is not None:
         where.append(f"exit code {problem.exit_code}")
     about = f" ({', '.join(where)})" if where else ""
-    said = f": {problem.message}" if problem.message else ""
+    said = f": {problem.message.removesuffix('.')}" if problem.message else ""
     return printable(f"{problem.status}{about}{said}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from gpuctl.adapters.git import WorkingCopy
 from gpuctl.app.inspect import live, live_of
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.utilisation import encode_utilisation
+from gpuctl.model.ids import ObjectRef
 from gpuctl.model.source import SourceFile
 from gpuctl.model.utilisation import RunUse, Utilisation
 from gpuctl.views.listing import job_form, job_text
@@ -106,6 +108,37 @@ def test_explain_asks_the_engine_over_declarations(run: Run, embedded: Path, clu
     assert (form["decision"], form["text"]) == ("wait", said[1:])
     runs = run("explain", "team-b/b-4-gg", cluster, "--embedded", embedded).stdout
     assert runs.startswith("team-b/b-4-gg stays as it is. GPU5002: ")
+
+
+def test_explain_with_another_clusters_folder_says_whose_the_namespace_is(
+    run: Run, embedded: Path, cluster: Path
+) -> None:
+    file = cluster / "cluster.yaml"
+    file.write_text(file.read_text().replace("name: tr4858", "name: another"))
+    headline, why, fix, *_ = run("explain", "team-b/b-4-gg", cluster, "--embedded", embedded).stdout.splitlines()
+    assert headline == "team-b/b-4-gg can't start. GPU5021: left unchanged: project team-b is on hold."
+    assert why.startswith("GPU6006: namespace gpu-team-b of project team-b belongs to cluster tr4858")
+    assert fix.startswith("Fix: give one of the two clusters another `namespacePrefix`")
+    form = json.loads(run("explain", "team-b/b-4-gg", cluster, "-o", "json", "--embedded", embedded).stdout)
+    assert (form["refusal"]["code"], form["text"][0]) == ("GPU6006", why)
+
+
+def test_explain_of_a_run_whose_namespace_is_being_deleted(run: Run, embedded: Path, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.db"
+    shutil.copy(embedded, file)
+    with closing(EmbeddedCluster(SystemClock(), str(file))) as cluster:
+        objects = live(cluster).state.live
+        (job,) = [ref for ref in objects if ref.kind == "Job" and ref.name.startswith("b-4-gg-")]
+        held = {**objects[job]["metadata"], "finalizers": ["example.com/hold"]}
+        cluster.update({**objects[job], "metadata": held})
+        space = ObjectRef(*kinds.NAMESPACE, "", job.namespace)
+        metadata = objects[space]["metadata"]
+        cluster.delete(space, metadata["uid"], metadata["resourceVersion"])
+    said = run("explain", "team-b/b-4-gg", "--embedded", file).stdout
+    assert f"Namespace {space.name} is being deleted, and the run with it.\n" in said
+    assert "a higher spec.runIndex runs it again. More: gpuctl explain GPU7023" in said
+    assert "Nothing to do" not in said
+    assert "is being deleted" not in run("explain", "team-a/a-2-gg", "--embedded", file).stdout
 
 
 @pytest.mark.parametrize(

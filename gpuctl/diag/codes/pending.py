@@ -134,7 +134,7 @@ WAITS = (
         message="left unchanged: project {project} is on hold",
         why="No good commit of the project's files can be read, its namespace has another owner, or its ledger is "
         "damaged. Until that is fixed, nothing of the project is started, paused or removed.",
-        fix="See what `gpuctl reconcile` reports of the project (GPU8010, GPU6004 or GPU7008).",
+        fix="See what `gpuctl reconcile` reports of the project (GPU8010, GPU6004, GPU6006 or GPU7008).",
     ),
     CodeEntry(
         code="GPU5022",

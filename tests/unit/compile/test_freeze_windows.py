@@ -51,6 +51,8 @@ def told(entry: str) -> str:
         ("{cron: '0 1 * * *', duration: 1h, timeZone: Mars/One}", "c.yaml:8:49", "the name of a time zone"),
         ("{cron: '0 1 * * *', duration: 1h, timeZone: ../passwd}", "c.yaml:8:49", "the name of a time zone"),
         ("{cron: '0 1 * * *', duration: 1h, forbids: [start]}", "c.yaml:8:49", "pause"),
+        ("{cron: '0 1 * * *', duration: 1h, forbids: [pause, all]}", "c.yaml:8:56", "write forbids: all "),
+        ("{cron: '0 1 * * *', duration: 1h, forbids: delete}", "c.yaml:8:48", "write forbids: [delete] "),
     ],
 )
 def test_what_is_wrong_with_a_window_is_told_at_its_place(entry: str, place: str, words: str) -> None:
@@ -65,6 +67,11 @@ def test_a_right_window_is_taken() -> None:
     compiled = compile_tree(tree)
     assert compiled.declared is not None, text_form(compiled.diagnostics)
     assert compiled.declared.cluster.freeze == (window("0 18 * * 5", 62, reason="weekend"),)
+
+
+@pytest.mark.parametrize("more", ["", ", forbids: all"])
+def test_a_window_forbids_all_where_nothing_else_is_said(more: str) -> None:
+    assert not told(f"{{cron: '0 18 * * 5', duration: 62h{more}}}")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,15 @@ def test_a_reason_in_words_names_its_parameters() -> None:
     )
 
 
+def test_one_is_not_many() -> None:
+    said = [
+        message("GPU3016", {"pools": "pool p", "need": f"{many} {what}s"}) for what in ("CPU", "GPU") for many in "13"
+    ]
+    assert [words.split(" has ")[1].removesuffix(" for a worker") for words in said] == [
+        "1 CPU", "3 CPUs", "1 GPU", "3 GPUs",
+    ]  # fmt: skip
+
+
 def test_a_reason_of_another_version_is_shown_as_it_is() -> None:
     assert reason_text(Reason(code="GPU5999", params=(("a", 1), ("b", "x\x1b")))) == "GPU5999 a=1 b=x\\x1b"
     assert reason_text(Reason(code="GPU3013", params=(("limit", 500),))) == "GPU3013 limit=500"

@@ -78,6 +78,16 @@ def test_words_of_the_server_are_printable() -> None:
     assert problem_text(loud).isprintable()
 
 
+def test_words_that_end_with_a_full_stop_get_no_other() -> None:
+    never = PodProblem(reason="Unschedulable", message="not eligible due to preemptionPolicy=Never.", pod="p")
+    told = list(explain_job(view_of(RunPhase.STARTING, never), 0))
+    assert "Its pods: Unschedulable (p): not eligible due to preemptionPolicy=Never." in told
+
+
+def test_a_refused_pod_may_be_refused_by_any_rule_of_the_namespace() -> None:
+    assert {"ResourceQuota", "LimitRange"} <= set(REMEDIES["FailedCreate"].replace(",", "").split())
+
+
 def test_a_reason_from_outside_is_no_label() -> None:
     assert known_reason(CRASH) == "CrashLoopBackOff"
     assert known_reason(PodProblem(reason="Xyzzy")) == OTHER
