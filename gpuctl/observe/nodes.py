@@ -2,7 +2,8 @@
 
 Where a DRA driver or HAMi publishes a node's devices they are known one by one. Elsewhere only the kubelet can tell the
 GPUs apart: indexes are slots then, and what is known only by a count (pods of others, broken GPUs) gets the highest
-slots that no run of gpuctl's holds.
+slots that no run of gpuctl's holds; and where those are too few, slots that are only planned for pods that are not
+there yet: kube-scheduler has given these GPUs away, for example to a pod of a higher PriorityClass.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gpuctl.model.taints import Taint, Toleration
 from gpuctl.model.tenancy import Tenancy
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.observe.devices import HeldDevice, NodeDevices
-from gpuctl.observe.numbering import beside_given, with_indexes
+from gpuctl.observe.numbering import beside_given, only_planned, with_indexes
 from gpuctl.observe.pods import Pod
 from gpuctl.observe.roster import Workloads
 from gpuctl.observe.slices import with_others
@@ -40,9 +41,13 @@ _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What is taken on a node: how often each index is held, and what others have by index and by count."""
+    """What is taken on a node: how often each index is held, and what others have by index and by count.
+
+    `planned`: the held indexes that no pod on the node has.
+    """
 
     held: Mapping[int, int]
+    planned: frozenset[int] = frozenset()
     foreign_milli: Mapping[int, int]
     foreign_slices: Mapping[int, int]
     foreign: Requests
@@ -130,6 +135,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     use: dict[NodeName, Requests] = defaultdict(Requests)
     for node, requests in foreign_use:
         use[node] = use[node].plus(requests)
+    planned = only_planned(runs, held)
     taken = []
     for name in by_name:
         foreign = _by_count(use.get(name, _NONE_USED), slots[name])
@@ -142,6 +148,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
         taken.append(
             _Taken(
                 held=held[name] if by_number else _NONE_HELD,
+                planned=planned.get(name, frozenset()) if by_number else frozenset(),
                 foreign_milli=foreign_milli.get(name, _NONE_HELD),
                 foreign_slices=foreign_slices.get(name, _NONE_HELD),
                 foreign=foreign,
@@ -166,8 +173,8 @@ def _by_count(use: Requests, slots: Slots) -> Requests:
 
 def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken, tolerations: tuple[Toleration, ...]) -> Node:
     held = frozenset(taken.held)
-    lost = slots.lost | frozenset(highest_free(slots.count, held | slots.unfit, slots.lost_unknown))
-    by_count = highest_free(slots.count, held | slots.unfit | lost, taken.foreign.gpus)
+    lost = slots.lost | frozenset(_free_first(slots, held, taken.planned, slots.lost_unknown))
+    by_count = _free_first(slots, held | lost, taken.planned - lost, taken.foreign.gpus)
     blocking = [
         taint
         for taint in _taints(body)
@@ -197,6 +204,13 @@ def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken, tolerations: 
         gpu_slots=slots.devices.gpu_slots if slots.devices is not None else None,
         excess_gpus=sum(gpu >= slots.count for gpu in held) if slots.certain else 0,
     )
+
+
+def _free_first(slots: Slots, held: frozenset[int], planned: frozenset[int], wanted: int) -> tuple[int, ...]:
+    """Up to `wanted` slots: the highest that are not held, then the highest that are only planned."""
+    found = highest_free(slots.count, held | slots.unfit, wanted)
+    rest = wanted - len(found)
+    return found + tuple(sorted(planned - slots.unfit, reverse=True))[:rest] if rest and planned else found
 
 
 def _taints(body: Body) -> list[Taint]:

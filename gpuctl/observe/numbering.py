@@ -109,6 +109,22 @@ def with_indexes(
     return _dealt(runs, to_deal, slots, others, held) if to_deal else runs
 
 
+def only_planned(runs: Iterable[Run], held: Mapping[NodeName, Mapping[int, int]]) -> Mapping[NodeName, frozenset[int]]:
+    """The slots that are held for workers whose pods are not on their node, and by nothing else.
+
+    Cost: O(workers of runs that start).
+    """
+    planned: dict[NodeName, Counter[int]] = defaultdict(Counter)
+    for run in runs:
+        for worker, bound in _by_binding(run) if run.unbound else ():
+            if not bound:
+                planned[worker.node].update(worker.gpus)
+    return {
+        node: frozenset(gpu for gpu, times in counts.items() if held[node][gpu] == times)
+        for node, counts in planned.items()
+    }
+
+
 def _is_crowded(held: Counter[int], slots: Slots) -> bool:
     """Whether a slot of a whole GPU is held twice, or a number beyond the slots is held."""
     if slots.devices is not None or not held or (held.total() == len(held) and max(held) < slots.count):

@@ -211,3 +211,20 @@ def test_what_is_no_device_of_the_driver_is_passed_over() -> None:
 
 def test_nodes_are_sorted() -> None:
     assert [found.name for found in seen(node("b"), node("a")).nodes] == ["a", "b"]
+
+
+def test_others_gpus_take_slots_that_are_only_planned_where_no_others_are_left() -> None:
+    """kube-scheduler gave a pod of a higher PriorityClass the GPUs of a run, whose pod is made again and finds none."""
+    theirs = pod("b", labels={}, owners=[], resources={"limits": {names.GPU_RESOURCE: "7"}})
+    state = seen(node(), theirs, job(), pod(on=None, phase="Pending"))
+    assert state.runs[0].placement is not None
+    assert state.runs[0].placement.workers[0].gpus == (0, 1)
+    assert state.nodes[0].foreign_gpu_milli == (0, *[1000] * 7)
+    ran = seen(node(), theirs, job(), pod())
+    assert ran.nodes[0].foreign_gpu_milli == (0, 0, *[1000] * 6), "what a pod of a run has is the run's"
+
+
+def test_a_gpu_that_the_plugin_lost_may_be_one_that_is_only_planned() -> None:
+    waits = [job(), pod(on=None, phase="Pending")]
+    assert only_node(node(healthy=1), *waits).lost_gpus == set(range(1, 8))
+    assert only_node(node(healthy=1), job(), pod()).lost_gpus == set(range(2, 8))
