@@ -150,3 +150,9 @@ def condition(body: Body, kind: str) -> Mapping[str, Any]:
         if entry.get("type") == kind:
             return entry if entry.get("status") == "True" else _NOTHING
     return _NOTHING
+
+
+def status_of(body: Body, kind: str) -> str:
+    """The status of the condition of that type: "True", "False" or "Unknown"; "" where there is none."""
+    entries = items(body, "status", "conditions")
+    return next((text(entry, "status") for entry in entries if entry.get("type") == kind), "")

@@ -87,12 +87,16 @@ def _in_open_places(planned: Placement, staying: Iterable[Pod], going: Iterable[
 def unbound_nodes(held: Held, pods: Iterable[Pod], ended: frozenset[int]) -> tuple[NodeName, ...]:
     """Nodes at which places are still without a pod; a worker that succeeded has had its own.
 
+    A pod that is evicted from its node leaves its place open: what takes it away keeps the next one out too, and on a
+    node that has failed the pod may never end.
+
     `ended`: the indexes of workers that have ended for good.
     """
     places = held.placement.workers if held.placement is not None else ()
     nodes = [worker.node for at, worker in enumerate(places) if at not in held.ended]
     counted = (pod for pod in pods if pod.live or pod.succeeded)
-    bound = [pod.node for pod in counted if pod.bound and pod.node and not (held.ended and pod.index in ended)]
+    staying = (pod for pod in counted if not pod.evicted and not (held.ended and pod.index in ended))
+    bound = [pod.node for pod in staying if pod.bound and pod.node]
     return tuple((Counter(nodes) - Counter(bound)).elements()) if len(bound) < len(nodes) else ()
 
 

@@ -4,6 +4,11 @@ Where a DRA driver or HAMi publishes a node's devices they are known one by one.
 GPUs apart: indexes are slots then, and what is known only by a count (pods of others, broken GPUs) gets the highest
 slots that no run of gpuctl's holds; and where those are too few, slots that are only planned for pods that are not
 there yet: kube-scheduler has given these GPUs away, for example to a pod of a higher PriorityClass.
+
+A node whose kubelet says that it is not ready, as each kubelet does for some seconds when it is restarted, takes
+nothing new, and what runs there goes on: such a kubelet still has its pods. Once that has lasted (five minutes, where
+nothing else is configured) Kubernetes evicts them, and their places are open on a node that takes no new pods. A node
+whose kubelet says nothing any more is lost at once.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from functools import partial
 from typing import TypeAlias
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.objects import condition, flag, is_deleting, items, labels_of, mapping, milli, text, whole
+from gpuctl.k8s.objects import flag, is_deleting, items, labels_of, mapping, milli, status_of, text, whole
 from gpuctl.k8s.requests import Requests
 from gpuctl.k8s.tolerations import OF_ALL_PODS
 from gpuctl.model.declared import Way
@@ -37,6 +42,8 @@ Use: TypeAlias = tuple[NodeName, Requests]
 """What a foreign pod requests on its node."""
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
+_NOT_READY = "node.kubernetes.io/not-ready"
+"""The taint that repeats what the condition Ready says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +187,9 @@ def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken, tolerations: 
         for taint in _taints(body)
         if taint.effect in _KEEPS_PODS_OUT and not any(each.covers(taint) for each in (*OF_ALL_PODS, *tolerations))
     ]
-    ready = bool(condition(body, "Ready")) and not is_deleting(body)
+    ready = status_of(body, "Ready")
+    is_there = ready in {"True", "False"} and not is_deleting(body)
+    takes_pods = ready == "True" and not blocking and not flag(body, "spec", "unschedulable")
     allocatable = mapping(body, "status", "allocatable")
     uuids = slots.devices.uuids if slots.devices is not None else {}
     return Node(
@@ -189,8 +198,8 @@ def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken, tolerations: 
         gpus=slots.count,
         cpu_milli=milli(allocatable, "cpu"),
         mem_bytes=whole(allocatable, "memory"),
-        usable=ready and not blocking and not flag(body, "spec", "unschedulable") and slots.certain,
-        ready=ready and not any(taint.effect == "NoExecute" for taint in blocking),
+        usable=is_there and takes_pods and slots.certain,
+        ready=is_there and not any(taint.effect == "NoExecute" and taint.key != _NOT_READY for taint in blocking),
         lost_gpus=lost,
         foreign_cpu_milli=taken.foreign.cpu_milli,
         foreign_mem_bytes=taken.foreign.mem_bytes,

@@ -34,6 +34,8 @@ from gpuctl.observe.devices import TERMINAL_PHASES, HeldDevice
 from gpuctl.observe.problems import DISRUPTED, problem_of, unready_since_ms
 from gpuctl.observe.unreadable import Unreadable, read
 
+_BY_TAINT = "DeletionByTaintManager"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
@@ -71,8 +73,9 @@ class Pod:
 
     `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
     `helper`: it has no GPU and stands beside workers that have. `leaving`: it is being deleted. `disrupted`: the
-    cluster brought its end about. `claims`: the templates of its claims for devices. `problem`: why it does not run.
-    `unready_since_ms`: since when it is not ready, though it runs. `running`: it is `up`, and not being deleted.
+    cluster brought its end about. `evicted`: it is being deleted because of a taint of its node. `claims`: the
+    templates of its claims for devices. `problem`: why it does not run. `unready_since_ms`: since when it is not
+    ready, though it runs. `running`: it is `up`, and not being deleted.
     """
 
     ref: ObjectRef
@@ -96,6 +99,7 @@ class Pod:
     leaving: bool = False
     helper: bool = False
     disrupted: bool = False
+    evicted: bool = False
     problem: PodProblem | None = None
     unready_since_ms: Instant | None = None
 
@@ -127,7 +131,7 @@ def read_pod(
     foreign, so that it is booked by what it has and never stands for a worker.
     """
     phase = text(body, "status", "phase")
-    notes = annotations_of(body)
+    notes, disrupted = annotations_of(body), condition(body, DISRUPTED)
     bound = text(body, "spec", "nodeName")
     node = bound or next((device.node for device in devices), "")
     index = labels_of(body).get(names.WORKER_INDEX_LABEL) or notes.get(names.WORKER_INDEX_LABEL)
@@ -151,7 +155,8 @@ def read_pod(
         checkpointed_at_ms=decode_instant(notes.get(names.CHECKPOINTED_ANNOTATION)),
         devices=devices,
         leaving=is_deleting(body),
-        disrupted=bool(condition(body, DISRUPTED)),
+        disrupted=bool(disrupted),
+        evicted=is_deleting(body) and text(disrupted, "reason") == _BY_TAINT,
         problem=problem_of(body),
         unready_since_ms=unready_since_ms(body),
     )

@@ -40,6 +40,51 @@ def test_a_job_leaves_a_node_that_is_lost_and_goes_on_elsewhere(town: Town) -> N
     assert notices(town) == []
 
 
+KUBELET_NOT_READY = {"metadata": {"annotations": {"test/not-ready": "kubelet"}}}
+
+
+def tainted_as_not_ready(town: Town, node_name: str) -> bool:
+    """Whether the node controller has seen what the kubelet says."""
+    taints = town.plane.call("GET", f"/api/v1/nodes/{town.name}-{node_name}")["spec"].get("taints", ())
+    return ("node.kubernetes.io/not-ready", "NoExecute") in {(each["key"], each["effect"]) for each in taints}
+
+
+def test_a_run_goes_on_while_the_kubelet_of_its_node_is_not_ready(town: Town) -> None:
+    """As a kubelet says for some seconds when it is restarted: its pods go on, and no new one comes."""
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    first, ((_, pod),) = where(town, "j"), town.live("Pod", "j")
+    change_node(town, first, KUBELET_NOT_READY)
+    town.until(lambda: tainted_as_not_ready(town, first))
+    town.jobs["k"] = ", gpus: 1"
+    town.comes_to(j="Running", k="Running")
+    assert where(town, "k") == other(first)
+    change_node(town, first, {"metadata": {"annotations": {"test/not-ready": None}}})
+    town.until(lambda: not tainted_as_not_ready(town, first))
+    town.comes_to(j="Running", k="Running")
+    ((_, now),) = town.live("Pod", "j")
+    assert uid(now) == uid(pod)
+    assert {run.job.name: run.starts for run in town.state().runs} == {"j": 1, "k": 1}
+
+
+def test_a_run_leaves_a_node_that_stays_not_ready_once_kubernetes_evicts_it(town: Town) -> None:
+    """As the node controller does it after five minutes; on a node whose container runtime has failed no pod ends."""
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    first, ((pod, _),) = where(town, "j"), town.live("Pod", "j")
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    town.plane.call("PATCH", path, {"metadata": {"annotations": {"test/leave-after": "1h"}}}, media=MERGE)
+    change_node(town, first, KUBELET_NOT_READY)
+    town.until(lambda: tainted_as_not_ready(town, first))
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    conditions = [*town.plane.call("GET", path)["status"]["conditions"], evicted]
+    town.plane.call("PATCH", f"{path}/status", {"status": {"conditions": conditions}}, media=MERGE)
+    town.plane.call("DELETE", path)
+    town.comes_to(j="Stopping")
+    town.collect(pod)
+    town.until(lambda: town.live("Pod", "j") and town.phases() == {"j": "Running"} and where(town, "j") == other(first))
+
+
 def test_a_removed_node_is_told_and_what_ran_there_starts_elsewhere(town: Town) -> None:
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")

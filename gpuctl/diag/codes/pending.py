@@ -226,8 +226,8 @@ PAUSED = (
         code="GPU5034",
         title="its node is lost",
         message="paused because node {node} is gone or not ready",
-        why="The workers on other nodes are not enough: a job needs all its workers, or minWorkers of them. An elastic "
-        "training job also stops if it loses worker 0, or so low an index that fewer than minWorkers are below it.",
+        why="Nothing is heard of its kubelet; one that is not ready keeps its runs until Kubernetes evicts them. A job "
+        "needs all its workers, or minWorkers of them; an elastic training job those with the lowest indexes.",
         fix="It starts on other nodes once they have room; check the node.",
     ),
     CodeEntry(

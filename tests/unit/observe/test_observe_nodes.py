@@ -228,3 +228,19 @@ def test_a_gpu_that_the_plugin_lost_may_be_one_that_is_only_planned() -> None:
     waits = [job(), pod(on=None, phase="Pending")]
     assert only_node(node(healthy=1), *waits).lost_gpus == set(range(1, 8))
     assert only_node(node(healthy=1), job(), pod()).lost_gpus == set(range(2, 8))
+
+
+@pytest.mark.parametrize(
+    ("status", "key", "ready"),
+    [
+        ("False", "node.kubernetes.io/not-ready", True),
+        ("Unknown", "node.kubernetes.io/unreachable", False),
+        ("False", "example.com/broken", False),
+    ],
+)
+def test_a_kubelet_that_says_that_it_is_not_ready_keeps_its_pods(status: str, key: str, *, ready: bool) -> None:
+    """As each kubelet says for some seconds when it is restarted; one that says nothing any more is lost."""
+    body = node(taints=[{"key": key, "effect": "NoExecute"}])
+    body["status"]["conditions"] = [{"type": "Ready", "status": status}]
+    found = only_node(body)
+    assert (found.ready, found.usable) == (ready, False)

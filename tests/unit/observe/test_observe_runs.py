@@ -76,6 +76,16 @@ def test_phase(phase: RunPhase, bodies: list[Body]) -> None:
 TWO = {names.PLACEMENT_ANNOTATION: '[{"node":"dgx1-1","gpus":[0]},{"node":"dgx1-2","gpus":[0]}]'}
 
 
+@pytest.mark.parametrize(("reason", "unbound"), [("DeletionByTaintManager", 1), ("EvictionByEvictionAPI", 0)])
+def test_a_pod_that_a_taint_evicts_leaves_its_place_open(reason: str, unbound: int) -> None:
+    """A node that has failed may never end it, and takes no other."""
+    leaving = pod(**DELETED)
+    leaving["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": reason}]
+    run = only_run(node(), job(), leaving)
+    assert (run.phase, len(run.unbound)) == (RunPhase.STARTING, unbound)
+    assert run.placement == place(("dgx1-1", (0, 1)))
+
+
 @pytest.mark.parametrize(
     ("unbound", "unstarted", "bodies"),
     [
