@@ -54,10 +54,15 @@ def mark_of(known: Utilisation) -> str:
 def encode_utilisation(known: Utilisation, state: ClusterState) -> Body:
     """The object as gpuctl applies it. Cost: linear in runs."""
     uids = {own.run: own.uid for own in state.own.values()}
-    rows = {_ticket(uids[key]): _row(use) for key, use in known.runs.items() if uids.get(key)}
+    at_ms = known.at_ms or 0
+    rows = {
+        _ticket(uids[key]): [*_row(use), max(0, at_ms - use.seen_ms)]
+        for key, use in known.runs.items()
+        if uids.get(key)
+    }
     said = compact_json({
         "version": 1,
-        "at": format_timestamp(known.at_ms or 0),
+        "at": format_timestamp(at_ms),
         "runs": dict(sorted(rows.items())[:MOST_RUNS]),
         "projects": {name: _sums(use) for name, use in sorted(known.projects.items())},
     })
@@ -84,7 +89,8 @@ def decode_utilisation(body: Body) -> PublishedUse | None:
 
 
 def resumed(published: PublishedUse | None, state: ClusterState) -> Utilisation:
-    """What another replica knew, for this one to go on from. How old it is, is judged as for any other reading."""
+    """What another replica knew, for this one to go on from. How old it is, is judged as for any other reading: of each
+    run by when it was seen, or replicas that follow each other would make one idle that nothing measures any more."""
     if published is None:
         return Utilisation()
     found = {own.run: use for own in state.own.values() if (use := published.of(own.uid)) is not None}
@@ -103,14 +109,15 @@ def _row(use: RunUse) -> list[int]:
 
 
 def _run(row: Any, at_ms: Instant) -> RunUse:
-    held, busy, used, total, quiet = map(amount, row)
+    held, busy, used, total, quiet = map(amount, row[:5])
+    age_ms = amount(row[5]) if row[5:] else 0
     return RunUse(
         held_milli=held,
         busy_milli=busy,
         used_bytes=used,
         total_bytes=total,
         quiet_since_ms=quiet or None,
-        seen_ms=at_ms,
+        seen_ms=at_ms - age_ms,
     )
 
 

@@ -23,6 +23,15 @@ MOST_GAP_MS: DurationMs = 180_000
 MOST_DELAY_MS: DurationMs = 120_000
 """A run that was last seen longer ago is not ended for being idle, though it stays so if it is seen idle again."""
 
+MOST_AHEAD_MS: DurationMs = 60_000
+"""How far the clock of a source may be ahead. What was seen later than that was seen before a clock was put back: how
+long ago is not known."""
+
+
+def was_seen(at_ms: Instant, now_ms: Instant, within_ms: DurationMs) -> bool:
+    """Whether that is surely no longer ago than so long."""
+    return -MOST_AHEAD_MS <= now_ms - at_ms <= within_ms
+
 
 class Gauge(Enum):
     """What a sample is of. BUSY and ACTIVE are parts of a GPU in thousandths, USED and FREE are bytes of its memory.
@@ -155,5 +164,5 @@ class Utilisation:
 
     def idle(self, now_ms: Instant) -> Mapping[RunKey, Instant]:
         """Since when each idle run is idle, of those that were seen just now: only these may be ended for it."""
-        seen = ((key, use.idle_since_ms) for key, use in self.runs.items() if now_ms - use.seen_ms <= MOST_DELAY_MS)
-        return {key: since_ms for key, since_ms in seen if since_ms is not None}
+        found = ((k, use.idle_since_ms) for k, use in self.runs.items() if was_seen(use.seen_ms, now_ms, MOST_DELAY_MS))
+        return {key: since_ms for key, since_ms in found if since_ms is not None}

@@ -13,11 +13,19 @@ from operator import attrgetter
 from gpuctl.k8s import kinds
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.state import ClusterState, Run, RunPhase
-from gpuctl.model.units import WHOLE_GPU, DurationMs, Instant
-from gpuctl.model.utilisation import IDLE_BELOW_MILLI, MOST_GAP_MS, DeviceUse, Gauge, RunUse, Sample, Utilisation
+from gpuctl.model.units import WHOLE_GPU, Instant
+from gpuctl.model.utilisation import (
+    IDLE_BELOW_MILLI,
+    MOST_AHEAD_MS,
+    MOST_GAP_MS,
+    DeviceUse,
+    Gauge,
+    RunUse,
+    Sample,
+    Utilisation,
+    was_seen,
+)
 
-_MOST_AHEAD_MS: DurationMs = 60_000
-"""How far the clock of a source may be ahead; what is older than MOST_GAP_MS says nothing of now."""
 _IDLE_SINCE = attrgetter("idle_since_ms")
 _WORK = frozenset({Gauge.BUSY, Gauge.ACTIVE})
 
@@ -26,7 +34,7 @@ def device_uses(samples: Iterable[Sample], now_ms: Instant) -> tuple[DeviceUse, 
     """The samples by pod and device. A device without a sample of its work is left out. Cost: linear, and a sort."""
     by_device: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
     for sample in samples:
-        if now_ms - MOST_GAP_MS <= sample.at_ms <= now_ms + _MOST_AHEAD_MS:
+        if was_seen(sample.at_ms, now_ms, MOST_GAP_MS):
             by_device[sample.namespace, sample.pod, sample.device].append(sample)
     return tuple(found for key in sorted(by_device) if (found := _device_use(by_device[key])) is not None)
 
@@ -72,14 +80,14 @@ def next_utilisation(
         key = (run.job, run.digest)
         if run.phase is RunPhase.RUNNING and run.gpu_milli:
             use = _run_use(run, by_run.get(key, ()), before.runs.get(key))
-            if use is not None and now_ms - use.seen_ms <= MOST_GAP_MS:
+            if use is not None and was_seen(use.seen_ms, now_ms, MOST_GAP_MS):
                 found[key] = use
     return Utilisation(at_ms=now_ms, runs=found)
 
 
 def forgotten(known: Utilisation, now_ms: Instant) -> Utilisation:
     """Without what is too old; the same value if nothing is."""
-    kept = {key: use for key, use in known.runs.items() if now_ms - use.seen_ms <= MOST_GAP_MS}
+    kept = {key: use for key, use in known.runs.items() if was_seen(use.seen_ms, now_ms, MOST_GAP_MS)}
     return known if len(kept) == len(known.runs) else replace(known, runs=kept)
 
 
@@ -94,7 +102,8 @@ def _run_use(run: Run, devices: Sequence[DeviceUse], before: RunUse | None) -> R
     if any(each.quiet_since_ms is None for each in devices):
         quiet_ms = None
     elif before is not None and before.quiet_since_ms is not None and all(_is_quiet(each) for each in devices):
-        quiet_ms = before.quiet_since_ms if first_ms - before.seen_ms <= MOST_GAP_MS else quiet_ms
+        goes_on = first_ms - MOST_GAP_MS <= before.seen_ms <= last_ms + MOST_AHEAD_MS
+        quiet_ms = before.quiet_since_ms if goes_on else quiet_ms
     if quiet_ms is not None and run.started_at_ms is not None:
         quiet_ms = max(quiet_ms, run.started_at_ms)
     return RunUse(

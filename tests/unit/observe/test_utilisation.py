@@ -10,9 +10,10 @@ import pytest
 from objects_by_hand import DIGEST, JOB_ID, NAMESPACE
 
 from gpuctl.k8s import kinds
+from gpuctl.k8s.utilisation import decode_utilisation, encode_utilisation, resumed
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import NodeName, ObjectRef
-from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.state import ClusterState, OwnObject, Run, RunPhase
 from gpuctl.model.utilisation import IDLE_AFTER_MS, MOST_DELAY_MS, MOST_GAP_MS, Gauge, RunUse, Sample, Utilisation
 from gpuctl.observe import device_uses, forgotten, next_utilisation, with_idle
 
@@ -193,3 +194,37 @@ def test_work_of_a_measured_gpu_that_is_seen_and_work_that_is_not() -> None:
     assert quiet_ms("training-starved-by-data", 1) < IDLE_AFTER_MS
     for phase in ("idle-memory-held", "inference-light", "notebook-idle-30GB-held"):
         assert quiet_ms(phase, 30) >= IDLE_AFTER_MS, phase
+
+
+@pytest.mark.parametrize("back_ms", [60_001, 3_600_000])
+def test_a_clock_that_is_put_back_makes_no_run_idle(back_ms: int) -> None:
+    """How long ago it was seen is not known then: it may have worked ever since, with nothing that measures it."""
+    meter, late_ms = Meter(), 20 * IDLE_AFTER_MS
+    meter.rest(late_ms - IDLE_AFTER_MS, late_ms)
+    now_ms = late_ms - back_ms
+    assert meter.known.idle(late_ms) == {KEY: late_ms - IDLE_AFTER_MS}
+    assert meter.known.idle(now_ms) == {}
+    assert not forgotten(meter.known, now_ms).runs
+    assert meter.read(now_ms) is None, "a source that knows nothing of it"
+    meter.rest(late_ms - IDLE_AFTER_MS, late_ms)
+    assert meter.rest(now_ms, now_ms + IDLE_AFTER_MS) == now_ms, "it counts from the beginning"
+
+
+def test_a_clock_that_is_put_forward_makes_no_run_idle() -> None:
+    meter = Meter()
+    meter.rest(0, IDLE_AFTER_MS - EVERY_MS)
+    assert meter.rest(3_600_000, 3_600_000 + IDLE_AFTER_MS - EVERY_MS) is None
+
+
+def test_replicas_that_follow_each_other_do_not_make_a_run_idle_that_nothing_measures() -> None:
+    """Each goes on from what the last one has published; the exporter of this run's node has died, others answer."""
+    meter, job = Meter(), ObjectRef(*kinds.JOB, NAMESPACE, "a-1-0badcafe")
+    state = replace(meter.state, own={job: OwnObject(KEY, "1")})
+    last_ms = now_ms = 2 * IDLE_AFTER_MS
+    meter.rest(IDLE_AFTER_MS, last_ms)
+    while now_ms < last_ms + MOST_GAP_MS:
+        now_ms += 2 * EVERY_MS
+        meter.known = resumed(decode_utilisation(encode_utilisation(meter.known, state)), state)
+        meter.read(now_ms)
+        assert bool(meter.known.idle(now_ms)) == (now_ms - last_ms <= MOST_DELAY_MS)
+    assert meter.read(now_ms + EVERY_MS) is None
