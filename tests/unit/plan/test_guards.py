@@ -1,4 +1,4 @@
-"""Guards asked one by one: whose a namespace is, and how much one commit may end."""
+"""Guards asked one by one: whose a namespace is, how much one commit may end or remove, and what confirms that."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ import pytest
 from workbench import example, on, without_project
 
 from gpuctl.k8s import kinds, names
-from gpuctl.model.ids import ObjectRef
+from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.model.declared import Declared
+from gpuctl.model.freeze import Frozen
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.state import ClusterState, Ledger, Run, RunPhase
-from gpuctl.plan.guard import foreign_namespaces, mass_stop
+from gpuctl.plan.guard import (
+    excluded_projects,
+    foreign_namespaces,
+    frozen_projects,
+    mass_stop,
+    removal_digest,
+    review,
+    void_confirmations,
+)
+from gpuctl.plan.inventory import OWN
 
 DECLARED = example()
 PROJECT = DECLARED.projects[0]
@@ -85,3 +97,105 @@ def test_jobs_that_have_not_ended_count_among_those_that_a_change_removes() -> N
     assert mass_stop(fewer, ClusterState(runs=ended), frozenset()).jobs == set()
     pinned = replace(fewer, pinned=frozenset({jobs[0].id.project}))
     assert mass_stop(pinned, ClusterState(runs=runs), frozenset()).jobs == set()
+    scheduling = replace(cluster.scheduling, delete_guard_jobs=None)
+    assert (
+        mass_stop(
+            replace(fewer, cluster=replace(cluster, scheduling=scheduling)), ClusterState(runs=runs), frozenset()
+        ).jobs
+        == set()
+    )
+
+
+FAR = ObjectRef("v1", "PersistentVolumeClaim", PROJECT.namespace, "data")
+POD = ObjectRef("v1", "Pod", PROJECT.namespace, "by-hand")
+MAP = ObjectRef("v1", "ConfigMap", PROJECT.namespace, "settings")
+SERVICE = ObjectRef("v1", "Service", PROJECT.namespace, "default")
+GONE = Ledger(project=PROJECT.name, content="as-declared", inventory=frozenset({SPACE, SERVICE}))
+LEFT = without_project(DECLARED, PROJECT.name)
+RUN = Run(job=DECLARED.jobs[0].id, digest=DECLARED.jobs[0].digest, phase=RunPhase.QUEUED)
+CAREFUL = replace(LEFT.cluster, scheduling=replace(LEFT.cluster.scheduling, delete_guard_jobs=1))
+
+
+def danger(state: ClusterState, declared: Declared = LEFT) -> list[str]:
+    return [found.code for found in review(declared, GONE, (SPACE,), state, frozenset()).refusals]
+
+
+def test_what_holds_the_removal_of_a_project() -> None:
+    """Claims and work of others in its namespace, unless they leave already; and its own jobs."""
+    assert danger(ClusterState(live={SPACE: {}, MAP: {}})) == []
+    assert danger(ClusterState(live={FAR: {}})) == ["GPU6003"]
+    assert danger(ClusterState(live={POD: {}})) == ["GPU6005"]
+    managed = {"metadata": {"labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}}
+    leaving = {"metadata": {"deletionTimestamp": "2020-07-29T12:00:00Z"}}
+    elsewhere = ObjectRef("v1", "Pod", "default", "by-hand")
+    assert danger(ClusterState(live={POD: managed, FAR: leaving, elsewhere: {}})) == []
+    others = replace(RUN, job=JobId(LEFT.projects[0].name, RUN.job.name), phase=RunPhase.RUNNING)
+    assert danger(ClusterState(runs=(RUN, others))) == []
+    assert danger(ClusterState(runs=(replace(RUN, phase=RunPhase.STARTING),))) == ["GPU6002"]
+    assert danger(ClusterState(), replace(LEFT, projects=())) == ["GPU6001"]
+    assert danger(ClusterState(), replace(LEFT, projects=(), pinned=frozenset({PROJECT.name}))) == []
+
+
+def test_how_many_jobs_the_removal_of_a_project_may_remove() -> None:
+    second, third = (replace(RUN, job=JobId(PROJECT.name, name)) for name in ("second", "third"))
+    foreign = replace(third, job=JobId(LEFT.projects[0].name, third.job.name))
+    ended = replace(third, phase=RunPhase.FAILED)
+    careful = replace(LEFT, cluster=CAREFUL)
+    assert danger(ClusterState(runs=(RUN, replace(RUN, digest=DECLARED.jobs[1].digest), foreign, ended)), careful) == []
+    assert danger(ClusterState(runs=(RUN, second)), careful) == ["GPU6010"]
+    careless = replace(CAREFUL, scheduling=replace(CAREFUL.scheduling, delete_guard_jobs=None))
+    assert danger(ClusterState(runs=(RUN, second)), replace(LEFT, cluster=careless)) == []
+
+
+def test_the_clusters_own_objects_go_unasked_and_a_project_that_declared_nothing_new_by_its_revision() -> None:
+    own = Ledger(project=OWN, content="as-declared", inventory=frozenset({SPACE}))
+    assert review(LEFT, own, (SPACE,), ClusterState(live={POD: {}}), frozenset()).allowed == (SPACE,)
+    assert review(LEFT, GONE, (), ClusterState(live={POD: {}}), frozenset()).refusals == (), "nothing is to be deleted"
+    before = replace(GONE, content="")
+    uids = ({ledger_ref(LEFT.cluster.name, PROJECT.name): {"metadata": {"uid": uid}}} for uid in ("one", "another"))
+    said = [
+        review(LEFT, before, (SPACE,), ClusterState(live={**uid, POD: {}}), frozenset()).refusals[0].help
+        for uid in uids
+    ]
+    assert said[0] != said[1], "a confirmation is of this ledger, and of none that is made after it"
+
+
+def test_which_confirmations_are_void() -> None:
+    """Those of the removal of a project that is gone, or of a change of all, that were not said with it or since."""
+    gone = removal_digest(LEFT, PROJECT.name, GONE.content)
+    kept = Ledger(project=LEFT.projects[0].name, content="as-declared")
+    of_kept = removal_digest(LEFT, kept.project, kept.content)
+    of_own = removal_digest(LEFT, OWN, "as-declared")
+    of_none = removal_digest(LEFT, ProjectName("old"), "")
+    ledgers = (GONE, kept, Ledger(project=OWN, content="as-declared"), Ledger(project=ProjectName("old")))
+    said = frozenset({gone, of_kept, of_own, of_none, "of-a-claim"})
+    assert void_confirmations(LEFT, ledgers, said, lambda _: frozenset()) == {gone}
+    assert void_confirmations(LEFT, ledgers, said, lambda ledger: frozenset({gone} if ledger is GONE else ())) == set()
+
+    def never(ledger: Ledger | None) -> frozenset[str]:
+        raise AssertionError(ledger)
+
+    assert void_confirmations(LEFT, ledgers, frozenset({"of-a-claim"}), never) == set(), (
+        "what is not said costs no look"
+    )
+
+
+def test_what_a_cycle_leaves_as_it_is() -> None:
+    b = DECLARED.projects[1].name
+    part = ledger_ref(DECLARED.cluster.name, PROJECT.name)
+    frozen = (Frozen(project=b, by="ann", reason="", since_ms=0),)
+    cases: tuple[tuple[ClusterState, set[ProjectName]], ...] = (
+        (ClusterState(), set()),
+        (ClusterState(damaged=((part, "runs"),)), {PROJECT.name}),
+        (ClusterState(damaged=((part, "revision"),)), set()),
+        (ClusterState(frozen=frozen), {b}),
+    )
+    for state, left in cases:
+        assert excluded_projects(DECLARED, state) == left
+    assert excluded_projects(replace(DECLARED, pinned=frozenset({b})), ClusterState()) == {b}
+    whole = ClusterState(
+        frozen=(Frozen(project=None, by="ann", reason="", since_ms=0),), ledgers={ProjectName("old"): GONE}
+    )
+    names_of_all = {project.name for project in DECLARED.projects} | {ProjectName("old")}
+    assert excluded_projects(DECLARED, whole) == names_of_all
+    assert frozen_projects(DECLARED, whole) - names_of_all == {OWN}
