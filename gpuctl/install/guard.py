@@ -55,6 +55,11 @@ _OWN_PODS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _OF_RAY = "ray.io/cluster"
 _OF_RUNS = "matches('-[0-9a-f]{8}(-[a-z0-9]+)?$')"
 """Whether a name is like those of runs' objects, and of what controllers make of them."""
+_ALSO_MADE = {
+    "kubeflow.org": ("jaxjobs", "mxjobs", "paddlejobs", "tfjobs", "xgboostjobs"),
+    "ray.io": ("raycronjobs", "rayservices"),
+}
+"""What the controllers of the built-in kinds make pods of besides: no job's manifest is one unless it is declared."""
 _WRITES = ("CREATE", "UPDATE")
 _USUAL_GRACE_S = 30
 _EVICTION_GRACE_S = 600
@@ -249,7 +254,8 @@ def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mappin
     Its objects hold pod templates in lists that no expression of `_marks` reaches, so others write none of them here.
     Where no controller but Kubernetes' own is trusted, what others make has no marks that count.
     """
-    rules = [rule(group, "*", (plural,), _WRITES) for group, plural in duties.pairs]
+    pairs = (*duties.pairs, *((group, plural) for group, plurals in _ALSO_MADE.items() for plural in plurals))
+    rules = [rule(group, "*", (plural,), _WRITES) for group, plural in dict.fromkeys(pairs)]
     return "gpuctl-other-workloads", {
         "matchConstraints": in_projects(*rules),
         "matchConditions": [_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],

@@ -84,6 +84,20 @@ spec:
 HOW = "python tests/kueue/tools.py and tests/jobset/tools.py download them"
 
 
+def a_like_of(group: str, kind: str) -> Any:
+    """The definition of a kind by its name alone, with any content."""
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+
+
 @lru_cache
 def definition(kind: Kind) -> Any:
     """The CustomResourceDefinition of a kind. Skips the test where its module was not downloaded."""

@@ -36,7 +36,7 @@ from gpuctl.k8s.overview import encode_overview
 from gpuctl.model.ids import Revision
 from workloads.declarations import KINDS_OF_CLUSTER, ROWS, TF_JOB, TRAINING_RUN, manifest
 from workloads.declarations import declared as job_of_kind
-from workloads.definitions import definition
+from workloads.definitions import a_like_of, definition
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("declared")]
 CONTROLLER = "system:serviceaccount:training:controller"
@@ -50,9 +50,11 @@ def plane(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """gpuctl was installed before the Cluster declared the kinds; one of the two is there."""
     made = new_control_plane()
     install(made, controllers=(CONTROLLER,))
-    body = definition(TRAINING_RUN)
-    made.call("POST", CRDS, body)
-    at_last(lambda: is_served(made.call("GET", f"{CRDS}/{body['metadata']['name']}")))
+    bodies = [definition(TRAINING_RUN), a_like_of("ray.io", "RayService")]
+    for body in bodies:
+        made.call("POST", CRDS, body)
+    paths = [f"{CRDS}/{body['metadata']['name']}" for body in bodies]
+    at_last(lambda: all(is_served(made.call("GET", path)) for path in paths))
     for user in (CONTROLLER, "ann"):
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -95,10 +97,6 @@ def the_run(town: Town | Told) -> Any:
     return found
 
 
-def run_name(town: Town | Told) -> str:
-    return text(the_run(town), "metadata", "name")
-
-
 def pods(town: Town | Told) -> list[Any]:
     found: list[Any] = town.plane.call("GET", f"/api/v1/namespaces/{town.namespace}/pods")["items"]
     return [pod for pod in found if labels_of(pod).get(names.JOB_LABEL) == "train"]
@@ -131,6 +129,30 @@ def tells(town: Town | Told, run: Any, phase: str, left: int) -> None:
         town.plane.call("PATCH", path, {"status": status}, media=MERGE, user=CONTROLLER)
 
 
+def nothing_is_made_by_hand(town: Town) -> None:
+    """By a person with all rights: not the kind, no change of a run, no pod under one, nor what else the controller of
+    a built-in kind may make pods of."""
+    made = {"apiVersion": TRAINING_RUN[0], "kind": "TrainingRun", "metadata": {"name": "by-hand"}, "spec": {}}
+    service = {"apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "by-hand"}}
+    owners = pods(town)[0]["metadata"]["ownerReferences"]
+    under_it = {"metadata": {"name": "by-hand", "ownerReferences": owners}, "spec": {"containers": [NOTHING]}}
+    run = text(the_run(town), "metadata", "name")
+    in_git, no_owner = "declared in Git", "owners that are workloads"
+    for method, path, body, words in (
+        ("POST", runs_of(town), made, in_git),
+        ("PATCH", f"{runs_of(town)}/{run}", {"spec": {"paused": True}}, in_git),
+        ("POST", f"/apis/ray.io/v1/namespaces/{town.namespace}/rayservices", service, in_git),
+        ("POST", f"/api/v1/namespaces/{town.namespace}/pods", under_it, no_owner),
+    ):
+        media = MERGE if method == "PATCH" else ""
+
+        def said(method: str = method, path: str = path, body: object = body, media: str = media) -> str:
+            refused = town.plane.refused(method, f"{path}?dryRun=All", body, user="ann", media=media)
+            return refused[1] if refused else ""
+
+        assert words in at_last(said)
+
+
 def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand(town: Town) -> None:
     rows = tuple(ROWS[kind] for kind in (TF_JOB, TRAINING_RUN))
     install(town.plane, controllers=(CONTROLLER,), duties=Duties(kinds=rows))
@@ -154,21 +176,7 @@ def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand
     assert sorted(workers) == sorted(worker.node for worker in run.placement.workers) if run.placement else False
     assert all(node.foreign_cpu_milli == 0 for node in town.state().nodes if node.labels.get("town") == town.name)
 
-    made = {"apiVersion": TRAINING_RUN[0], "kind": "TrainingRun", "metadata": {"name": "by-hand"}, "spec": {}}
-    refusal = at_last(lambda: town.plane.refused("POST", f"{runs_of(town)}?dryRun=All", made, user="ann"))
-    assert refusal is not None
-    assert "declared in Git" in refusal[1]
-    changed = town.plane.refused(
-        "PATCH", f"{runs_of(town)}/{run_name(town)}?dryRun=All", {"spec": {"paused": True}}, media=MERGE, user="ann"
-    )
-    assert changed is not None
-    assert "declared in Git" in changed[1]
-    owners = pods(town)[0]["metadata"]["ownerReferences"]
-    under_it = {"metadata": {"name": "by-hand", "ownerReferences": owners}, "spec": {"containers": [NOTHING]}}
-    path = f"/api/v1/namespaces/{town.namespace}/pods?dryRun=All"
-    forged = town.plane.refused("POST", path, under_it, user="ann")
-    assert forged is not None
-    assert "owners that are workloads" in forged[1]
+    nothing_is_made_by_hand(town)
 
     town.jobs["train"] = f"\n  suspend: true{declared}"
 
