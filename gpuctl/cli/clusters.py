@@ -18,13 +18,14 @@ from gpuctl.cli.failures import Failure
 from gpuctl.cli.instead import KINDS
 from gpuctl.cli.nearest import nearest_job
 from gpuctl.cli.terminal import say
-from gpuctl.diag.wording import message, one_of
+from gpuctl.diag.wording import all_of, message, one_of
 from gpuctl.model.ids import JobId
 
 if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
     from gpuctl.app.ports import Cluster, Sessions
     from gpuctl.k8s.kinds import Kind
+    from gpuctl.model.declared import Declared
     from gpuctl.model.state import Removal
     from gpuctl.views.jobs import JobView
 
@@ -176,6 +177,15 @@ def _narrower() -> str:
     if "namespace" in options:
         return f"-n NAMESPACE reads only that namespace, and {always} has it read always; "
     return f"{always} has only that namespace read; "
+
+
+def tell_other_cluster(cluster: Cluster, declared: Declared) -> None:
+    """A note on standard error where declarations are held against a cluster that is kept by those of another one."""
+    from gpuctl.app.whose import other_clusters  # noqa: PLC0415 - only now
+
+    kept, name = other_clusters(cluster, declared.cluster.name), declared.cluster.name
+    if kept:
+        say(f"note: gpuctl keeps {all_of(kept)} there; these are the declarations of {name}", err=True)
 
 
 def with_other_engine(cluster: Cluster, current: Live) -> Live:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options
+from gpuctl.cli.clusters import Where, cluster_options, tell_other_cluster
 from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.declarations import compiled_folder, tell
 from gpuctl.cli.failures import EXIT_USAGE
@@ -35,6 +35,7 @@ def diff(folder: str, output: str, where: Where) -> None:
     if where.embedded is None and (lacks := wiring.lacking(where.kubeconfig, where.context)) is not None:
         say(f"note: {': '.join(lacks)}", err=True)
     with where.reading() as cluster:
+        tell_other_cluster(cluster, declared)
         report = drift_report(declared, cluster, context_clock())
     if output == "json":
         print_json(forms.document(report))

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuctl.cli.clusters import Where, cluster_options, namespace_option, one_job, project_of, told_live
+from gpuctl.cli.clusters import (
+    Where,
+    cluster_options,
+    namespace_option,
+    one_job,
+    project_of,
+    tell_other_cluster,
+    told_live,
+)
 from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.declarations import compiled_folder
 from gpuctl.cli.defaults import project_meant
@@ -135,6 +143,7 @@ def _asked(subject: str, project: str | None, folder: str, where: Where) -> Expl
     declared = compiled_folder(folder)
     job = _declared_job(declared, folder, subject, project)
     with where.reading() as cluster:
+        tell_other_cluster(cluster, declared)
         engine = deciding_engine(cluster, declared.cluster.name)
         if engine is not None:
             said = f"{engine.called} decides in this cluster, and gpuctl's engine does not"

@@ -11,7 +11,7 @@ import click
 
 from gpuctl import __version__
 from gpuctl.adapters.collector import OBJECTS_OF_A_COMMAND, collect_seldom
-from gpuctl.cli.clusters import Where
+from gpuctl.cli.clusters import Where, tell_other_cluster
 from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.declarations import tell
 from gpuctl.cli.failures import EXIT_FAILED, Failure
@@ -281,6 +281,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis, entry: Ent
         return on_inventory(before, after, wiring.blueprint, basis.confirmed, context_clock().now_ms(), entry)
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
+        tell_other_cluster(cluster, after)
         return on_cluster(before, after, read_objects(cluster), context_clock().now_ms(), basis.confirmed)
 
 

@@ -112,7 +112,7 @@ def _view(node: Node, state: ClusterState, workers: Iterable[tuple[Run, WorkerPl
                 index=gpu,
                 shares=tuple(sorted(held)),
                 foreign_milli=foreign.get(gpu, 0),
-                lost=gpu in node.lost_gpus,
+                lost=gpu in node.lost_gpus or gpu >= node.gpus,
             )
             for gpu, held in sorted(shares.items())
         ),

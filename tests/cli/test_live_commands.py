@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import AT_MS, EXAMPLE, Run
+from commands import AT_MS, EXAMPLE, Run, folder_in
 
 from gpuctl.adapters.clock import SystemClock, VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
@@ -121,6 +121,20 @@ def test_explain_with_another_clusters_folder_says_whose_the_namespace_is(
     assert fix.startswith("Fix: give one of the two clusters another `namespacePrefix`")
     form = json.loads(run("explain", "team-b/b-4-gg", cluster, "-o", "json", "--embedded", embedded).stdout)
     assert (form["refusal"]["code"], form["text"][0]) == ("GPU6006", why)
+
+
+@pytest.mark.parametrize("line", [("explain", "team-b/b-4-gg"), ("diff",), ("plan", "--base", "HEAD")])
+def test_the_folder_of_another_cluster_is_noted(
+    run: Run, embedded: Path, repository: WorkingCopy, line: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository.folder)
+    folder = folder_in(repository)
+    own = run(*line, folder, "--embedded", embedded)
+    file = folder / "cluster.yaml"
+    file.write_text(file.read_text().replace("name: tr4858", "name: another"))
+    other = run(*line, folder, "--embedded", embedded)
+    note = "note: gpuctl keeps tr4858 there; these are the declarations of another\n"
+    assert (note in own.stderr, note in other.stderr) == (False, True), (own.output, other.output)
 
 
 def test_explain_of_a_run_whose_namespace_is_being_deleted(run: Run, embedded: Path, tmp_path: Path) -> None:

@@ -69,6 +69,15 @@ def test_a_node_shows_what_is_taken_by_whom() -> None:
     ]
 
 
+def test_gpus_that_a_node_has_no_more_are_lost_and_not_its_own() -> None:
+    """The node was made anew with half of them, and the pods on it go on."""
+    (view,) = node_views(
+        ClusterState(nodes=(node(gpus=2, foreign_gpu_milli=(0, 0)),), runs=(run("j", 4000, 0, 1, 2, 3),))
+    )
+    assert (view.gpus, view.allocated_milli) == (2, 4000)
+    assert [device.lost for device in view.devices] == [False, False, True, True]
+
+
 def test_a_node_shows_workers_that_leave_until_they_are_gone_and_none_that_has_ended() -> None:
     """One of three workers has ended, and another job has its GPU; a fourth was given up, and its pod is there."""
     first, second, third, fourth = (WorkerPlacement(node=NodeName("n1"), gpus=(gpu,)) for gpu in range(4))
