@@ -19,7 +19,7 @@ from dataclasses import replace
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.admission import Admission
 from gpuctl.engine.admit.attempts import still_pending
-from gpuctl.engine.admit.outcome import Outcome, decisions_of
+from gpuctl.engine.admit.outcome import Outcome, compete_afterwards, decisions_of
 from gpuctl.engine.admit.reservations import keep_moves
 from gpuctl.engine.admit.retries import start_retries
 from gpuctl.engine.admit.scale_up import ScaleUp
@@ -86,8 +86,7 @@ def decide(
     overlay.update((each.job, replace(each, placement=named(each.placement, carried.uuids))) for each in resized)
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
-    # A run that gives up workers lacks them from now on, and so competes for what is left.
-    compete = bool(outcome.pending_queues or lacking or outcome.given_up or any(snapshot.leaving_runs))
+    compete = bool(outcome.pending_queues or lacking or any(snapshot.leaving_runs)) or compete_afterwards(outcome)
     cache.keep(carried, may_be_undone=bool(outcome.pauses or outcome.given_up) and compete)
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms

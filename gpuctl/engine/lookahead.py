@@ -10,8 +10,8 @@ with `a`, and `c` of another project would take `a`'s place by fairness: `b` wou
 
 Invariant: restraints only take stops back. They delay no start, so that a cluster comes to rest with them as without.
 
-Cost: nothing where no run makes way, or no other job waits that could take what is left. Else mostly three cycles, of
-what has changed.
+Cost: nothing where no run makes way, or no job could take what it leaves from the job that it leaves it to. Else mostly
+three cycles, of what has changed.
 """
 
 from __future__ import annotations

@@ -59,4 +59,19 @@ KNOWN: dict[str, Known] = {
         why="4.6: the job is placed before runs that are moved for it, or the largest first; here it had to be last.",
         worlds=(12000131,),
     ),
+    "waits: a ceiling judged after victims left": Known(
+        why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. Once own "
+        "work has left it for work that can't be paused, the project holds it no more, and the quota is exceeded.",
+        worlds=(15007565,),
+    ),
+    "waits: mixed rights": Known(
+        why="4.5: own work is paused so that its project has a claim, and starts again where it was. So two projects "
+        "would take one GPU from each other without end, and the second waits with GPU5028.",
+        worlds=(15002034,),
+    ),
+    "waits: one run": Known(
+        why="4.5: a run that makes way would go on by its own rights, and what that leaves would have the job paused "
+        "for another of its project. So the job waits with GPU5028, as does the other.",
+        histories=(14003760,),
+    ),
 }

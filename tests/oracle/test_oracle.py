@@ -130,6 +130,11 @@ def test_what_follows_is_decided_with_the_pause(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [14016508, 15006556, 15016002])
+def test_paused_jobs_alone_do_not_undo_each_others_pauses(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
 def test_halves_of_a_gang_fill_one_device() -> None:
     assert run_worlds([7016427]).families == {}
 

@@ -21,7 +21,7 @@ class EngineCache:
     """The carried state, and what is known of the declarations.
 
     `counters`: the work of the last schedule, looking ahead included. `may_be_undone`: whether runs make way in the
-    last cycle while others compete for what they leave. `effective`: the jobs that depend on other jobs or on load.
+    last cycle while jobs compete for what they leave. `effective`: the jobs that depend on other jobs or on load.
     """
 
     __slots__ = ("_carried", "_noted", "counters", "effective", "may_be_undone")
