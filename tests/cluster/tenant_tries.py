@@ -83,6 +83,7 @@ UNCOUNTED = {
     "devices from a ConfigMap's key": (pod({"env": [FIELD]}), VISIBLE),
     "devices after none": (pod(env(VOID, (VISIBLE, "all"))), VISIBLE),
     "devices from a ConfigMap": (pod(OF_A_MAP), "envFrom"),
+    "devices from a ConfigMap beside a variable": (pod(env(("OTHER", "void"), **OF_A_MAP)), "envFrom"),
     "devices by halves": (pod({"envFrom": [{"prefix": "NVIDIA_", "secretRef": {"name": "s"}}]}), "envFrom"),
     "an image of old": (pod(env(("CUDA_VERSION", "11.4"))), "CUDA_VERSION"),
     "a mounted device": (mount("/var/run/nvidia-container-devices/all"), "nvidia-container-devices"),

@@ -237,8 +237,11 @@ def test_only_the_guard_stops_pods_with(case: str, place: Place) -> None:
     body, words = UNCOUNTED[case]
     if "runtimeClassName" in body["spec"] and not place.plane.call("GET", f"{RUNTIMES}")["items"]:
         place.plane.call("POST", RUNTIMES, {"metadata": {"name": "fast"}, "handler": "nvidia"})
-    said = place.tries("ann", "a", body)
-    assert (words in said) if place.guarded else (said == "")
+    spec = body["spec"]
+    beside = {**body, "spec": {**spec, "containers": [*spec["containers"], {"name": "second", "image": "x"}]}}
+    for made in (body, beside):
+        said = place.tries("ann", "a", made)
+        assert (words in said) if place.guarded else (said == "")
 
 
 def test_only_the_guard_stops_gpus_of_pods_that_controllers_make_for_people(place: Place) -> None:
@@ -354,7 +357,7 @@ def test_only_the_guard_stops_what_kuberay_puts_before_a_runs_containers(place: 
     """It runs the job's image, which may say that it sees all GPUs; what the manifest has before them sees none."""
     labels = {names.JOB_LABEL: "train", "ray.io/cluster": "train"}
     maker = "system:serviceaccount:kube-system:statefulset-controller"  # any that is trusted with the labels
-    for more, refused in (({}, True), (env(VOID), False)):
+    for more, refused in (({}, True), (env(("OTHER", "void")), True), (env(VOID), False)):
         before = {"name": "wait-gcs-ready", "image": "x", **more}
         body = pod(meta={"labels": labels, "generateName": "ray-"}, initContainers=[before])
         said = place.attempt("POST", f"{pods('a')}?dryRun=All", body, user=maker)
