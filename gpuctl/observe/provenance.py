@@ -160,9 +160,8 @@ def _together(found: Iterable[Testimony]) -> Testimony:
 
 def own_of(ref: ObjectRef, body: Body, witness: Witness | None, trust: Trust) -> OwnObject | None:
     """The run that a Job or Deployment is the object of, by the proofs above; None for a foreign one."""
-    if witness is not None and witness.uid:
-        same = witness.run is not None and uid(body) == witness.uid
-        return OwnObject(witness.run, witness.uid) if witness.run is not None and same else None
+    if witness is not None and witness.run is not None and witness.uid:
+        return OwnObject(witness.run, witness.uid) if uid(body) == witness.uid else None
     run = own_run(ref, body, trust.cluster)
     if run is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,10 +29,11 @@ from objects_by_hand import (
 )
 
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName
-from gpuctl.model.state import Body, Charge, RunEntry, RunPhase
+from gpuctl.model.state import Body, Charge, ClusterState, Ledger, RunEntry, RunPhase
 
 APPLIED = {"manager": names.FIELD_MANAGER, "operation": "Apply"}
 UPDATED = {"manager": "kubectl", "operation": "Update"}
@@ -64,20 +66,23 @@ def test_the_object_with_the_uid_on_record_is_the_runs_whatever_its_labels_say()
         {"namespace": "gpu-team-b"},
         {"namespace": "default"},
         {"name": f"{RUN_NAME}-copy"},
+        {"name": f"a-2-{DIGEST}", "labels": {**OURS, names.JOB_LABEL: "a-2"}},
+        {"name": "theirs", "labels": {}},
     ],
 )
-def test_no_other_object_is(metadata: dict[str, str]) -> None:
-    other = changed(job(), labels=OURS, managedFields=[APPLIED], **metadata)
-    state = decided_on(on_record(), other)
-    assert state.own == {}
-    assert state.runs == ()
-    assert state.foreign == {ref_of(other)}
+def test_no_other_object_is(metadata: dict[str, Any]) -> None:
+    other = changed(job(), **{"labels": OURS, "managedFields": [APPLIED], **metadata})
+    for state in (decided_on(on_record(), other), seen(on_record(), other)):
+        assert state.own == {}
+        assert state.runs == ()
+        assert state.foreign == {ref_of(other)}
+        assert state.unreadable == ()
 
 
 def test_an_object_that_was_not_seen_yet_is_the_runs_if_gpuctl_applied_it() -> None:
     """gpuctl was killed right after it made the object: its inventory names it, no uid is on record."""
     unseen = RunEntry(record=RunRecord(queued_at_ms=NOON_MS))
-    for fields, found in (([APPLIED], [RUN_NAME]), ([UPDATED], []), ([], [RUN_NAME])):
+    for fields, found in (([APPLIED, UPDATED], [RUN_NAME]), ([UPDATED], []), ([], [RUN_NAME])):
         body = changed(job(suspend=True), labels=OURS, managedFields=fields)
         assert own(on_record(unseen), body) == found, fields
     only_status = [{**APPLIED, "subresource": "status"}]
@@ -221,6 +226,27 @@ def replica_set(name: str, owner: str = UID) -> Body:
 def of_set(name: str, **fields: Any) -> Body:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-of-{name}", "controller": True}
     return pod(**{"owners": [owner], **fields})
+
+
+@pytest.mark.parametrize(
+    ("inventory", "look"),
+    [
+        (frozenset(), decided_on),
+        (frozenset({ObjectRef(*kinds.NAMESPACE, "", NAMESPACE)}), seen),
+        (frozenset({ObjectRef(*kinds.JOB, NAMESPACE, "another-0badcafe")}), seen),
+    ],
+    ids=["by Git", "by the namespace on record", "by an object on record"],
+)
+def test_a_pod_whose_object_is_gone_is_its_runs_in_the_projects_namespace(
+    inventory: frozenset[ObjectRef], look: Callable[..., ClusterState]
+) -> None:
+    """Also where the namespace was adopted, so that no inventory has it."""
+    entry = RunEntry(uid=UID, record=RunRecord(queued_at_ms=NOON_MS, starts=1))
+    ledger = Ledger(project=JOB_ID.project, inventory=inventory, runs={(JOB_ID, DIGEST): entry})
+    left = pod()
+    elsewhere = changed(left, namespace="elsewhere")
+    state = look(node(), encode_ledger(TENANCY.cluster, ledger).head, left, elsewhere)
+    assert state.pods == {ref_of(left): (JOB_ID, DIGEST)}
 
 
 def test_pods_of_a_deployment_are_its_runs_through_their_replica_set() -> None:
