@@ -156,8 +156,9 @@ def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     workers = [pod for pod in pods if not pod.helper]
     done = [pod for pod in workers if pod.running or (pod.succeeded and shape.ends_by_pods)]
     at_work = len(done) + len(ends.workers - {pod.index for pod in done})
-    # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any.
-    placed = sum(pod.node is not None for pod in workers) >= shape.workers
+    # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any. One that
+    # is evicted leaves its place open, though its node may never end it.
+    placed = sum(pod.node is not None and not pod.evicted for pod in workers) >= shape.workers
     return RunPhase.RUNNING if at_work >= (workload.least if placed else shape.workers) else RunPhase.STARTING
 
 

@@ -144,3 +144,13 @@ def test_places_reserved_for_workers_that_it_lacks_are_read_off_the_ledger(
     (run,) = decided_on(on_record(entry), elastic(now), worker(0, "n1"), worker(1, "n1")).runs
     assert run.phase is RunPhase.RUNNING
     assert run.reserved == kept
+
+
+def test_an_elastic_run_has_an_open_place_where_a_taint_evicts_a_worker() -> None:
+    leaving = worker(3, "n2", deletionTimestamp=NOON)
+    leaving["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    ]
+    run = only_run(elastic(STARTED_WITH), *(worker(index, f"n{1 + index % 2}") for index in range(3)), leaving)
+    assert (run.phase, run.unbound) == (RunPhase.STARTING, ("n2",))
+    assert run.begun
