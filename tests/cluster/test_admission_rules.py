@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -281,12 +282,14 @@ def test_what_people_make_by_hand_is_judged_too(guarded: Guarded) -> None:
         "apps/v1 Deployment": labelled,
         "apps/v1 StatefulSet": {**labelled, "serviceName": "x"},
         "apps/v1 DaemonSet": labelled,
+        "apps/v1 ReplicaSet": labelled,
+        "v1 ReplicationController": {"selector": {"a": "b"}, "template": template},
         "batch/v1 Job": {"template": once},
         "batch/v1 CronJob": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": once}}},
     }
     for named, spec in workloads.items():
         version, kind = named.split()
-        path = f"/apis/{version}/namespaces/gpu-a/{kind.lower()}s?dryRun=All"
+        path = f"{'/apis' if '/' in version else '/api'}/{version}/namespaces/gpu-a/{kind.lower()}s?dryRun=All"
         body = {"apiVersion": version, "kind": kind, "metadata": {"name": "by-hand"}, "spec": spec}
         assert "gpuctl-rule-registries" in guarded.refusal(body, path), kind
 
@@ -302,6 +305,12 @@ def test_the_checkout_that_gpuctl_adds_is_no_declaration_and_a_persons_of_its_na
     assert not broken("a", "j", spec)
     assert "gpuctl-rule-" in guarded.refusal(body, path)
     at_last(lambda: guarded.plane.refused("POST", path, body, user=ACCOUNT) is None)
+    template = copy.deepcopy(body["spec"]["template"])
+    template["spec"]["containers"][0]["image"] = "elsewhere/x:1"
+    broken_by_gpuctl = {**body, "spec": {**body["spec"], "template": template}}
+    said = guarded.plane.refused("POST", path, broken_by_gpuctl, user=ACCOUNT)
+    assert said is not None, "for what gpuctl makes, a second lock"
+    assert "gpuctl-rule-registries" in said[1]
 
 
 def test_controllers_make_the_pods_of_a_job_that_keeps_the_rules(guarded: Guarded) -> None:

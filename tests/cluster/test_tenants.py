@@ -32,6 +32,7 @@ from tenant_tries import (
 from unattended import at_last
 
 from gpuctl.install import guard
+from gpuctl.install.installation import ACCOUNT
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.quantity import parse_whole
 from gpuctl.render.bounds import AFFINITY_NAME, CLASSES_NAME
@@ -307,6 +308,8 @@ def test_only_the_guard_stops_forged_claims(place: Place) -> None:
     ):
         said = place.attempt("POST", f"{path}?dryRun=All", body, user="ann")
         assert ("gpuctl" in said or "only" in said) if place.guarded else (said == "")
+    own = {**claim(name="mine"), "spec": {"spec": claim()["spec"]}}
+    assert place.attempt("POST", f"{CLAIMS.replace('claims', 'claimtemplates')}?dryRun=All", own, user="ann") == ""
     place.plane.call("POST", CLAIMS, claim(), user="ann")
     change = {"metadata": {"labels": labels}}
     said = place.attempt("PATCH", f"{CLAIMS}/x?dryRun=All", change, user="ann", media=MERGE)
@@ -478,6 +481,10 @@ def test_only_the_guard_stops_autoscalers_of_what_gpuctl_made(place: Place) -> N
     mine = path.replace("?", "/more?")
     said.append(place.attempt("PUT", mine, of(serve["name"]), user="ann"))
     place.plane.call("DELETE", mine.partition("?")[0], user="ann")
+    place.plane.call("POST", path.partition("?")[0], of(serve["name"]), user=ACCOUNT)
+    told = {"status": {"desiredReplicas": 100}}  # as one who may write it, which no tenant may
+    said.append(place.attempt("PATCH", mine.replace("?", "/status?"), told, media=MERGE))
+    place.plane.call("DELETE", mine.partition("?")[0])
     assert all(("declare its scaling in Git" in each) if place.guarded else (each == "") for each in said), said
 
 

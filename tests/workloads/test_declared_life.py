@@ -130,8 +130,8 @@ def tells(town: Town | Told, run: Any, phase: str, left: int) -> None:
 
 
 def nothing_is_made_by_hand(town: Town) -> None:
-    """By a person with all rights: not the kind, no change of a run, no pod under one, nor what else the controller of
-    a built-in kind may make pods of."""
+    """By a person with all rights: not the kind, no change of a run, no pod under one or after it, nor what else the
+    controller of a built-in kind may make pods of."""
     made = {"apiVersion": TRAINING_RUN[0], "kind": "TrainingRun", "metadata": {"name": "by-hand"}, "spec": {}}
     service = {"apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "by-hand"}}
     owners = pods(town)[0]["metadata"]["ownerReferences"]
@@ -141,6 +141,7 @@ def nothing_is_made_by_hand(town: Town) -> None:
     for method, path, body, words in (
         ("POST", runs_of(town), made, in_git),
         ("PATCH", f"{runs_of(town)}/{run}", {"spec": {"paused": True}}, in_git),
+        ("DELETE", f"{runs_of(town)}/{run}", {"propagationPolicy": "Orphan", "dryRun": ["All"]}, "deleted with it"),
         ("POST", f"/apis/ray.io/v1/namespaces/{town.namespace}/rayservices", service, in_git),
         ("POST", f"/api/v1/namespaces/{town.namespace}/pods", under_it, no_owner),
     ):
