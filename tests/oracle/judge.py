@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from gpuctl.model.decision import (
     Admit,
-    Decision,
     Displace,
     Move,
     Pending,
@@ -21,18 +19,16 @@ from gpuctl.model.decision import (
     Schedule,
 )
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, PoolName
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import ACTIVE, ClusterState, Run, RunPhase
 
-from .cluster import Loss as Lost
 from .cluster import TinyCluster, start, workers_of
-from .enumeration import Price, Way, carried_out, growth, largest, seats, ways
-from .families import Disagreement, Kind, Need, need_of, simplest
+from .enumeration import Way, carried_out, growth, seats, ways
+from .families import Disagreement, Kind, need_of, simplest
+from .price import dear
 from .rules import (
     Claim,
-    Loss,
-    Right,
     broken_quota,
     may_move_others,
     may_stop,
@@ -41,13 +37,12 @@ from .rules import (
     within_limits,
     within_share,
 )
+from .taken import losses_of, others_placed, place_of, taken_for
 from .view import Held, View, rank
 from .worlds import WorldSpec, declared
 
 UNDONE = "GPU5028"
 """The engine says that other jobs would take the place of a job: that is tried."""
-HEAD_RESERVATION = "GPU5080"
-"""A place that is kept as it empties, for the job that has waited longest: no room was made yet."""
 
 
 @dataclass(slots=True)
@@ -88,7 +83,7 @@ def examine(spec: WorldSpec) -> Findings:
     findings.found += _asked(spec, tree, before, made, findings)
     findings.found += _settled(spec, tree, after)
     if not findings.found:
-        findings.found += _dear(spec, tree, before, after, made)
+        findings.found += dear(spec, tree, before, after, made)
         findings.found += _waiting(spec, tree, after, findings)
     return findings
 
@@ -189,7 +184,7 @@ def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | 
 
 def _above(view: View, new: list[tuple[Job, Placement]], made: Schedule) -> Iterator[tuple[Job, int]]:
     """The jobs that start above their projects' shares once what leaves has left, beside those before them within."""
-    losses = tuple(loss for loss, _ in _losses(view, made))
+    losses = tuple(loss for loss, _ in losses_of(view, made))
     within: list[tuple[Job, Placement]] = []
     for job, place in sorted(new, key=lambda each: rank(each[0], view.runs[each[0].id])):
         if within_share(Claim(_beside(view, within), job, job.gpu_milli * len(place.workers), losses)):
@@ -221,14 +216,6 @@ def _workers(placement: Placement) -> tuple[tuple[str, tuple[int, ...]], ...]:
 # The job that is added
 
 
-def place_of(decision: Decision) -> Placement | None:
-    """Where a job starts, or the place that is kept for it while others leave."""
-    if isinstance(decision, Admit):
-        return decision.placement
-    is_kept = isinstance(decision, Pending) and decision.reason.code != HEAD_RESERVATION
-    return decision.reserved if isinstance(decision, Pending) and is_kept else None
-
-
 def _asked(
     spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule, findings: Findings
 ) -> Iterator[Disagreement]:
@@ -242,15 +229,9 @@ def _asked(
     findings.with_a_way += way is not None
     if placement is None:
         is_undone = decisions[job.id].reason.code == UNDONE and way is not None and _is_undone(tree, before, way)
-        if way is not None and not _others_placed(made, job.id) and not is_undone:
+        if way is not None and not others_placed(made, job.id) and not is_undone:
             yield Disagreement(Kind.MISSED, need_of(way), spec, str(job.id), way.tells())
         return
-
-
-def _others_placed(made: Schedule, job: JobId) -> bool:
-    """Whether other jobs that wait are given a place too: those that come before it in order may have what it had."""
-    stopped = {d.job for d in made.decisions if isinstance(d, Reclaim | Preempt | Move)}
-    return any(place_of(d) is not None and d.job not in stopped and d.job != job for d in made.decisions)
 
 
 def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule) -> Iterator[Disagreement]:
@@ -277,7 +258,7 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
         return
     job = next(job for job in tree.jobs if job.id == name)
     view = View(tree, _without_lost(before.state(), made), before.now_ms)
-    taken = _taken(view, job, placement, made)
+    taken = taken_for(view, job, placement, made)
     unused = Way(Claim(view, job, taken.claim.milli), taken.workers, (), frozenset())
     removed = [run for run in before.runs.values() if run.job not in view.declared and run.phase in ACTIVE]
     # A moved run that lacks workers takes idle GPUs too once it goes on: what the job is not given may be for these.
@@ -293,15 +274,6 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
         yield Disagreement(Kind.ILLEGAL, wrong, spec, str(name), taken.tells())
 
 
-def _taken(view: View, job: Job, placement: Placement, made: Schedule) -> Way:
-    """The set that the engine takes for a job, as a way; its rights are not judged."""
-    losses = tuple(loss for loss, beneficiary in _losses(view, made) if beneficiary == job.id)
-    movers = {d.job for d in made.decisions if isinstance(d, Move) and d.beneficiary == job.id}
-    moved = tuple(held for held in view.held if held.job.id in movers)
-    claim = Claim(view, job, job.gpu_milli * len(placement.workers), losses)
-    return Way(claim, len(placement.workers), moved, frozenset((rights(claim) or {}).values()))
-
-
 def _without_lost(state: ClusterState, made: Schedule) -> ClusterState:
     """The state without workers that were lost with a node."""
     lost = {d.job: d for d in made.decisions if isinstance(d, Resize) and d.beneficiary is None}
@@ -314,21 +286,10 @@ def _without_lost(state: ClusterState, made: Schedule) -> ClusterState:
     return replace(state, runs=tuple(runs))
 
 
-def _losses(view: View, made: Schedule) -> Iterator[tuple[Loss, JobId | None]]:
-    """What runs lose in a cycle, and for which job."""
-    held = {each.job.id: each for each in view.held}
-    for decision in made.decisions:
-        if isinstance(decision, Reclaim | Preempt | Resize):
-            each = held[decision.job]
-            left = len(decision.placement.workers) if isinstance(decision, Resize) else 0
-            if left < len(each.workers):
-                yield Loss(each, len(each.workers) - left), decision.beneficiary
-
-
 def _is_wrong(view: View, job: Job, placement: Placement, made: Schedule) -> str:
     """The rule that the engine's set breaks; "" if none."""
-    way = _taken(view, job, placement, made)
-    after_all = replace(way.claim, losses=tuple(loss for loss, _ in _losses(view, made)))
+    way = taken_for(view, job, placement, made)
+    after_all = replace(way.claim, losses=tuple(loss for loss, _ in losses_of(view, made)))
     if not within_ceilings(after_all):
         return "beyond a limit" if not within_limits(after_all) else f"beyond {broken_quota(after_all)}"
     if not all(
@@ -338,114 +299,3 @@ def _is_wrong(view: View, job: Job, placement: Placement, made: Schedule) -> str
     if rights(way.claim) is None:
         return "no right"
     return "moves" if way.moved and not may_move_others(way.claim, way.moved) else ""
-
-
-# The price
-
-
-def _dear(
-    spec: WorldSpec, tree: Declared, before: TinyCluster, after: TinyCluster, made: Schedule
-) -> Iterator[Disagreement]:
-    """Whether a legal set costs less than what was taken and what followed, and nothing would follow from that set."""
-    job = next(job for job in tree.jobs if str(job.id) == spec.wanted)
-    placement = place_of({d.job: d for d in made.decisions}[job.id])
-    if placement is None or _others_placed(made, job.id):
-        return
-    view = View(tree, before.state(), before.now_ms)
-    taken = _taken(view, job, placement, made)
-    paid = _paid(after, job.id, taken)
-    if paid <= Price(straddles=False, milli=0, runs=0, moves=0):
-        return
-    may_move = bool(taken.moved) or paid.straddles
-    pool = view.pool_of[placement.workers[0].node]
-    mine = _rank(job, paid, pool)
-    # What goes on elsewhere at once is as good as moved.
-    beside_moves = _rank(job, _paid(after, job.id, taken, as_moves=True), pool)
-    alike = (way for way in ways(view, job) if way.workers == taken.workers and (may_move or not way.moved))
-    alike = (way for way in sorted(alike, key=lambda way: way.price) if job.pools_in_order or way.price[:3] < paid[:3])
-    alike = (way for way in alike if _way_rank(way) < (beside_moves if way.moved else mine))
-    found: dict[str, Way] = {}
-    for way in alike:
-        need = _why_dear(way, taken, paid)
-        if need not in found and _is_closed(tree, before, way):
-            found[need] = way
-    if found:
-        need = min(found, key=lambda need: (need == OWN_INSTEAD, list(found).index(need)))
-        tells = f"{found[need].tells()}, not {taken.tells()}; paid {paid.milli}"
-        yield Disagreement(Kind.DEAR, need, spec, str(job.id), tells)
-
-
-FOLLOWS = "what follows"
-ANOTHER = "another set"
-POOL = "an earlier pool"
-STRADDLED = "a move spares a guarantee"
-OWN_INSTEAD = "own work instead of a loan"
-"""A cheaper way that DESIGN may not want: with own work of the beneficiary's project where others hold more than they
-are guaranteed."""
-
-
-def _rank(job: Job, price: Price, pool: PoolName) -> tuple[bool, int, int, int]:
-    """Which way is taken, the least: a guarantee is straddled last; then pools go by the list, if the job has one; then
-    the cheapest (DESIGN 4.4, 4.6, 4.5).
-    """
-    return price.straddles, job.pools.index(pool) if job.pools_in_order else 0, price.milli, price.runs
-
-
-def _way_rank(way: Way) -> tuple[bool, int, int, int]:
-    """The same of a way with places; of one without it is more than any other."""
-    if way.seats is None:
-        return True, len(way.claim.job.pools), 0, 0
-    return _rank(way.claim.job, way.price, way.claim.view.pool_of[way.seats.workers[0][0]])
-
-
-def _why_dear(way: Way, taken: Way, paid: Price) -> str:
-    """What the cheaper way needs that the engine did not see."""
-    if way.is_idle:
-        return Need.IDLE
-    if way.price[:3] >= paid[:3]:
-        return POOL
-    if way.moved and not taken.moved:
-        return STRADDLED
-    if taken.price[:3] <= way.price[:3] and taken.price != paid:
-        return FOLLOWS
-    if Right.OWN in way.rights and Right.OWN not in taken.rights:
-        return OWN_INSTEAD
-    return Need.MIXED if need_of(way) is Need.MIXED else ANOTHER
-
-
-def _paid(after: TinyCluster, job: JobId, taken: Way, *, as_moves: bool = False) -> Price:
-    """What was lost until the cluster rested, for the job and for those that were paused for it. `as_moves`: what goes
-    on elsewhere at once counts as moved.
-
-    What an elastic job takes once it runs, for more workers than it started with, is no part of that.
-    """
-    losers: set[JobId | None] = set()
-    lost: list[Lost] = []
-    for loss in after.losses:
-        if loss.beneficiary in losers or (loss.beneficiary == job and loss.cycle == 0):
-            losers.add(loss.job)
-            lost.append(loss)
-    paused = [loss for loss in lost if loss.kind != "move" and not (as_moves and loss.goes_on)]
-    milli, runs = sum(loss.milli for loss in paused), len({loss.job for loss in paused if loss.kind != "shrink"})
-    return Price(taken.price.straddles, milli, runs, len(lost) - len(paused))
-
-
-def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
-    """Whether nothing else would be paused once the way was gone: no job that waits then, and no elastic run that lacks
-    workers, has anything to take. Where idle GPUs will do they are taken first, one after another: those of jobs, then
-    those of elastic runs.
-    """
-    found = way.seats
-    assert found is not None
-    after = carried_out(before, way, found)
-    while True:
-        view = View(tree, after.state(), after.now_ms, way.claim.job.id)
-        waiting = sorted(view.waiting, key=lambda job: (-job.priority, job.id))
-        of_jobs = (ways(view, job) for job in waiting if view.most_workers(job))
-        of_runs = (growth(view, held) for held in view.held)
-        best = [each for each in map(largest, chain(of_jobs, of_runs)) if each is not None]
-        if not all(each.is_idle for each in best):
-            return False
-        if not best or best[0].seats is None:
-            return True
-        after = carried_out(after, best[0], best[0].seats)
