@@ -6,9 +6,10 @@ legal way to run, and pays no more than the cheapest; and in a cluster at rest n
 The oracle knows the rules of the fair share and the model's values. Of the engine it uses `schedule` alone. From the
 bottom: `worlds` draws small worlds from seeds; `cluster` carries schedules out; `shares` divides GPUs; `view` counts
 what is held, free and asked for; `rules` says what is legal, rule by rule; `enumeration` tries all sets of victims,
-surplus workers and moved runs; `families` names what a disagreement is about; `judge` compares; `histories` keeps books
-over outside changes; `shrink` and `scenario` turn a disagreement into a small Scenario; `known` is what the engine is
-known to do otherwise, and can only shrink; `report` prints.
+surplus workers and moved runs; `families` names what a disagreement is about; `taken` reads what a schedule does as
+such a set; `price` and `judge` compare; `histories` keeps books over outside changes; `shrink` and `scenario` turn a
+disagreement into a small Scenario; `known` is what the engine is known to do otherwise, and can only shrink; `report`
+prints.
 
 Not covered: CPU and memory, MIG slices, the starvation guard, suspended jobs, limits of time, nested departments, past
 use, dealing of a gang's pods by kube-scheduler.

@@ -27,7 +27,7 @@ KNOWN: dict[str, Known] = {
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8003312, 8004338, 9003188, 9004569, 10003178, 11000140, 13000944),
+        histories=(8003312, 8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 16000228),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
@@ -41,6 +41,11 @@ KNOWN: dict[str, Known] = {
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
         worlds=(12014634, 12018856),
+    ),
+    "dear: an earlier pool": Known(
+        why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
+        "looked for where pauses alone make none in any pool.",
+        worlds=(16015194,),
     ),
     "dear: own work instead of a loan": Known(
         why="4.5: own work would have been the cheaper victim; what follows from it was thought to cost more.",
