@@ -191,6 +191,26 @@ def test_gpus_that_other_peoples_pods_have_are_not_given_out(town: Town) -> None
     town.comes_to(j="Running", k="Running", l="Running")
 
 
+def test_a_run_whose_gpus_kube_scheduler_gives_to_a_pod_of_a_higher_class_goes_on_elsewhere(town: Town) -> None:
+    """The pod is of another namespace, where gpuctl's quotas don't hold. It does not count as a failed start."""
+    town.jobs["j"] = ", gpus: 2"
+    town.comes_to(j="Running")
+    first = where(town, "j")
+    meta = {"name": f"{town.name}-higher"}
+    town.plane.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": meta, "value": 1_000_000})
+    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    there = {"kubernetes.io/hostname": f"{town.name}-{first}"}
+    spec = {"priorityClassName": meta["name"], "nodeSelector": there, "containers": [container]}
+    try:
+        town.plane.call("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+        town.until(lambda: town.phases() == {"j": "Running"} and where(town, "j") == other(first))
+        (run,) = town.state().runs
+        assert (run.starts, run.failed_starts) == (2, 0)
+    finally:
+        town.plane.call("DELETE", f"/api/v1/namespaces/default/pods/{meta['name']}")
+        town.plane.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{meta['name']}")
+
+
 def wishes(town: Town) -> dict[ObjectRef, tuple[object, object, object]]:
     """What gpuctl wrote in the town's namespace; what controllers add to it is left out."""
     return {

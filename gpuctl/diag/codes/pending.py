@@ -234,7 +234,7 @@ PAUSED = (
         code="GPU5035",
         title="its GPU is overcommitted",
         message="paused because more of a GPU of node {node} is allocated than it has",
-        why="Pods were placed by hand, or the node lost devices while they ran.",
+        why="Pods were placed by hand, the node lost devices, or kube-scheduler preempted its pods for a higher class.",
         fix="It starts again when GPUs are free.",
     ),
     CodeEntry(

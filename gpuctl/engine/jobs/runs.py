@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.fit import WorkerRequest
-from gpuctl.engine.capacity.nodes import Capacity
+from gpuctl.engine.capacity.nodes import Capacity, NodeCapacity
 from gpuctl.engine.jobs import timing
 from gpuctl.model.decision import (
     Decision,
@@ -283,8 +283,9 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
     """Why a running run does not go on as it is: it is over a limit, does not come to run, or can't have all of its
     places any more.
 
-    A place is lost with its node, or if its pod is not there yet and its node takes no new pods. A run that can do with
-    fewer workers goes on with those that keep theirs, as far as its kind of object lets it give up the others.
+    A place is lost with its node, or if its pod is not there yet and its node takes no new pods, or others' pods have
+    its GPUs: kube-scheduler gave them to a pod of a higher PriorityClass. A run that can do with fewer workers goes on
+    with those that keep theirs, as far as its kind of object lets it give up the others.
     """
     limit = timing.limit_reached(job, run, now_ms)
     if limit is not None:
@@ -302,7 +303,8 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
         if staying:
             fewer = reasons.lost_workers(node, len(staying), job.workers)
             return Resize(job=job.id, reason=fewer, record=run.record, placement=Placement(workers=staying))
-        reason = reasons.node_lost(node) if lost else reasons.node_closed(node)
+        of_place = reasons.given_twice if _takes_pods(node, capacity) else reasons.node_closed
+        reason = reasons.node_lost(node) if lost else of_place(node)
         return Displace(job=job.id, reason=reason, record=_withdrawn_record(run, now_ms))
     node = twice.get((run.job, run.digest))
     if node is None:
@@ -311,17 +313,26 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
 
 
 def _closed_places(run: Run, capacity: Capacity) -> dict[int, NodeName]:
-    """The workers whose pods are not on a node yet, where that node takes no new pods.
+    """The workers whose pods are not on a node yet, where that node takes no new pods, or others have their GPUs.
 
     Which workers of a node these are is not known: the last, because those are the newest of a run that scales up.
     """
     found: dict[int, NodeName] = {}
     for node, count in Counter(run.unbound).items():
-        space = capacity.nodes.get(node)
-        if space is None or not space.usable:
-            there = [at for at, worker in _staying(run) if worker.node == node]
-            found.update(dict.fromkeys(there[-count:], node))
+        there = [(at, worker) for at, worker in _staying(run) if worker.node == node]
+        for at, worker in there[-count:]:
+            if not _takes_pods(node, capacity) or _is_taken(worker, capacity.nodes[node]):
+                found[at] = node
     return found
+
+
+def _takes_pods(node: NodeName, capacity: Capacity) -> bool:
+    return node in capacity.nodes and capacity.nodes[node].usable
+
+
+def _is_taken(worker: WorkerPlacement, space: NodeCapacity) -> bool:
+    """Whether foreign pods or faults leave nothing of one of its devices."""
+    return any(index < len(space.gpu_milli) and not space.gpu_milli[index] for index in worker.gpus)
 
 
 def _workers_without(job: Job, run: Run, lost: AbstractSet[int]) -> tuple[WorkerPlacement, ...]:

@@ -140,6 +140,25 @@ def test_what_a_displaced_run_held_is_claimed_by_its_project_until_it_waits() ->
     assert kinds(world, replace(tree, jobs=tree.jobs[1:]))["b/1"] == "Reclaim"
 
 
+@pytest.mark.parametrize("one_of_two", [True, False])
+@pytest.mark.parametrize("had_a_node", [False, True])
+def test_what_was_to_be_on_gpus_that_others_pods_have_is_withdrawn(*, one_of_two: bool, had_a_node: bool) -> None:
+    """kube-scheduler gave them to a pod of a higher PriorityClass. A run whose pods are there has its own."""
+    world, tree = at_rest(job("a/1", 2000))
+    ((key, run),) = world.runs.items()
+    assert run.placement is not None
+    ((node, gpus),) = ((worker.node, worker.gpus) for worker in run.placement.workers)
+    starting = replace(run, phase=RunPhase.STARTING, unbound=(node,), unstarted=not had_a_node)
+    taken = tuple(1000 if gpu in gpus[one_of_two:] else 0 for gpu in range(4))
+    world.nodes = tuple(replace(each, foreign_gpu_milli=taken) if each.name == node else each for each in world.nodes)
+    assert isinstance(decision(world, tree, "a/1"), Keep)
+    world.runs[key] = starting
+    made = decision(world, tree, "a/1")
+    assert isinstance(made, Displace)
+    assert (made.reason.code, made.reason.params) == ("GPU5035", (("node", node),))
+    assert made.record.failed_starts == 0
+
+
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("had_a_node", [False, True])
 def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool, had_a_node: bool) -> None:
