@@ -5,10 +5,11 @@ GPUs apart: indexes are slots then, and what is known only by a count (pods of o
 slots that no run of gpuctl's holds; and where those are too few, slots that are only planned for pods that are not
 there yet: kube-scheduler has given these GPUs away, for example to a pod of a higher PriorityClass.
 
-A node whose kubelet says that it is not ready, as each kubelet does for some seconds when it is restarted, takes
-nothing new, and what runs there goes on: such a kubelet still has its pods. Once that has lasted (five minutes, where
-nothing else is configured) Kubernetes evicts them, and their places are open on a node that takes no new pods. A node
-whose kubelet says nothing any more is lost at once.
+A node that is not ready takes nothing new, and what runs there goes on. A kubelet that says so itself, as each does for
+some seconds when it is restarted, still has its pods. Once that has lasted (five minutes, where nothing else is
+configured) Kubernetes evicts them, and their places are open on a node that takes no new pods. A node of which nothing
+is heard is lost once Kubernetes' node controller has tainted it as unreachable: within seconds, but not where it takes
+itself for cut off, because it hears of no node, or of few.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Use: TypeAlias = tuple[NodeName, Requests]
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 _NOT_READY = "node.kubernetes.io/not-ready"
-"""The taint that repeats what the condition Ready says."""
+"""The taint of a node whose condition Ready is False."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +189,7 @@ def _node(name: NodeName, body: Body, slots: Slots, taken: _Taken, tolerations: 
         if taint.effect in _KEEPS_PODS_OUT and not any(each.covers(taint) for each in (*OF_ALL_PODS, *tolerations))
     ]
     ready = status_of(body, "Ready")
-    is_there = ready in {"True", "False"} and not is_deleting(body)
+    is_there = bool(ready) and not is_deleting(body)
     takes_pods = ready == "True" and not blocking and not flag(body, "spec", "unschedulable")
     allocatable = mapping(body, "status", "allocatable")
     uuids = slots.devices.uuids if slots.devices is not None else {}

@@ -51,6 +51,8 @@ IN_OTHER_TESTS = {
         "tests/cluster/test_hand_edits.py::test_what_is_only_theirs_costs_no_write",
     "a pod can't run or is not ready: its image, a Secret, memory, a volume, a node, a probe, or the server refuses it":
         f"{PODS}::test_a_container_that_can_not_start",
+    "no node is heard of, or few: the control plane is cut off":
+        "tests/cluster/test_cut_off.py::test_runs_go_on_while_no_node_is_heard_of",
     "a run has not started after 15 minutes (`scheduling.startTimeout`)":
         "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
     "a finished job's `ttlAfterFinished` is over":

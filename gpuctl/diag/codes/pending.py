@@ -226,8 +226,8 @@ PAUSED = (
         code="GPU5034",
         title="its node is lost",
         message="paused because node {node} is gone or not ready",
-        why="Nothing is heard of its kubelet; one that is not ready keeps its runs until Kubernetes evicts them. A job "
-        "needs all its workers, or minWorkers of them; an elastic training job those with the lowest indexes.",
+        why="Kubernetes has tainted it as unreachable, or it is gone; one that is not ready keeps its runs until their "
+        "pods are evicted. A job needs all its workers, or minWorkers; an elastic training job those of lowest index.",
         fix="It starts on other nodes once they have room; check the node.",
     ),
     CodeEntry(

@@ -13,8 +13,6 @@ from gpuctl.model.taints import Toleration
 from gpuctl.model.tenancy import PoolTolerations
 from gpuctl.observe import ObserveCache, observe
 
-NOT_READY = {"conditions": [{"type": "Ready", "status": "Unknown"}], "allocatable": {}}
-
 
 def taint(key: str, effect: str = "NoSchedule") -> dict[str, Any]:
     return {"taints": [{"key": key, "effect": effect}]}
@@ -58,7 +56,7 @@ def test_a_device_that_can_not_be_is_none() -> None:
         (node(**taint("dedicated", "PreferNoSchedule")), True, True),
         (node(**taint("node.kubernetes.io/unreachable", "NoExecute")), False, False),
         (node(metadata={"deletionTimestamp": NOON}), False, False),
-        ({**node(), "status": NOT_READY}, False, False),
+        ({**node(), "status": {"allocatable": {}}}, False, False),
     ],
 )
 def test_a_node_may_be_used_or_at_least_kept(body: Body, *, usable: bool, ready: bool) -> None:
@@ -235,12 +233,14 @@ def test_a_gpu_that_the_plugin_lost_may_be_one_that_is_only_planned() -> None:
     [
         ("False", "node.kubernetes.io/not-ready", True),
         ("Unknown", "node.kubernetes.io/unreachable", False),
+        ("Unknown", "", True),
         ("False", "example.com/broken", False),
     ],
 )
 def test_a_kubelet_that_says_that_it_is_not_ready_keeps_its_pods(status: str, key: str, *, ready: bool) -> None:
-    """As each kubelet says for some seconds when it is restarted; one that says nothing any more is lost."""
-    body = node(taints=[{"key": key, "effect": "NoExecute"}])
+    """As each kubelet says for some seconds when it is restarted. One that says nothing any more is lost if Kubernetes
+    says so: it does not where it hears of no node."""
+    body = node(taints=[{"key": key, "effect": "NoExecute"}] if key else [])
     body["status"]["conditions"] = [{"type": "Ready", "status": status}]
     found = only_node(body)
     assert (found.ready, found.usable) == (ready, False)
