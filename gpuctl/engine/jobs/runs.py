@@ -6,7 +6,7 @@ only devices that were given out twice need several runs.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -317,13 +317,15 @@ def _closed_places(run: Run, capacity: Capacity) -> dict[int, NodeName]:
 
     Which workers of a node these are is not known: the last, because those are the newest of a run that scales up.
     """
-    found: dict[int, NodeName] = {}
-    for node, count in Counter(run.unbound).items():
-        there = [(at, worker) for at, worker in _staying(run) if worker.node == node]
-        for at, worker in there[-count:]:
-            if not _takes_pods(node, capacity) or _is_taken(worker, capacity.nodes[node]):
-                found[at] = node
-    return found
+    there = defaultdict[NodeName, list[tuple[int, WorkerPlacement]]](list)
+    for at, worker in _staying(run):
+        there[worker.node].append((at, worker))
+    return {
+        at: node
+        for node, count in Counter(run.unbound).items()
+        for at, worker in there[node][-count:]
+        if not _takes_pods(node, capacity) or _is_taken(worker, capacity.nodes[node])
+    }
 
 
 def _takes_pods(node: NodeName, capacity: Capacity) -> bool:
