@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuctl.app.ports import Cluster
+from gpuctl.app.whose import ledgers_on
 from gpuctl.engine import reasons
 from gpuctl.engine.jobs.runs import NOWHERE, by_itself, record_of
 from gpuctl.k8s import kinds
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
-from gpuctl.k8s.objects import ref_of
 from gpuctl.model.decision import Decision, Keep, Pending, RunRecord, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.units import Instant
-from gpuctl.observe import read_ledgers
 from gpuctl.render import RenderCache, render
 from gpuctl.targets import Engine, TargetObjects, rendered_for
 
@@ -46,8 +45,8 @@ def deciding_engine(cluster: Cluster, name: str) -> Engine | None:
 
     Raises ClusterUnavailable or Forbidden where they can't be read.
     """
-    bodies = {ref_of(body): body for body in cluster.list(kinds.CONFIG_MAP).items}
-    kept = {(ref.api_version, ref.kind) for ledger in read_ledgers(bodies).ledgers_of(name) for ref in ledger.inventory}
+    ledgers = ledgers_on(cluster).ledgers_of(name)
+    kept = {(ref.api_version, ref.kind) for ledger in ledgers for ref in ledger.inventory}
     return next((engine for engine in Engine if not kept.isdisjoint(kinds.of_engine(engine))), None)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from gpuctl.app.ports import Cluster
 from gpuctl.k8s import kinds
 from gpuctl.k8s.objects import ref_of
-from gpuctl.observe import read_ledgers
+from gpuctl.observe import Records, read_ledgers
+
+
+def ledgers_on(cluster: Cluster) -> Records:
+    """All ledgers that gpuctl keeps there. Raises ClusterUnavailable or Forbidden where they can't be read."""
+    return read_ledgers({ref_of(body): body for body in cluster.list(kinds.CONFIG_MAP).items})
 
 
 def other_clusters(cluster: Cluster, name: str) -> tuple[str, ...]:
     """The clusters that gpuctl keeps there, where that one is not among them. Nothing is said of a new control plane.
 
-    Raises ClusterUnavailable or Forbidden where they can't be read.
+    Raises what `ledgers_on` raises.
     """
-    bodies = {ref_of(body): body for body in cluster.list(kinds.CONFIG_MAP).items}
-    kept = read_ledgers(bodies).by_cluster
+    kept = ledgers_on(cluster).by_cluster
     return () if name in kept else tuple(sorted(kept))
