@@ -201,13 +201,16 @@ def test_a_run_whose_gpus_kube_scheduler_gives_to_a_pod_of_a_higher_class_goes_o
     container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     there = {"kubernetes.io/hostname": f"{town.name}-{first}"}
     spec = {"priorityClassName": meta["name"], "nodeSelector": there, "containers": [container]}
+    pod = {"metadata": meta, "spec": spec}
+    pods = "/api/v1/namespaces/default/pods"
+    # The server refuses the pod until its admission has seen the class.
+    town.until(lambda: town.plane.refused("POST", pods, pod) is None)
     try:
-        town.plane.call("POST", "/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
         town.until(lambda: town.phases() == {"j": "Running"} and where(town, "j") == other(first))
         (run,) = town.state().runs
         assert (run.starts, run.failed_starts) == (2, 0)
     finally:
-        town.plane.call("DELETE", f"/api/v1/namespaces/default/pods/{meta['name']}")
+        town.plane.call("DELETE", f"{pods}/{meta['name']}")
         town.plane.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{meta['name']}")
 
 
