@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from gpuctl.compile.amounts import WrongValue
 from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, Path
 from gpuctl.compile.other_names import IN_A_JOB
-from gpuctl.compile.scalars import kind_of
+from gpuctl.compile.scalars import kind_of, plain_scalar
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of, one_of
 
@@ -24,6 +24,9 @@ Model = TypeVar("Model", bound=BaseModel)
 _NO_FIELD = "GPU2004"
 _QUOTED = re.compile(r"'([^']*)'")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ./_-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
+_WORD = re.compile(r"-{0,2}[A-Za-z./][A-Za-z0-9./_=-]*")
+_WORDS = re.compile(r"(?=.{1,80}$)[A-Za-z0-9./_=-]+( [A-Za-z0-9./_=-]+)*")
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _WANTED = {
     "int_type": "a whole number",
@@ -163,14 +166,33 @@ def _form_of(model: type[BaseModel], path: Path, found: Any, wanted: str) -> str
     """How what is wanted is written: `write {name: train}`, or the fields that it has. "" where that is not known."""
     if wanted == "a list":
         fields = fields_at(model, (*path, 0))
-        return f"write a list of mappings; the fields of each are {all_of(fields)}" if fields else ""
+        if fields:
+            return f"write a list of mappings; the fields of each are {all_of(fields)}"
+        return f"write [{_listed(found)}]" if isinstance(found, str) and _WORDS.fullmatch(found) else ""
     if wanted != "a mapping":
         return ""
+    if isinstance(found, list):
+        return _by_name(found)
     fields = fields_at(model, path)
     required = {name for node in _nodes_at(model, path) for name in node.get("required", ())}
     if len(required) == 1 and isinstance(found, str) and _PLAIN.fullmatch(found):
         return f"write {{{min(required)}: {_short(found)}}}"
     return f"its fields are {all_of(fields)}" if fields else ""
+
+
+def _listed(words: str) -> str:
+    """The words of a command, or of a list that was written as one text, each as YAML reads it as text."""
+    return ", ".join(
+        word if _WORD.fullmatch(word) and plain_scalar(word) == word else f'"{word}"' for word in words.split()
+    )
+
+
+def _by_name(found: list[Any]) -> str:
+    """How a list of names and values, as Kubernetes has it, is written as a mapping. "" for any other list."""
+    match found:
+        case [{"name": str(name), "value": str() | int() | Decimal() as value}, *_] if _NAME.fullmatch(name):
+            return f'write a mapping of names to values: {{{name}: "{_short(str(value))}"}}'
+    return ""
 
 
 def _short(text: str) -> str:

@@ -396,7 +396,7 @@ ELASTIC = (
     CodeEntry(
         code="GPU5091",
         title="scaled down without a node",
-        message="runs with {workers} of its {declared} workers: node {node} is gone or unreachable, or takes no new pods",
+        message="runs with {workers} of its {declared} workers: node {node} is gone, unreachable, or takes no new pods",
         why="minWorkers says that the job can run without them. A service goes on with its other replicas; training "
         "goes on with the workers below the first that it lost, because a Job can drop only its highest indexes.",
         fix="Check the node. It scales up when GPUs are idle on nodes that its pods can use, or at its next start.",
