@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from commands import Run
+from controlplane.known import await_rights
 from controlplane.server import ControlPlane
 from seen import CLUSTER, NAMESPACE, Stage, stage_on
 
@@ -140,6 +141,9 @@ def test_diff_of_wrong_declarations_is_an_error(run: Run, stage: Stage, tmp_path
     assert "error GPU2" in result.stderr
 
 
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
 @pytest.fixture
 def account(stage: Stage) -> Iterator[Any]:
     """`account(*rules)`: a kubeconfig of a ServiceAccount with these rules and no others."""
@@ -148,11 +152,7 @@ def account(stage: Stage) -> Iterator[Any]:
     def make(folder: Path, *rules: dict[str, Any]) -> Path:
         name = f"reader-{len(made)}"
         made.append(name)
-        plane, core, rbac = (
-            stage.plane,
-            "/api/v1/namespaces/default/serviceaccounts",
-            "/apis/rbac.authorization.k8s.io/v1",
-        )
+        plane, core, rbac = stage.plane, ACCOUNTS, "/apis/rbac.authorization.k8s.io/v1"
         plane.call("POST", core, {"metadata": {"name": name}})
         plane.call("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": rules})
         subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
@@ -161,12 +161,14 @@ def account(stage: Stage) -> Iterator[Any]:
             "POST", f"{rbac}/clusterrolebindings", {"metadata": {"name": name}, "subjects": [subject], "roleRef": role}
         )
         token: str = plane.call("POST", f"{core}/{name}/token", {"spec": {}})["status"]["token"]
+        if rules:
+            await_rights(plane, token, "default", *(each for rule in rules for each in rule["resources"]))
         path: Path = plane.write_kubeconfig(folder / f"{name}.kubeconfig", token)
         return path
 
     yield make
     for name in made:
-        stage.plane.call("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")
+        stage.plane.call("DELETE", f"{ACCOUNTS}/{name}")
         for kind in ("clusterroles", "clusterrolebindings"):
             stage.plane.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/{kind}/{name}")
 
@@ -208,6 +210,8 @@ def test_who_may_see_one_namespace_looks_at_it_by_name(run: Run, stage: Stage, a
         "subjects": [{"kind": "ServiceAccount", "name": "reader-0", "namespace": "default"}],
     }
     stage.plane.call("POST", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings", grant)
+    token = stage.plane.call("POST", f"{ACCOUNTS}/reader-0/token", {"spec": {}})["status"]["token"]
+    await_rights(stage.plane, token, NAMESPACE)
     assert run("list", *where).stderr.splitlines()[-1].startswith("help: -n NAMESPACE ")
     result = run("list", "-n", NAMESPACE, *where)
     assert result.exit_code == 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError
 
+from controlplane.known import await_policies, await_quotas
 from controlplane.server import ControlPlane, node
 from unattended import account_token, at_last, install
 
@@ -78,15 +79,13 @@ class Place:
             body = {"metadata": {"name": name}, "value": value}
             self.plane.call("POST", collection(kinds.PRIORITY_CLASS, ""), body)
         self.token = account_token(self.plane)
-        probe = {"metadata": {"name": "gpu-probe", "labels": {names.MANAGED_LABEL: "true"}}}
-        self.plane.call("POST", "/api/v1/namespaces", probe)
-        if self.guarded:  # the server takes a while to know its policies
-            at_last(lambda: self.attempt("POST", f"{pods('probe')}?dryRun=All", pod(nodeName="n1")))
+        await_policies(self.plane)
         self.run(RUNNING)
         at_last(self._counts)
+        await_quotas(self.plane, "gpu-a")
 
     def _counts(self) -> bool:
-        """Whether the quotas hold: none does until its controller has counted, which may be after the pods run."""
+        """Whether the quotas are counted: none holds before, and that may be after the pods run."""
         quotas = self.plane.call("GET", "/api/v1/resourcequotas")["items"]
         return all(each.get("status", {}).get("hard") == each["spec"]["hard"] for each in quotas)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import warm
+from controlplane.known import await_rights
 from controlplane.server import ControlPlane
 from unattended import typed
 
@@ -40,6 +41,7 @@ def looker(plane: ControlPlane, folder: Path) -> Path:
     )  # fmt: skip
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = plane.call("POST", f"{ACCOUNTS}/looker/token", request)["status"]["token"]
+    await_rights(plane, token)
     return plane.write_kubeconfig(folder / "looker.kubeconfig", token)
 
 

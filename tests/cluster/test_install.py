@@ -11,6 +11,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from controlplane.known import await_policies
 from controlplane.server import ADMIN, ControlPlane
 from unattended import account_token, at_last
 
@@ -98,13 +99,9 @@ def installed(new_control_plane: Callable[[], ControlPlane], tmp_path_factory: p
     apply(made)
     give_a_node(made.plane)
     made.token = account_token(made.plane)
-    for probe, words in ((pod(gpus=1), "only gpuctl"), (pod(marks=MARKS), "written by gpuctl only")):
-        at_last(lambda: words in made.refusal("POST", f"{PODS_ELSEWHERE}?dryRun=All", probe))  # noqa: B023 - ends in this turn
+    await_policies(made.plane)
     run_gpuctl(made, tmp_path_factory.mktemp("gpuctl"))
     return made
-
-
-PODS_ELSEWHERE = "/api/v1/namespaces/gpu-probe/pods"
 
 
 def apply(made: Installed) -> None:
@@ -119,8 +116,6 @@ def apply(made: Installed) -> None:
     for body in bodies:
         if body["kind"] != "Deployment":
             call("PATCH", f"{path_of(body)}?fieldManager=kubectl", body)
-    probe = {"metadata": {"name": "gpu-probe", "labels": {"gpuctl.dev/managed": "true"}}}
-    call("POST", "/api/v1/namespaces", probe)
 
 
 def give_a_node(plane: ControlPlane) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from controlplane.known import await_quotas
 from town import MERGE, Town
 
 from gpuctl.adapters.clock import SystemClock
@@ -226,6 +227,9 @@ def test_pods_that_the_server_refuses(town: Town, clock: Ahead) -> None:
     town.plane.call(
         "POST", f"/api/v1/namespaces/{town.namespace}/resourcequotas", {**quota, "spec": {"hard": {"pods": "0"}}}
     )
+    path = f"/api/v1/namespaces/{town.namespace}/resourcequotas/no-more"
+    town.until(lambda: "hard" in town.plane.call("GET", path)["status"])
+    await_quotas(town.plane, town.namespace)
     late(town, clock, "")
     reason, words = town.until(lambda: found if (found := told(town, clock))[0] else None)
     assert reason == "FailedCreate"

@@ -101,6 +101,7 @@ def scene(plane_with_gpuctl: ControlPlane, tmp_path_factory: pytest.TempPathFact
         "subjects": [{"kind": "ServiceAccount", "name": "ann", "namespace": "default"}],
     })  # fmt: skip
     plane.call("POST", *grant)
+    at_last(lambda: made.overview(user=ANN))
     yield made
     made.site.leave()
     plane.call("DELETE", OVERVIEW)

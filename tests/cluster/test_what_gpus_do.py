@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controlplane.known import await_rights
 from controlplane.server import ControlPlane
 from exporters import Answers, answering, exposition
 from unattended import Site, all_writes_of, job, project, typed, within
@@ -52,6 +53,8 @@ def member(site: Site, folder: Path) -> str:
         site.plane.call("PATCH", f"{RBAC}/{namespace}/rolebindings/ann?fieldManager=test", body)
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = site.plane.call("POST", f"{accounts}/ann/token", request)["status"]["token"]
+    await_rights(site.plane, token, site.namespace("a"))
+    await_rights(site.plane, token, "gpuctl-system")
     return str(site.plane.write_kubeconfig(folder / "ann.kubeconfig", token))
 
 

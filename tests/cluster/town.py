@@ -26,7 +26,7 @@ from gpuctl.app.cycle import CycleContext, CycleReport, cycle
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.objects import labels_of, ref_of, resource_version, text, uid
+from gpuctl.k8s.objects import labels_of, ref_of, text, uid
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.source import SourceFile, SourceTree
@@ -143,7 +143,8 @@ class Town:
             self.plane.call("PATCH", path, body, media=MERGE)
 
     def remove(self, ref: ObjectRef, body: Body) -> None:
-        self.cluster.delete(ref, uid(body), resource_version(body))
+        """As a person does it: that object, whatever a controller writes on it meanwhile."""
+        self.cluster.delete(ref, uid(body), "")
 
     def collect(self, pod: ObjectRef) -> None:
         """What the server's garbage collector does with pods of a node that is gone, only sooner."""

@@ -63,6 +63,9 @@ class Lab:
     def apply(self, wanted: Body) -> Body:
         return self.cluster.apply(wanted)
 
+    def await_quotas(self) -> None:
+        """Wait until quotas hold that were counted."""
+
     def edit(self, changed: Body, manager: str) -> Body:
         """A plain update of the whole object by somebody else."""
         return self.cluster.update(changed, manager)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from controlplane.known import await_quotas
 from controlplane.server import ControlPlane, is_served, pauses
 from labs import EPOCH_MS, POOLS, Lab, body
 from workloads.declarations import EVERY_KIND
@@ -29,6 +30,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.wiring import blueprint
 
+_MERGE = "application/merge-patch+json"
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NOT_FOUND, _CONFLICT = 404, 409
 _WITHIN_S = 90.0
@@ -140,7 +142,8 @@ class RealLab(Lab):
                 self._remove(made)
         for made in self._real.list(kinds.NODE).items:
             if made["spec"].get("taints") or made["spec"].get("unschedulable"):
-                self._plane.call("PUT", item(ref_of(made)), {**made, "spec": {}})
+                away = {"spec": {"taints": None, "unschedulable": None}}
+                self._plane.call("PATCH", item(ref_of(made)), away, media=_MERGE)
         self._real.close()
         self._connection.close()
 
@@ -174,6 +177,9 @@ class RealLab(Lab):
             assert time.monotonic() < until, "it did not come to hold in time"
             time.sleep(next(waits))
 
+    def await_quotas(self) -> None:
+        await_quotas(self._plane, f"{self.namespace}{self._suffix}")
+
     def later(self, ms: int) -> None:
         time.sleep(min(ms, _LONG_ENOUGH_MS) / 1000)
 
@@ -187,8 +193,7 @@ class RealLab(Lab):
             if pod["status"].get("phase") == "Running":
                 path = item(ref_of(self.cluster.forth(pod)))
                 notes = {note: "0s", "test/exit-code": str(exit_code)}
-                media = "application/merge-patch+json"
-                self._plane.call("PATCH", path, {"metadata": {"annotations": notes}}, media=media)
+                self._plane.call("PATCH", path, {"metadata": {"annotations": notes}}, media=_MERGE)
 
     def _leftovers(self) -> list[Body]:
         pods = self.cluster.list(kinds.POD).items

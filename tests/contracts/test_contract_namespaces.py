@@ -19,6 +19,12 @@ def used(lab: Lab) -> dict[str, str]:
     return dict(lab.there(kinds.RESOURCE_QUOTA, "q").get("status", {}).get("used", {}))
 
 
+def holds(lab: Lab) -> None:
+    """Wait until the quota holds: it is counted, and whatever lets objects in has heard so."""
+    lab.eventually(lambda: used(lab))
+    lab.await_quotas()
+
+
 def test_a_namespace_that_is_not_there_is_not_found(lab: Lab) -> None:
     with pytest.raises(NotFound):
         lab.apply(body(kinds.CONFIG_MAP, "c", namespace="gpu-nowhere"))
@@ -78,7 +84,7 @@ def told(lab: Lab, job: str) -> list[str]:
 
 def test_a_quota_refuses_the_pod_that_is_too_much_and_lets_it_in_later(lab: Lab) -> None:
     lab.apply(hard({"requests.nvidia.com/gpu": "2"}))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     lab.apply(job("first", gpus=2))
     lab.running("first")
     assert used(lab) == {"requests.nvidia.com/gpu": "2"}
@@ -93,7 +99,7 @@ def test_a_quota_refuses_the_pod_that_is_too_much_and_lets_it_in_later(lab: Lab)
 
 def test_a_quota_of_compute_wants_to_know_what_a_pod_asks_for(lab: Lab) -> None:
     lab.apply(hard({"requests.memory": "1Ti"}))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     lab.apply(job("j"))
     lab.eventually(lambda: any("must specify" in message for message in told(lab, "j")))
     assert lab.pods("j") == []
@@ -101,7 +107,7 @@ def test_a_quota_of_compute_wants_to_know_what_a_pod_asks_for(lab: Lab) -> None:
 
 def test_a_quota_counts_objects(lab: Lab) -> None:
     lab.apply(hard({"count/jobs.batch": "1"}))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     lab.apply(job("first", suspend=True))
     with pytest.raises(Forbidden, match="exceeded quota"):
         lab.apply(job("second", suspend=True))
@@ -135,7 +141,7 @@ def priority(name: str) -> dict[str, Any]:
 
 def test_a_quota_of_a_scope_is_about_pods_that_all_its_expressions_hold_for(lab: Lab) -> None:
     lab.apply(none_of(("PriorityClass", "Exists"), ("PriorityClass", "NotIn", "ours")))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     for name in ("ours", "theirs"):
         lab.apply(priority(name))
     lab.apply(job("plain"))
@@ -155,7 +161,7 @@ def test_a_quota_of_a_scope_is_about_pods_that_all_its_expressions_hold_for(lab:
 def test_operators_of_a_scope(lab: Lab, operator: str, refused: set[str]) -> None:
     values = ("ours",) if operator.endswith("In") else ()
     lab.apply(none_of(("PriorityClass", operator, *values)))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     lab.apply(priority("ours"))
     lab.apply(job("plain"))
     lab.apply(job("own", pod={"priorityClassName": "ours"}))
@@ -170,7 +176,7 @@ def test_operators_of_a_scope(lab: Lab, operator: str, refused: set[str]) -> Non
 @pytest.mark.parametrize("where", [{"namespaces": ["gpu-team-b"]}, {"namespaceSelector": {}}, {}])
 def test_a_quota_of_pods_with_affinity_across_namespaces(lab: Lab, way: str, where: dict[str, Any]) -> None:
     lab.apply(none_of(("CrossNamespacePodAffinity", "Exists")))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname", **where}
     prefers = "preferredDuringSchedulingIgnoredDuringExecution"
     lab.apply(job("near", pod={"affinity": {way: {prefers: [{"weight": 1, "podAffinityTerm": term}]}}}))
@@ -183,7 +189,7 @@ def test_a_quota_of_pods_with_affinity_across_namespaces(lab: Lab, way: str, whe
 
 def test_a_quota_counts_devices_of_claims(lab: Lab) -> None:
     lab.apply(hard({f"{DRIVER}.deviceclass.resource.k8s.io/devices": "2"}))
-    lab.eventually(lambda: used(lab))
+    holds(lab)
     for name, minors in (("first", (0, 1)), ("second", (2,))):
         lab.apply(claim_template(name, minors, count=len(minors)))
         lab.apply(dra_job(name, name, nodes=("shared-1",)))

@@ -17,8 +17,15 @@ def nodes_of(lab: Lab, job_name: str) -> set[str]:
 
 
 def edit_node(lab: Lab, name: str, **spec: Any) -> None:
-    node = lab.there(kinds.NODE, name)
-    lab.edit({**node, "spec": {**node["spec"], **spec}}, "kubectl")
+    def edited() -> bool:
+        node = lab.there(kinds.NODE, name)
+        try:
+            lab.edit({**node, "spec": {**node["spec"], **spec}}, "kubectl")
+        except Conflict:  # a controller wrote it in between
+            return False
+        return True
+
+    lab.eventually(edited)
 
 
 def inference(replicas: int, image: str = "i:1") -> dict[str, Any]:

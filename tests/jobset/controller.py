@@ -72,6 +72,7 @@ def running(command: Path, module: Path, plane: ControlPlane) -> Iterator[None]:
                 raise RuntimeError(f"JobSet did not come up:\n{(folder / 'log').read_text()[-3000:]}")
             time.sleep(0.1)
         _hook(plane, module, port, (folder / "tls.crt").read_bytes())
+        until = time.monotonic() + 2 * _WITHIN_S
         while not _is_counted(plane):
             assert time.monotonic() < until, "no quota counts JobSets"
         while (refused := plane.refused("POST", f"{_JOBSETS}?dryRun=All", _EXAMPLE)) is not None:
@@ -110,10 +111,14 @@ def _install(plane: ControlPlane, module: Path) -> None:
 def _is_counted(plane: ControlPlane) -> bool:
     """Whether a new quota counts JobSets: the server looks for new kinds each 30 seconds, and goes through quotas that
     were there before each 5 minutes."""
-    body = {**_object("v1", "ResourceQuota", "jobsets", "default"), "spec": {"hard": {_COUNT: "1"}}}
+    body = {**_object("v1", "ResourceQuota", "jobsets", "default"), "spec": {"hard": {_COUNT: "1", "pods": "1"}}}
     plane.call("POST", _QUOTAS, body)
-    time.sleep(1)
-    used = plane.call("GET", f"{_QUOTAS}/jobsets").get("status", {}).get("used", {})
+    used: dict[str, str] = {}
+    until = time.monotonic() + _WITHIN_S
+    while not used:
+        assert time.monotonic() < until, "no quota is counted"
+        time.sleep(1)
+        used = plane.call("GET", f"{_QUOTAS}/jobsets").get("status", {}).get("used", {})
     plane.call("DELETE", f"{_QUOTAS}/jobsets")
     return _COUNT in used
 

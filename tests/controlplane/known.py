@@ -1,0 +1,72 @@
+"""What an API server has heard of: it answers a write before its own admission and authorization know of it.
+
+They follow the objects by watches, as any client does. Asked at once, a server that is busy refuses what a role gives
+in a third of all cases, and lets in what a quota forbids, which its controller has counted, in one of fifteen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from controlplane.server import ControlPlane, pauses
+
+_WITHIN_S = 60.0
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+_OF_ALL = "selfsubject"
+"""All accounts may ask for their own rights."""
+_PLURAL = "podtemplates"
+"""A kind that nothing here makes."""
+_TEMPLATE = {
+    "metadata": {"generateName": "x-"}, "template": {"spec": {"containers": [{"name": "x", "image": "x"}]}}
+}  # fmt: skip
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+
+def await_rights(plane: ControlPlane, token: str, namespace: str = "default", *resources: str) -> None:
+    """Wait until the server knows that a role was bound to the account of a token: one with rights on these resources,
+    or any where the account had none."""
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
+
+    def known() -> bool:
+        rules = plane.call("POST", _REVIEWS, body, token=token)["status"]["resourceRules"]
+        found = {each for rule in rules for each in rule["resources"] if not each.startswith(_OF_ALL)}
+        return found.issuperset(resources) and bool(found)
+
+    _until(known)
+
+
+def await_quotas(plane: ControlPlane, namespace: str) -> None:
+    """Wait until pods are refused that the quotas of a namespace forbid which were counted before.
+
+    The server hears of quotas in the order in which they are written: once one more holds, all before it do.
+    """
+    space = f"/api/v1/namespaces/{namespace}"
+    last = {"metadata": {"generateName": "last-"}, "spec": {"hard": {f"count/{_PLURAL}": "0"}}}
+    made = plane.call("POST", f"{space}/resourcequotas", last)["metadata"]["name"]
+    _until(lambda: made in str(plane.refused("POST", f"{space}/{_PLURAL}?dryRun=All", _TEMPLATE)))
+    plane.call("DELETE", f"{space}/resourcequotas/{made}")
+
+
+def await_policies(plane: ControlPlane) -> None:
+    """Wait until all admission policies are in force that were written before: the server takes up together, each
+    second, those that are new, so once one more is in force, all before it are."""
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": [_PLURAL], "operations": ["CREATE"]}]
+    no = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false", "message": "the last"}]}
+    specs = {
+        "validatingadmissionpolicies": no,
+        "validatingadmissionpolicybindings": {"policyName": "last", "validationActions": ["Deny"]},
+    }
+    for plural, spec in specs.items():
+        plane.call("POST", f"{_ADMISSION}/{plural}", {"metadata": {"name": "last"}, "spec": spec})
+    path = f"/api/v1/namespaces/default/{_PLURAL}?dryRun=All"
+    _until(lambda: "the last" in str(plane.refused("POST", path, _TEMPLATE)))
+    for plural in reversed(specs):
+        plane.call("DELETE", f"{_ADMISSION}/{plural}/last")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    until, waits = time.monotonic() + _WITHIN_S, pauses()
+    while not holds():
+        assert time.monotonic() < until, "the server does not hear of it"
+        time.sleep(next(waits))
