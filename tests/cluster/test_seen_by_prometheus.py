@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from controlplane.ports import free_port
 from controlplane.server import ControlPlane
 from exporters import Answers, answering, exposition
 from town import MERGE
@@ -87,8 +87,7 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
         "rule_files": ["rules.yaml"],
         "scrape_configs": [{"job_name": "gpuctl", "static_configs": [{"targets": [target]}]}],
     }))  # fmt: skip
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{port}"]
     with subprocess.Popen([*line, "--storage.tsdb.path=data", "--log.level=error"], cwd=folder) as process:
         try:

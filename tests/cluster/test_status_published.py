@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import urllib.request
@@ -14,6 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from codehosts import Call, CodeHost, Reply, served
+from controlplane.known import await_rights
+from controlplane.ports import free_ports
 from controlplane.server import ControlPlane
 from unattended import LEASE, Process, Site, all_writes_of, at_last, job, project, typed
 
@@ -51,6 +52,7 @@ def account(plane: ControlPlane, folder: Path, name: str, role: str) -> str:
     })  # fmt: skip
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     token = plane.call("POST", f"{accounts}/{name}/token", request)["status"]["token"]
+    await_rights(plane, token, "gpuctl-system")
     return str(plane.write_kubeconfig(folder / f"{name}.kubeconfig", token))
 
 
@@ -198,7 +200,7 @@ def test_a_push_has_git_read_and_a_receiver_is_told(site: Site, tmp_path: Path) 
     """By any replica: one in standby passes the push on. What was told is not told again by the next leader."""
     (tmp_path / "notify").mkdir()
     (tmp_path / "push").write_text("a secret of this cluster\n")
-    ports = [port(0), port(1)]
+    ports = free_ports(2)
 
     def start(at: int) -> Process:
         more = ("--notify", tmp_path / "notify", "--push-secret", tmp_path / "push", "--push-address")
@@ -228,8 +230,3 @@ def test_a_push_has_git_read_and_a_receiver_is_told(site: Site, tmp_path: Path) 
         push(b"2")
         site.await_pods("j", "k")
         at_last(lambda: sorted(hook.told()[3:]) == [("applied", None), ("recovered", "a")], site.logs)
-
-
-def port(number: int) -> int:
-    """Below the ports that systems give out by themselves: the process takes one of those for its metrics."""
-    return 20_000 + 2 * (os.getpid() % 5_000) + number

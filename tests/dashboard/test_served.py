@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 import warm
 from click.testing import CliRunner
+from controlplane.ports import free_port
 from serving import Scene
 
 from gpuctl.adapters.clock import VirtualClock
@@ -55,8 +56,7 @@ class Controller:
         for file in (ROOT / "clusters/tr4858").rglob("*.yaml"):
             copy.write(f"c/{file.relative_to(ROOT / 'clusters/tr4858')}", file.read_bytes())
         copy.commit("first", 1_596_000_000_000)
-        with socket.create_server(("127.0.0.1", 0)) as held:
-            self.port = held.getsockname()[1]
+        self.port = free_port()
         self.log = folder / "log"
         args = ["--repo", str(folder / "repo"), "--path", "c", "--embedded", str(folder / "cluster.db")]
         args += ["--workdir", str(folder / "work"), "--dashboard-address", f"127.0.0.1:{self.port}"]

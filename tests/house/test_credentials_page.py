@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 from codehosts import Call, CodeHost, Reply, served
+from controlplane.ports import free_port
 
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.app.ports import SourceUnavailable
@@ -87,8 +87,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     """A server for ssh that lets in the deploy key of the page."""
     if SSHD is None:
         pytest.skip("no sshd on this machine: install Debian's package openssh-server")
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        number = int(held.getsockname()[1])
+    number = free_port()
     sh(MAKE_KEY, tmp_path)
     sh("ssh-keygen -q -t ed25519 -N '' -f host-key", tmp_path)
     options = {

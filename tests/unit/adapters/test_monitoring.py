@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from controlplane.ports import free_port
 
 from gpuctl.adapters.metrics_server import MetricsServer
 from gpuctl.adapters.prometheus import PrometheusMeters
@@ -179,8 +179,7 @@ def test_in_a_real_prometheus_all_alerts_fire_and_clear(tmp_path: Path) -> None:
         (tmp_path / "rules.yaml").write_text(yaml.safe_dump(groups))
         config = {"global": {"evaluation_interval": "1s"}, "rule_files": ["rules.yaml"], "scrape_configs": [scrape]}
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            own = free.getsockname()[1]
+        own = free_port()
         line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{own}"]
         with subprocess.Popen([*line, "--storage.tsdb.path=data", "--log.level=error"], cwd=tmp_path) as process:
             try:
@@ -202,7 +201,7 @@ def test_in_a_real_prometheus_all_alerts_fire_and_clear(tmp_path: Path) -> None:
 
 
 def await_firing(port: int, names: set[str]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while (found := firing(port)) != names:
         assert time.monotonic() < until, found
         time.sleep(0.3)

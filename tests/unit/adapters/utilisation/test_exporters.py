@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from controlplane.ports import free_port
 from exporters import MIB, Answers, answering, drops, exposition, matrix
 
 from gpuctl.adapters.utilisation import fetching, prometheus_api
@@ -245,8 +245,7 @@ def test_a_real_prometheus_that_scrapes_an_exporter_gives_its_samples(server: An
     target = {"targets": [f"127.0.0.1:{server.port}"], "labels": {"namespace": "ops", "pod": "exporter-x"}}
     scrape = {"job_name": "dcgm", "scrape_interval": "1s", "static_configs": [target]}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"scrape_configs": [scrape]}))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        own = free.getsockname()[1]
+    own = free_port()
     line = [program, "--config.file=config.yaml", f"--web.listen-address=127.0.0.1:{own}"]
     with subprocess.Popen([*line, "--storage.tsdb.path=data", "--log.level=error"], cwd=tmp_path) as process:
         try:
@@ -267,7 +266,7 @@ def test_a_real_prometheus_that_scrapes_an_exporter_gives_its_samples(server: An
 
 
 def _read(port: int, matching: str) -> list[Sample]:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     with closing(Prometheus(f"http://127.0.0.1:{port}", matching)) as source:
         while True:
             with suppress(Unread):
