@@ -18,6 +18,7 @@ from gpuctl.adapters.dashboard.asking import Asking
 from gpuctl.adapters.dashboard.past import Past
 from gpuctl.views.clusters import ClusterView
 
+PATIENCE_MS = 60_000
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PATHS = (
     "/",
@@ -40,6 +41,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_MS)
     quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
     with sync_playwright() as play:
         launched = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", *quiet])
@@ -87,10 +89,10 @@ def test_the_report_is_followed_without_a_reload(visit: Visit, story: Mapping[st
     expect(pending).to_have_text("0")
     page.evaluate("window.mark = 1")
     visit.site.view = story["4.9"]
-    expect(pending).to_have_text("2", timeout=15_000)
+    expect(pending).to_have_text("2")
     expect(page.get_by_role("table", name="Pending Jobs")).to_contain_text("c-4-gg")
     visit.site.view = story["4.10"]
-    expect(page.locator(".barline", has_text="team-a")).to_contain_text("8 of quota 4", timeout=15_000)
+    expect(page.locator(".barline", has_text="team-a")).to_contain_text("8 of quota 4")
     assert page.evaluate("window.mark") == 1
     assert visit.wrong == []
 
@@ -106,7 +108,7 @@ def test_updates_can_be_paused(visit: Visit, story: Mapping[str, ClusterView]) -
     pending = page.locator(".tiles div", has_text="Pending jobs").locator("dd")
     expect(pending).to_have_text("0")
     button.click()
-    expect(pending).to_have_text("2", timeout=15_000)
+    expect(pending).to_have_text("2")
 
 
 def test_a_filter_that_is_being_filled_in_is_left_alone(visit: Visit, story: Mapping[str, ClusterView]) -> None:
@@ -191,7 +193,7 @@ def test_a_question_is_asked_by_the_keyboard(browser: Browser, scenes: Mapping[s
             page.locator("#job").fill("d-2-gg")
             page.locator("#gpus").fill("2")
             page.locator("#gpus").press("Enter")
-            expect(page.get_by_role("heading", name="What would happen")).to_be_visible(timeout=60_000)
+            expect(page.get_by_role("heading", name="What would happen")).to_be_visible()
             expect(page.get_by_role("table", name="Loses")).to_contain_text("4-gg")
             assert Axe().run(page).violations_count == 0
             wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -28,6 +28,8 @@ from gpuctl.app.report import Journal
 from gpuctl.model.ids import JobId, ProjectName, Revision
 
 CLUSTER = "c/cluster.yaml"
+SOON_S = 20
+"""A third of what a fetch is given."""
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +106,8 @@ def test_a_job_ends_and_another_starts_while_git_is_silent(tmp_path: Path) -> No
             assert run(LoopSettings(interval_ms=300, react_ms=50), outside, Journal(lambda _: None), script) == 0
             assert server.waits(), "Git has been answered, or given up"
             began = time.monotonic()
-        assert time.monotonic() - began < 1
-        assert server.left_within(2), "git is still there"
+        assert time.monotonic() - began < SOON_S
+        assert server.left_within(SOON_S), "git is still there"
     assert stage.phases()["a/j1"] == "Succeeded"
 
 
@@ -116,9 +118,9 @@ def test_a_signal_ends_the_process_and_git_with_it(tmp_path: Path) -> None:
         assert server.came.wait(30)
         began = time.monotonic()
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
-        assert time.monotonic() - began < 2
-        assert server.left_within(2), "git is still there"
+        assert process.wait(timeout=30) == 0
+        assert time.monotonic() - began < SOON_S
+        assert server.left_within(SOON_S), "git is still there"
         assert process.stderr is not None
         with process.stderr:
             assert process.stderr.read() == b""
@@ -139,5 +141,5 @@ def test_a_process_that_begins_goes_on_with_what_was_good_before_long(tmp_path: 
         with pytest.raises(SourceUnavailable) as caught:
             silent.head()
         assert caught.value.code == "GPU8001"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < SOON_S
         assert CLUSTER in silent.tree(Revision(head)).files

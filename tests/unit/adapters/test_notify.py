@@ -56,7 +56,7 @@ def sending(*receivers: Any) -> Iterator[tuple[Sender, list[tuple[str, str, str]
 
 
 def within(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -130,7 +130,7 @@ def test_a_dead_receiver_holds_up_neither_the_caller_nor_another(hook: Hook) -> 
             began = time.monotonic()
             for _ in range(MOST_WAITING + 50):
                 sender.notify([NOTICE], None)
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 5  # one that waited for the receiver would wait ten seconds for each
             within(lambda: ("webhook", "sent", "") in ended)
             assert any(each[:2] == ("slack", "dropped") for each in ended)
 

@@ -56,7 +56,7 @@ def test_an_evaluation_ends_soon_and_takes_little_memory(attack: str) -> None:
     if not isinstance(rule, CelRule):
         assert ("more than" in rule[0].problem, attack) == (True, "lists of lists of literals")
         return
-    begun, memory = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     gave_up = 0
     for entries, length in ((1, 1_000_000), (10, 1000), (100, 100), (100, 10_000), (1000, 10), (9999, 100)):
         try:
@@ -66,7 +66,7 @@ def test_an_evaluation_ends_soon_and_takes_little_memory(attack: str) -> None:
         else:
             assert verdict.steps <= STEPS
     assert gave_up
-    assert time.monotonic() - begun < LIMIT_SECONDS
+    assert time.process_time() - begun < LIMIT_SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 200 * 1024
 
 
@@ -89,9 +89,9 @@ def test_the_library_ends_loops_after_as_many_iterations_as_are_counted_on() -> 
      nested("all", 100, "true"), "true" + "&&true" * 660, "\x00" * 100, "\ud800", "'" * 3999],
 )  # fmt: skip
 def test_an_expression_of_any_form_is_read_or_refused_soon(text: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert isinstance(cel_rule(text, "Job"), CelRule | list)
-    assert time.monotonic() - begun < LIMIT_SECONDS
+    assert time.process_time() - begun < LIMIT_SECONDS
 
 
 def test_a_bound_grows_with_what_it_is_for() -> None:
@@ -131,21 +131,21 @@ def test_what_takes_too_much_is_told_where_its_project_can_change_it() -> None:
 def test_reading_many_policies_of_one_project_uses_up_its_own_steps_alone() -> None:
     long = "&&".join([f"{COMMAND}.all(x,x!='a')"] * 110)
     own = "---\n".join(policy(long, f"p{n}") for n in range(200))
-    begun = time.monotonic()
+    begun = time.process_time()
     shared = policy(f"{COMMAND}.all(x, x != 'a')", "shared")
     found = told(**{"k/projects/evil/rules.yaml": own, "policies/p.yaml": shared})
     assert sorted(found) == [("GPU4001", "k/projects/team-a/j.yaml"), ("GPU4005", "k/projects/evil/rules.yaml")]
-    assert time.monotonic() - begun < 2 * LIMIT_SECONDS
+    assert time.process_time() - begun < 2 * LIMIT_SECONDS
 
 
 def test_many_jobs_and_policies_of_one_project_use_up_its_own_steps_alone() -> None:
     hungry = f"{COMMAND}.all(x, {COMMAND}.all(y, x != y || x.matches('^(a|b)+$')))"
     jobs = "---\n".join(job(f"j{n}", f"{{image: x, command: [{', '.join(['a'] * 90)}]}}", "evil") for n in range(300))
     own = "---\n".join(policy(hungry, f"p{n}") for n in range(20))
-    begun = time.monotonic()
+    begun = time.process_time()
     found = told(**{"k/projects/evil/j.yaml": jobs, "k/projects/evil/rules.yaml": own})
     assert found == [("GPU4005", "k/projects/evil/rules.yaml")]
-    assert time.monotonic() - begun < 3 * LIMIT_SECONDS
+    assert time.process_time() - begun < 3 * LIMIT_SECONDS
 
 
 TOKENS = st.sampled_from([
