@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import warm
 from controlplane.server import ControlPlane, node
-from unattended import account_kubeconfig, install
+from unattended import account_kubeconfig, at_last, install
 
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
@@ -105,7 +105,13 @@ def test_pods_are_where_they_were_placed_and_fractions_on_their_devices(
     }
     found: dict[str, list[tuple[str, int]]] = {}
     shares: dict[tuple[str, int], int] = {}
-    for claim in items(stage, "/apis/resource.k8s.io/v1/resourceclaims"):
+
+    def claims() -> list[dict[str, Any]]:
+        """None while there is one of a pod that is gone."""
+        listed = items(stage, "/apis/resource.k8s.io/v1/resourceclaims")
+        return listed if {each["metadata"]["ownerReferences"][0]["name"] for each in listed} <= pods.keys() else []
+
+    for claim in at_last(claims):
         pod = pods[claim["metadata"]["ownerReferences"][0]["name"]]
         for result in claim["status"]["allocation"]["devices"]["results"]:
             assert (result["driver"], result["pool"]) == (DRA_DRIVER, pod["spec"]["nodeName"])

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from controlplane.server import ControlPlane
 from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
-from unattended import account_kubeconfig, provide_all
+from unattended import account_kubeconfig, provide_all, within
 
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text
+from gpuctl.k8s.objects import annotations_of, condition, labels_of, ref_of, text, uid
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import Revision
 from gpuctl.model.state import Body
@@ -85,6 +85,7 @@ class Theatre:
                 self._look()
                 assert time.monotonic() < until, step
             self._look()
+            within(WITHIN_S, self._is_collected)
             self.ends.append(self._end())
 
     def _source(self, number: int) -> Declarations:
@@ -121,6 +122,12 @@ class Theatre:
         ):
             assert time.monotonic() < until
             time.sleep(0.05)
+
+    def _is_collected(self) -> bool:
+        """Whether no claim is left of a pod that is gone: Kubernetes takes them away afterwards."""
+        pods = {uid(body) for body in self._objects(kinds.POD)}
+        claims = [body["metadata"] for body in self._objects(kinds.RESOURCE_CLAIM)]
+        return all(owner["uid"] in pods for claim in claims for owner in claim.get("ownerReferences", ()))
 
     def _end(self) -> Mapping[str, object]:
         """Every object by name, but for what is random in it; runs with their starts; what the ledgers hold."""

@@ -21,6 +21,7 @@ from urllib.error import HTTPError
 
 import warm
 from click.testing import CliRunner, Result
+from controlplane.known import await_rights
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane, node, pauses
 
@@ -75,6 +76,7 @@ def install(
     for body in all_objects(wanted, duties or Duties()):
         if body["kind"] not in _NOT_OURS:
             plane.call("PATCH", f"{item(ref_of(body))}?fieldManager=kubectl", body)
+    await_rights(plane, account_token(plane), "gpuctl-system", "leases", "nodes")
 
 
 def account_token(plane: ControlPlane) -> str:
