@@ -246,9 +246,9 @@ def test_a_job_deleted_with_its_namespace_is_told_and_runs_only_when_it_is_asked
     gone = time.monotonic()
     took_s = scene.back_in(lambda: scene.look(path).get("status", {}).get("phase") == "Active")
     scene.back_in(lambda: scene.look(f"{path}/resourcequotas/gpuctl"))
+    at_last(lambda: "b/lost has ended (Deleted), and its object is gone" in explained(scene, "lost"), site.logs)
     time.sleep(2)
     assert site.jobs("b") == []
-    assert "b/lost has ended (Deleted), and its object is gone" in explained(scene, "lost")
     assert site.pods() == pods
     site.commit(job("lost", project="b", more=", runIndex: 2"))
     site.await_pods("lost", project="b")

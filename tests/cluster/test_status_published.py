@@ -68,7 +68,7 @@ def status(kubeconfig: str, *more: str) -> Result:
 def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> None:
     commit = site.commit(project("a", 4), job("j"))
     process = site.start()
-    waited = status(reader, "--wait", "--timeout", "30s", "--commit", commit)
+    waited = status(reader, "--wait", "--timeout", "60s", "--commit", commit)
     assert waited.exit_code == 0, (waited.stdout, waited.stderr, site.logs())
     form = json.loads(status(reader, "-o", "json").stdout)
     assert (form["cluster"], form["commit"]["applied"], form["commit"]["head"]) == (site.name, commit, commit)
@@ -92,7 +92,7 @@ class Ahead(SystemClock):
 def test_a_person_whose_clock_is_wrong_is_told_the_same(site: Site, reader: str) -> None:
     site.commit(project("a", 4))
     site.start()
-    assert status(reader, "--wait", "--timeout", "30s").exit_code == 0, site.logs()
+    assert status(reader, "--wait", "--timeout", "60s").exit_code == 0, site.logs()
     result = CliRunner().invoke(gpuctl, ["status", "--kubeconfig", reader], obj=Ahead())
     assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"{site.name}: ready")
 
@@ -100,7 +100,7 @@ def test_a_person_whose_clock_is_wrong_is_told_the_same(site: Site, reader: str)
 def test_it_is_not_ready_where_no_replica_leads(site: Site, reader: str) -> None:
     site.commit(project("a", 4))
     process = site.start()
-    assert status(reader, "--wait", "--timeout", "30s").exit_code == 0, site.logs()
+    assert status(reader, "--wait", "--timeout", "60s").exit_code == 0, site.logs()
     process.end()
     released = status(reader)
     assert (released.exit_code, released.stdout.splitlines()[1]) == (1, "  no replica leads")

@@ -104,7 +104,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         yield number
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
 
 
 def installed_ssh(folder: Path, port: int) -> str:

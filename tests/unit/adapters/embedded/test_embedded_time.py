@@ -67,7 +67,7 @@ def test_a_watch_is_woken_by_a_writer() -> None:
     watcher = threading.Thread(target=lambda: seen.extend(cluster.watch(kinds.CONFIG_MAP, version, 20_000)))
     watcher.start()
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": NAMESPACE}})
-    watcher.join(10)
+    watcher.join(60)
     assert not watcher.is_alive()
     assert [event.type for event in seen] == ["ADDED", "BOOKMARK"]
 

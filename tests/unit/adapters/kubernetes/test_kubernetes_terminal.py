@@ -107,7 +107,7 @@ def test_a_line_is_there_before_the_next_one_is_printed(peer: PeerOf) -> None:
     def script(line: Line) -> None:
         line.begin()
         line.piece(b"epoch 1\n")
-        assert read.wait(5)
+        assert read.wait(60)
         line.piece(b"epoch 2\n")
         line.piece(b"")
 
@@ -289,7 +289,7 @@ def test_a_raw_terminal_passes_every_key_on_and_is_put_back() -> None:
     os.write(ours, b"\x03")
     while b"done" not in shown:
         shown += os.read(ours, 100)
-    assert child.wait(10) == 0
+    assert child.wait(60) == 0
     assert shown == b"readyb'\\x03' done"
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
