@@ -6,7 +6,7 @@ A folder may hold anything, so what is read is counted, and reading ends at the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from errno import EINVAL
 from operator import itemgetter
@@ -17,7 +17,18 @@ from gpuctl.adapters.links import holder, left_by_link
 from gpuctl.app.editing_ports import not_edited
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.diag.wording import message
-from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, exceeded
+from gpuctl.model.source import (
+    MAX_FILE_BYTES,
+    MOST_LEFT_OUT,
+    SourceFault,
+    SourceFile,
+    SourceTree,
+    Tally,
+    TooLarge,
+    exceeded,
+    folder_project,
+    left_out,
+)
 
 MOST_SECRET_BYTES = 16 * 1024
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -28,16 +39,25 @@ def read_tree(cluster_dir: str) -> SourceTree:
 
     Policies are searched up to the top of the Git working tree, without Git up to the filesystem's root. Paths are as
     the caller gave the folder. A folder that isn't there is an empty tree. Hidden folders are not looked into.
-    Raises SourceUnavailable GPU8014 for one with more in it than is read of a cluster.
+    Raises SourceUnavailable GPU8014 for one with more in it than is read of a cluster, even without the projects that
+    have the most.
     """
     folder = Path(cluster_dir)
-    top = _top(folder)
-    meter = _Meter(folder)
-    files = dict(_files(folder, top, meter))
+    where, top, without = folder.as_posix(), _top(folder), set[str]()
     policies = _policies(folder, top)
-    if policies is not None:
-        files.update(_files(policies, top, meter))
-    return SourceTree(cluster_dir=folder.as_posix(), files=dict(sorted(files.items())))
+    while True:
+        meter = _Meter(where, without)
+        try:
+            files = dict(_files(folder, top, meter))
+            if policies is not None:
+                files.update(_files(policies, top, meter))
+        except TooLarge as found:
+            if not found.project or len(without) >= MOST_LEFT_OUT:
+                raise _too_large(folder, found) from None
+            without.add(found.project)
+        else:
+            files.update(left_out(where, project) for project in without)
+            return SourceTree(cluster_dir=where, files=dict(sorted(files.items())))
 
 
 def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
@@ -48,9 +68,12 @@ def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
     seen = set[str]()
     for name in paths:
         path = Path(name)
-        found: Iterable[tuple[str, SourceFile]] = ((name, _file(path, path.parent.resolve(), inside=True)),)
+        found = [(name, _file(path, path.parent.resolve(), inside=True))]
         if path.is_dir():
-            found = _files(path, _top(path), _Meter(path))
+            try:
+                found = list(_files(path, _top(path), _Meter(path.as_posix())))
+            except TooLarge as beyond:
+                raise _too_large(path, beyond) from None
         for each, file in sorted(found, key=itemgetter(0)):
             if each not in seen and not Path(each).is_symlink():
                 seen.add(each)
@@ -150,28 +173,40 @@ def _above(folder: Path, steps: int, parent: Path) -> Path:
 
 
 class _Meter:
-    """How much was read for one cluster. Raises SourceUnavailable beyond the bounds."""
+    """How much was read for one cluster but for some projects. Raises TooLarge beyond the bounds."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._entries = self._files = self._bytes = 0
+    def __init__(self, where: str, without: Collection[str] = ()) -> None:
+        self._where = where
+        self._without = without
+        self._entries, self._files, self._bytes = 0, 0, 0
+        self._of_entries, self._of_files, self._of_bytes = Tally(where), Tally(where), Tally(where)
 
-    def entry(self) -> None:
+    def enters(self, folder: str) -> bool:
+        """Whether a folder is looked into."""
+        return not self._without or folder_project(self._where, f"{folder}/") not in self._without
+
+    def entry(self, path: str) -> None:
         """Something is in a folder."""
         self._entries += 1
-        self._check()
+        self._of_entries.add(path)
+        if bound := exceeded(entries=self._entries):
+            raise self._of_entries.too_large(bound)
 
-    def file(self, file: SourceFile) -> SourceFile:
+    def file(self, path: str, file: SourceFile) -> SourceFile:
         """A declaration file was read."""
         self._files, self._bytes = self._files + 1, self._bytes + len(file.content)
-        self._check()
+        self._of_files.add(path)
+        self._of_bytes.add(path, len(file.content))
+        if bound := exceeded(files=self._files):
+            raise self._of_files.too_large(bound)
+        if bound := exceeded(size_bytes=self._bytes):
+            raise self._of_bytes.too_large(bound)
         return file
 
-    def _check(self) -> None:
-        bound = exceeded(entries=self._entries, files=self._files, size_bytes=self._bytes)
-        if bound:
-            params = {"path": self._folder.as_posix(), "revision": "working tree", "bound": bound}
-            raise SourceUnavailable("GPU8014", message("GPU8014", params))
+
+def _too_large(folder: Path, found: TooLarge) -> SourceUnavailable:
+    params = {"path": folder.as_posix(), "revision": "working tree", "bound": found.bound}
+    return SourceUnavailable("GPU8014", message("GPU8014", params))
 
 
 def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str, SourceFile]]:
@@ -183,14 +218,14 @@ def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str,
         inside = _inside(Path(here).resolve(), root)
         before = "" if here == "." else f"{here.rstrip('/')}/"
         for entry in _entries(here):
-            meter.entry()
             path = before + entry.name
+            meter.entry(path)
             if not _is_folder(entry):
                 if entry.name.endswith(YAML_SUFFIXES):
-                    yield path, meter.file(_entry(entry, path, root, inside=inside))
+                    yield path, meter.file(path, _entry(entry, path, root, inside=inside))
             elif entry.is_symlink() and not entry.name.startswith("."):
                 yield from _linked_folder(Path(path), root)
-            elif not entry.name.startswith("."):
+            elif not entry.name.startswith(".") and meter.enters(path):
                 waiting.append(path)
 
 

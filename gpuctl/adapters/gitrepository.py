@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
-from gpuctl.adapters.gittree import Entry, Links, Listing, Meter, TooLarge, blob_sizes, file_contents, shown
+from gpuctl.adapters.gittree import Entry, Links, Listing, Meter, blob_sizes, file_contents, shown
 from gpuctl.adapters.links import left_by_link
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.k8s.bounds import MOST_AMOUNT, whole_number
@@ -19,10 +21,14 @@ from gpuctl.model.source import (
     MAX_FILE_BYTES,
     MAX_LINK_BYTES,
     MAX_TREE_BYTES,
+    MOST_LEFT_OUT,
     SourceFault,
     SourceFile,
     SourceTree,
+    Tally,
+    TooLarge,
     exceeded,
+    left_out,
 )
 
 _CONFIRMED = "%(trailers:key=Gpuctl-Confirm,valueonly)"
@@ -76,8 +82,10 @@ class Repository:
     def tree(self, revision: Revision, path: str) -> SourceTree:
         """A cluster's folder at a commit with the `policies/` nearest to it.
 
-        Raises GPU8003 for a folder that isn't there, GPU8014 for one with more than is read of a cluster.
-        Cost: a command once a commit, and two for what the tree before did not have; some more for links to elsewhere.
+        Raises GPU8003 for a folder that isn't there, GPU8014 for one with more than is read of a cluster even without
+        the projects that have the most.
+        Cost: a command once a commit, and two for what the tree before did not have; some more for links to elsewhere;
+        all of that again for each project that is left out.
         """
         where = inside(path)
         known = self._trees.get((revision, where))
@@ -236,34 +244,55 @@ class Repository:
         missing = unavailable("GPU8006", revision=revision, url=str(self.folder))
         if not _FULL_ID.fullmatch(revision):
             raise missing
-        try:
-            files = self._files(revision, where, missing)
-        except TooLarge as found:
-            raise unavailable("GPU8014", path=where, revision=revision, bound=found.bound) from None
-        return SourceTree(cluster_dir=where, revision=revision, files=files)
+        without: set[str] = set()
+        while True:
+            try:
+                files = self._files(revision, where, missing, without)
+            except TooLarge as found:
+                if not found.project or found.project in without or len(without) >= MOST_LEFT_OUT:
+                    raise unavailable("GPU8014", path=where, revision=revision, bound=found.bound) from None
+                without.add(found.project)
+            else:
+                out = map(partial(left_out, where), without)
+                files |= {shown(path): replace(file, revision=revision) for path, file in out}
+                return SourceTree(cluster_dir=where, revision=revision, files=dict(sorted(files.items())))
 
-    def _files(self, revision: Revision, where: str, missing: SourceUnavailable) -> dict[str, SourceFile]:
-        meter, listing = Meter(), Listing(where)
+    def _files(
+        self, revision: Revision, where: str, missing: SourceUnavailable, without: Collection[str]
+    ) -> dict[str, SourceFile]:
+        """The files but those of some projects."""
+        meter, listing = Meter(where), Listing(where)
 
         def listed(paths: Sequence[str], *options: str) -> Iterator[Entry]:
             command = (*self._at, "ls-tree", "-t", "-z", "--full-tree", *options, revision, "--", *map(_raw, paths))
             with closing(self._git.stream(*command, otherwise=missing)) as chunks:
                 yield from meter.entries(chunks)
 
-        listing.take(listed(listing.paths, "-r"))
-        if not listing.is_there:
+        def below(folder: str) -> Iterator[Entry]:
+            return listed([folder] if folder else [])
+
+        for some in [listing.paths] if not without else _batches(listing.without(without, below)):
+            listing.take(listed(some, "-r"))
+        if not (listing.is_there or without):
             raise unavailable("GPU8003", path=where, revision=revision)
         found = listing.declarations()
-        _check(files=len(found))
+        with _told(Tally(where, dict.fromkeys(found, 1))):
+            _check(files=len(found))
         links = Links(
             found,
             lambda paths: (entry for some in _batches(paths) for entry in listed(some)),
             lambda blobs: self._read(blobs, MAX_LINK_BYTES),
         )
-        real: dict[str, Entry | SourceFault] = {**found, **links.follow(e for e in found.values() if e.is_link)}
-        self._blobs = read = self._read(
-            [entry.blob for entry in real.values() if isinstance(entry, Entry)], MAX_FILE_BYTES
-        )
+        with _told(Tally(where, {path: int(entry.is_link) for path, entry in found.items()})):
+            followed = links.follow(entry for entry in found.values() if entry.is_link)
+        real: dict[str, Entry | SourceFault] = {**found, **followed}
+        blobs = {path: entry.blob for path, entry in real.items() if isinstance(entry, Entry)}
+        try:
+            self._blobs = read = self._read(blobs.values(), MAX_FILE_BYTES)
+        except TooLarge as beyond:
+            sizes = self._sizes(sorted(set(blobs.values())))
+            held = {path: sizes[blob] for path, blob in blobs.items() if sizes[blob] <= MAX_FILE_BYTES}
+            raise Tally(where, held).too_large(beyond.bound) from None
         return {shown(path): _file(entry, read, revision) for path, entry in sorted(real.items())}
 
     def _read(self, blobs: Collection[str], most_bytes: int) -> dict[str, bytes | None]:
@@ -290,6 +319,15 @@ class Repository:
             feed = "".join(f"{blob}\n" for blob in blobs).encode()
             damaged = unavailable("GPU8013", folder=str(self.folder))
             yield from self._git.stream(*self._at, "cat-file", mode, feed=feed, otherwise=damaged)
+
+
+@contextmanager
+def _told(of_what: Tally) -> Iterator[None]:
+    """Have the project with the most of it named where that is too much."""
+    try:
+        yield
+    except TooLarge as beyond:
+        raise of_what.too_large(beyond.bound) from None
 
 
 def _check(*, files: int = 0, size_bytes: int = 0) -> None:

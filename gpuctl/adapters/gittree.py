@@ -7,15 +7,17 @@ is read of one is counted, and reading ends at the bounds of `model.source`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from gpuctl.model.source import SourceFault, exceeded
+from gpuctl.model.source import SourceFault, Tally, TooLarge, exceeded
 
 _LISTING_BYTES = 64 << 20
 _LONGEST_PATH = 1 << 16
+_LINE_BYTES = 53
+"""Of a listing, before a path."""
 _LINKS_BYTES = 4 << 20
 _LINK_HOPS = 16
 _LINK_PARTS = 512
@@ -23,14 +25,6 @@ _LINK_PARTS = 512
 _ROUNDS = 64
 _DECLARATIONS = (".yaml", ".yml")
 _LINK, _FOLDER, _SUBMODULE = "120000", "040000", "160000"
-
-
-class TooLarge(Exception):
-    """A commit has more than is read of one; `bound` says more than what."""
-
-    def __init__(self, bound: str) -> None:
-        super().__init__(bound)
-        self.bound = bound
 
 
 class Entry(NamedTuple):
@@ -53,8 +47,10 @@ _MARKS = frozenset({"", ".", ".."})
 class Meter:
     """How much has been listed of one commit. TooLarge beyond the bounds."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        """`where`: the cluster's folder."""
         self._entries = self._bytes = 0
+        self._tally = Tally(where)
 
     def entries(self, chunks: Iterable[bytes]) -> Iterator[Entry]:
         """What `ls-tree -z` prints, as it comes."""
@@ -63,13 +59,23 @@ class Meter:
             *lines, rest = (rest + chunk).split(b"\0")
             self._bytes += len(chunk)
             self._entries += len(lines)
+            found = [_entry(line) for line in lines]
+            for entry in found:
+                self._tally.add(entry.path, _LINE_BYTES + len(entry.path))
+            if len(rest) > _LONGEST_PATH:
+                self._tally.add(_entry(rest).path, self._bytes)
             bound = exceeded(entries=self._entries)
             if bound or self._bytes > _LISTING_BYTES or len(rest) > _LONGEST_PATH:
-                raise TooLarge(bound or f"{_LISTING_BYTES >> 20} MiB of paths, or {_LONGEST_PATH} bytes in one of them")
-            for line in lines:
-                facts, _, path = line.partition(b"\t")
-                mode, _, blob = facts.decode().split()
-                yield Entry(mode, blob, path.decode("utf-8", "surrogateescape"))
+                raise self._tally.too_large(
+                    bound or f"{_LISTING_BYTES >> 20} MiB of paths, or {_LONGEST_PATH} bytes in one of them"
+                )
+            yield from found
+
+
+def _entry(line: bytes) -> Entry:
+    facts, _, path = line.partition(b"\t")
+    mode, _, blob = facts.decode().split()
+    return Entry(mode, blob, path.decode("utf-8", "surrogateescape"))
 
 
 class Listing:
@@ -87,6 +93,19 @@ class Listing:
     def paths(self) -> list[str]:
         """What is to be listed with all below it; all there is where that is none."""
         return [] if self._where == "." else [self._where, *self._policies[1:]]
+
+    def without(self, projects: Collection[str], below: Callable[[str], Iterable[Entry]]) -> list[str]:
+        """The same without the folders of some projects. `below` gives what is in a folder, "" being the root, and
+        perhaps the folders on the way to it."""
+        root = "" if self._where == "." else f"{self._where}/"
+
+        def inside(folder: str) -> Iterator[tuple[str, str]]:
+            named = ((entry.path, entry.path.removeprefix(folder)) for entry in below(folder))
+            return ((path, name) for path, name in named if path == folder + name and "/" not in name)
+
+        own = [path for path, name in inside(root) if name != "projects"]
+        kept = [path for path, name in inside(f"{root}projects/") if name not in projects]
+        return [*own, *kept, *self.paths[1:]]
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Keep what is wanted of what is listed."""

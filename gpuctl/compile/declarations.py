@@ -29,7 +29,7 @@ from gpuctl.diag.bug import told_bug
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.memo import Memo
-from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree
+from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, folder_project
 from gpuctl.model.workload_kind import WorkloadKind
 
 Model_co = TypeVar("Model_co", bound=Spec, covariant=True)
@@ -49,6 +49,7 @@ _FAULTS = {
     SourceFault.DANGLING: "GPU1018",
     SourceFault.TOO_LARGE: "GPU1007",
     SourceFault.UNREADABLE: "GPU1019",
+    SourceFault.LEFT_OUT: "GPU1024",
 }
 POLICIES = "policies"
 EXAMPLES = "examples"
@@ -243,14 +244,6 @@ def is_example(path: str) -> bool:
     return bool(is_below) and f"/{EXAMPLES}/" in f"/{rest}"
 
 
-def folder_project(cluster_dir: str, path: str) -> str | None:
-    """`p` for a path below the cluster's `projects/p/`."""
-    root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
-    first, _, rest = path.removeprefix(root).partition("/")
-    project, slash, _ = rest.partition("/")
-    return project if path.startswith(root) and first == "projects" and slash else None
-
-
 def _isolated(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> FileDeclarations:
     """Read a file. A bug of gpuctl that it meets is told as this file's, and the others are read all the same: else one
     team's file could hold what every other team declares.
@@ -276,7 +269,7 @@ def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> Fil
     owner = ProjectName(folder) if folder else None
     if file.fault is not None or not path.isprintable():
         code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
-        return _unread(path, file, folder, code, {"limit": MAX_FILE_BYTES})
+        return _unread(path, file, folder, code, {"limit": MAX_FILE_BYTES, "project": folder or ""})
     read = read_file(path, file.content, file.revision)
     taken = [
         _document(document, kinds) if folder is None else _in_folder(document, folder, kinds)

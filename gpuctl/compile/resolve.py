@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpuctl.compile.declarations import Claim, Declaration, Declarations, folder_project
+from gpuctl.compile.declarations import Claim, Declaration, Declarations
 from gpuctl.compile.defaults import Filled, filled, mistake_of_default
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.manifest_v1 import JobKinds
@@ -22,7 +22,7 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import all_of
 from gpuctl.model.declared import QuotaDomain
 from gpuctl.model.ids import ProjectName
-from gpuctl.model.source import SourceTree
+from gpuctl.model.source import SourceTree, folder_project
 
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpuctl-system"})
 _NAME = ("metadata", "name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,8 +18,11 @@ MAX_LINK_BYTES = 4096
 MAX_ENTRIES = 200_000
 MAX_FILES = 50_000
 MAX_TREE_BYTES = 32 * 1024 * 1024
-"""A tree with more below the cluster's folder and in its policies is not read: files and folders of any kind,
-declaration files, and what those hold together. Compiling takes some 15 bytes of memory for a byte of YAML."""
+"""Of a tree with more below the cluster's folder and in its policies, the project that has the most is not read, nor is
+the tree where the rest is still more: files and folders of any kind, declaration files, and what those hold together.
+Compiling takes some 15 bytes of memory for a byte of YAML."""
+MOST_LEFT_OUT = 8
+"""Projects of one tree. The tree is looked at again for each."""
 
 
 class SourceFault(StrEnum):
@@ -28,6 +32,17 @@ class SourceFault(StrEnum):
     DANGLING = "a symbolic link to nothing"
     TOO_LARGE = "larger than the compiler reads"
     UNREADABLE = "not readable"
+    LEFT_OUT = "in the folder of a project that has too much"
+
+
+class TooLarge(Exception):
+    """A tree has more than is read of one; `bound` says more than what. `project` has the most of it in its folder; ""
+    where no project has any."""
+
+    def __init__(self, bound: str, project: str = "") -> None:
+        super().__init__(bound)
+        self.bound = bound
+        self.project = project
 
 
 def exceeded(*, entries: int = 0, files: int = 0, size_bytes: int = 0) -> str:
@@ -37,6 +52,41 @@ def exceeded(*, entries: int = 0, files: int = 0, size_bytes: int = 0) -> str:
     if files > MAX_FILES:
         return f"{MAX_FILES} declaration files"
     return f"{MAX_TREE_BYTES >> 20} MiB of declarations" if size_bytes > MAX_TREE_BYTES else ""
+
+
+def folder_project(cluster_dir: str, path: str) -> str | None:
+    """`p` for a path below the cluster's `projects/p/`."""
+    root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
+    first, _, rest = path.removeprefix(root).partition("/")
+    project, slash, _ = rest.partition("/")
+    return project if path.startswith(root) and first == "projects" and slash else None
+
+
+class Tally:
+    """How much of a tree was seen, in any unit, by the projects in whose folders it is."""
+
+    def __init__(self, cluster_dir: str, amounts: Mapping[str, int] | None = None) -> None:
+        """`amounts`: those that are known, by path."""
+        self._cluster_dir = cluster_dir
+        self._of: Counter[str] = Counter()
+        for path, amount in (amounts or {}).items():
+            self.add(path, amount)
+
+    def add(self, path: str, amount: int = 1) -> None:
+        """So much is at a path."""
+        project = folder_project(self._cluster_dir, path)
+        if project:
+            self._of[project] += amount
+
+    def too_large(self, bound: str) -> TooLarge:
+        """What is raised where the tree has more than that."""
+        return TooLarge(bound, max(sorted(self._of), key=self._of.__getitem__, default=""))
+
+
+def left_out(cluster_dir: str, project: str) -> tuple[str, SourceFile]:
+    """What stands in a tree for the folder of a project that is left out: its first file, which can't be read."""
+    root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
+    return f"{root}projects/{project}/project.yaml", SourceFile(content=b"", fault=SourceFault.LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

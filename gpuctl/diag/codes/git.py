@@ -114,7 +114,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{path} ({revision}) has more than {bound}, the most that is read of one cluster",
         why="gpuctl reads a bounded amount of a commit, so that no commit can exhaust the memory or the time of the "
         "process: 200,000 files and folders of any kind, 50,000 declaration files, and 32 MiB in those, below the "
-        "cluster's folder and in its policies. The reconciler continues with the last good commit.",
+        "cluster's folder and in its policies. The projects with the most in their folders are left out first "
+        "(GPU1024); this is told where the rest is too much as well. The reconciler continues with the last good "
+        "commit.",
         fix="Move files that are not declarations out of the cluster's folder, or divide the declarations among "
         "several clusters.",
     ),

@@ -167,4 +167,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "direction of text, would make it look like another name there.",
         fix="rename the file",
     ),
+    CodeEntry(
+        code="GPU1024",
+        title="too much in one project's folder",
+        message='the folder of project "{project}" is not read: with it the cluster has more than is read of one',
+        why="The files of a cluster are bounded together: 200,000 files and folders of any kind, 50,000 declaration "
+        "files, and 32 MiB in those. Where they are more, the project with the most in its folder is left out, and "
+        "stays as it was last good; all others go on.",
+        fix="remove from the project's folder what it does not need, and files that are no declarations",
+    ),
 )

@@ -17,8 +17,10 @@ from gpuctl.adapters.git import GitSource
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import Limits
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.app.revisions import Desired, Revisions
 from gpuctl.model.ids import NO_REVISION, Revision
-from gpuctl.model.source import MAX_ENTRIES, MAX_FILE_BYTES, MAX_FILES, SourceFault, SourceFile
+from gpuctl.model.source import MAX_ENTRIES, MAX_FILE_BYTES, MAX_FILES, MOST_LEFT_OUT, SourceFault, SourceFile
+from gpuctl.observe import Records
 
 MIB = 1 << 20
 
@@ -94,6 +96,107 @@ def test_one_file_under_many_names_counts_as_often_as_it_is_compiled(forge: Forg
     blob = forge.file(b"#" * MAX_FILE_BYTES)[1]
     tree = forge.tree([("100644", blob, f"{n}.yaml") for n in range(9)])
     assert "MiB of declarations" in refused(forge, forge.commit({"clusters/one/x": ("040000", tree)}))
+
+
+def too_many(forge: Forge) -> tuple[str, str]:
+    blob = forge.file()[1]
+    return "040000", forge.tree(("100644", blob, f"{n:07}.yaml") for n in range(MAX_FILES + 1))
+
+
+def too_large(forge: Forge) -> tuple[str, str]:
+    """Each is a link to one file: a commit of some kilobytes."""
+    large = [(*forge.file(b"#" * MAX_FILE_BYTES), "0.yaml")]
+    return "040000", forge.tree([*large, *((*forge.link(b"0.yaml"), f"{n}.yaml") for n in range(1, 9))])
+
+
+def too_many_links(forge: Forge) -> tuple[str, str]:
+    links = [forge.link(b"%04d/" % n + b"x/" * 2000) for n in range(1100)]
+    return "040000", forge.tree((*link, f"{n}.yaml") for n, link in enumerate(links))
+
+
+def of_long_names(forge: Forge) -> tuple[str, str]:
+    tree = forge.tree([(*forge.file(), "job.yaml")])
+    for _ in range(40):
+        tree = forge.tree([("040000", tree, f"{n}{'x' * 250}") for n in range(2)])
+    return "040000", tree
+
+
+TOO_MUCH: dict[str, Callable[[Forge], tuple[str, str]]] = {
+    "files and folders": Forge.bomb,
+    "folders alone": lambda forge: forge.bomb(leaf=forge.tree([])),
+    "bytes of names": of_long_names,
+    "one long name": lambda forge: ("040000", forge.tree([(*forge.file(), f"{'x' * 500_000}.yaml")])),
+    "declarations": too_many,
+    "bytes": too_large,
+    "links": too_many_links,
+}
+
+
+@pytest.mark.parametrize("case", TOO_MUCH)
+def test_a_project_with_too_much_is_left_out_alone(case: str, forge: Forge) -> None:
+    """Its team may write nowhere else, and must not hold up what others declare."""
+    others = {
+        "jobs.yaml": forge.file(b"jobs"),
+        "projects/a/job.yaml": forge.file(b"a"),
+        "projects/z/job.yaml": forge.link(b"../../../../lib/z.yaml"),
+    }
+    evil = {"projects/evil": TOO_MUCH[case](forge)}
+    below_one = {f"clusters/one/{path}": entry for path, entry in {**others, **evil}.items()}
+    files = below(forge, forge.commit({**below_one, "lib/z.yaml": forge.file(b"z"), "policies/p.yaml": forge.file()}))
+    assert files.pop("projects/evil/project.yaml").fault is SourceFault.LEFT_OUT
+    assert {path: file.content for path, file in files.items()} == {
+        "jobs.yaml": b"jobs",
+        "policies/p.yaml": b"kind: Job\n",
+        "projects/a/job.yaml": b"a",
+        "projects/z/job.yaml": b"z",
+    }
+
+
+def test_a_project_is_left_out_of_a_cluster_at_the_root_of_the_repository(forge: Forge) -> None:
+    tree = {"cluster.yaml": forge.file(), "projects/a/job.yaml": forge.file(b"a"), "projects/evil": forge.bomb()}
+    files = Repository(forge.folder).tree(Revision(forge.commit(tree)), ".").files
+    assert set(files) == {CLUSTER, "cluster.yaml", "projects/a/job.yaml", "projects/evil/project.yaml"}
+
+
+def test_of_many_that_have_too_much_only_so_many_are_left_out(forge: Forge) -> None:
+    large = forge.file(b"#" * MAX_FILE_BYTES)
+    projects = [f"clusters/one/projects/{n}/{file}.yaml" for n in range(MOST_LEFT_OUT + 8) for file in range(2)]
+    assert set(below(forge, forge.commit(dict.fromkeys(projects[:-22], large)))) >= {"projects/0/project.yaml"}
+    assert "32 MiB of declarations" in refused(forge, forge.commit(dict.fromkeys(projects, large)))
+    assert "32 MiB of declarations" in refused(
+        forge, forge.commit({f"clusters/one/{n}.yaml": large for n in range(9)} | {projects[0]: large})
+    )
+
+
+def test_others_are_enforced_beside_a_project_that_has_too_much(forge: Forge, tmp_path: Path) -> None:
+    """It stays as it was last good, and is told why; once it has less, it counts again."""
+    source = GitSource(str(forge.folder), "clusters/one", "main", tmp_path / "work")
+    revisions = Revisions(source)
+
+    def composed(**jobs: str) -> Desired:
+        pools = "[{name: p, nodes: [n1], gpusPerNode: 8}]"
+        texts = {"cluster": f"Cluster\nmetadata: {{name: one}}\nspec: {{nodePools: {pools}}}"}
+        for owner, name in jobs.items():
+            texts[f"projects/{owner}/project"] = f"Project\nmetadata: {{name: {owner}}}\nspec: {{quota: 2}}"
+            spec = "{image: x, gpus: 1}"
+            texts[f"projects/{owner}/job"] = f"Job\nmetadata: {{name: {name}, project: {owner}}}\nspec: {spec}"
+        files = {
+            f"clusters/one/{path}.yaml": forge.file(f"apiVersion: gpuctl.dev/v1\nkind: {text}\n".encode())
+            for path, text in texts.items()
+        }
+        forge.commit({**files, **({} if "evil" in jobs else {"clusters/one/projects/evil": forge.bomb()})})
+        return revisions.compose(source.tree(source.head()), Records())
+
+    def names(desired: Desired) -> set[str]:
+        assert desired.declared is not None
+        return {str(job.id) for job in desired.declared.jobs}
+
+    assert names(composed(a="one", evil="mine")) == {"a/one", "evil/mine"}
+    held = composed(a="two")
+    assert names(held) == {"a/two", "evil/mine"}
+    assert set(held.kept_back) == {"evil"}
+    assert [found.code for found in held.diagnostics if found.code == "GPU1024"] == ["GPU1024"]
+    assert names(composed(a="two", evil="less")) == {"a/two", "evil/less"}
 
 
 @pytest.mark.parametrize("text", [b"a/../", b"./", b"//", b"x", b"../"])

@@ -7,6 +7,7 @@ import pytest
 
 from gpuctl.adapters.files import read_tree
 from gpuctl.app.ports import SourceUnavailable
+from gpuctl.model import source
 from gpuctl.model.source import MAX_ENTRIES, MAX_FILE_BYTES, SourceFault
 
 
@@ -117,6 +118,34 @@ def test_more_than_is_read_of_one_cluster(tmp_path: Path) -> None:
     for n in range(1, 9):
         (tmp_path / f"{n}.yaml").symlink_to("0.yaml")
     assert "32 MiB of declarations" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["bytes", "files", "entries"])
+def test_a_project_with_too_much_is_left_out_alone(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "evil", "z"):
+        (tmp_path / "c" / "projects" / name).mkdir(parents=True)
+        (tmp_path / "c" / "projects" / name / "job.yaml").write_text(name)
+    evil = tmp_path / "c" / "projects" / "evil"
+    if what == "bytes":
+        (evil / "0.yaml").write_bytes(b"#" * MAX_FILE_BYTES)
+        for n in range(1, 9):
+            (evil / f"{n}.yaml").symlink_to("0.yaml")
+    elif what == "files":
+        monkeypatch.setattr(source, "MAX_FILES", 20)
+        for n in range(20):
+            (evil / f"{n}.yaml").touch()
+    else:
+        monkeypatch.setattr(source, "MAX_ENTRIES", 20)
+        for n in range(20):
+            (evil / f"{n}").mkdir()
+    monkeypatch.chdir(tmp_path / "c")
+    for folder in (".", str(tmp_path / "c")):
+        root = "" if folder == "." else f"{folder}/projects/"
+        files = {
+            path.removeprefix(root).removeprefix("projects/"): file for path, file in read_tree(folder).files.items()
+        }
+        assert files.pop("evil/project.yaml").fault is SourceFault.LEFT_OUT
+        assert {path: file.content for path, file in files.items()} == {"a/job.yaml": b"a", "z/job.yaml": b"z"}
 
 
 def test_links_through_thousands_of_links_lead_nowhere(tmp_path: Path) -> None:
