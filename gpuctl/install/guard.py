@@ -101,12 +101,11 @@ def _fence(prefix: str, engine: str) -> tuple[str, Mapping[str, Any]]:
     )
     at_home = f"({' || '.join(may)})"
     in_namespaces = f"request.namespace == '{home}' ? {at_home} : request.namespace.startsWith('{prefix}')"
-    nowhere = "!has(request.namespace) || request.namespace == ''"
     of_cluster = f"request.name == '{names.PRIORITY_CLASS}'"
     if engine:
         groups = sorted({group_of(kind) for kind in (*kinds.of_engine(engine), kinds.PRIORITY_CLASS)})
         of_cluster = f"request.resource.group in {_list(groups)}"
-    own = f"{nowhere} ? {of_cluster} : ({in_namespaces})"
+    own = f"!has(request.namespace) ? {of_cluster} : ({in_namespaces})"
     return "gpuctl-stays-home", {
         "matchConstraints": everywhere(rule("*", "*", ("*",), (*_WRITES, "DELETE"))),
         "matchConditions": [{"name": "the-controller", "expression": f"request.userInfo.username == '{ACCOUNT}'"}],
