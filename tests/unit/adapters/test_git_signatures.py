@@ -15,7 +15,7 @@ from gpuctl.adapters.files import read_regular
 from gpuctl.adapters.git import GitSource, WorkingCopy
 from gpuctl.adapters.gitsignatures import MAX_COMMITS, Checked, Signers
 from gpuctl.app.ports import SourceUnavailable
-from gpuctl.model.ids import Revision
+from gpuctl.model.ids import NO_REVISION, Revision
 
 CLUSTER = "clusters/one/cluster.yaml"
 AT_MS = 1_596_000_000_000
@@ -56,12 +56,17 @@ class Town:
         return run("git", "-C", str(self.copy.folder), *who, *args, **environment)
 
     def source(
-        self, checked: Checked = Checked.EACH, openpgp: Path | None = None, most: int = MAX_COMMITS
+        self,
+        checked: Checked = Checked.EACH,
+        openpgp: Path | None = None,
+        most: int = MAX_COMMITS,
+        *,
+        by_ssh: bool = True,
     ) -> GitSource:
         signers = Signers(
             checked=checked,
             read=read_regular,
-            allowed_signers=self.allowed,
+            allowed_signers=self.allowed if by_ssh else None,
             openpgp_keys=openpgp,
             most_commits=most,
         )
@@ -122,6 +127,32 @@ def test_the_merge_commit_alone_can_vouch_for_what_it_merges(town: Town) -> None
     town.git("-c", "gpg.format=ssh", "merge", "-q", "--no-ff", "-m", "m", f"-S{town.folder / 'ann'}", "feature")
     assert refusal(town.source(Checked.HEAD), [town.first], town.head()) == ""
     assert inside in refusal(town.source(Checked.EACH), [town.first], town.head())
+
+
+def test_the_newest_alone_is_checked_though_it_is_in_force(town: Town) -> None:
+    head = town.commit()
+    assert head in refusal(town.source(Checked.HEAD), [head], head)
+
+
+def test_a_part_that_was_never_good_excludes_no_commit(town: Town) -> None:
+    signed = town.commit("ann")
+    assert refusal(town.source(), [town.first, NO_REVISION], signed) == ""
+    assert town.first in refusal(town.source(), [NO_REVISION], signed)
+
+
+def test_without_a_file_of_ssh_keys_none_counts(town: Town) -> None:
+    signed = town.commit("ann")
+    assert signed in refusal(town.source(by_ssh=False), [town.first], signed)
+
+
+def test_a_refused_commit_is_not_checked_at_each_fetch(town: Town) -> None:
+    """Its signatures cost a process each."""
+    head = town.commit()
+    source = town.source()
+    told = refusal(source, [town.first], head)
+    source.clone.rename(source.clone.with_suffix(".away"))
+    assert refusal(source, [town.first], head) == told
+    assert refusal(source, [], head).startswith("GPU8013")
 
 
 def test_without_a_last_good_commit_the_newest_is_checked(town: Town) -> None:
