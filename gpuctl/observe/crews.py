@@ -74,11 +74,11 @@ def elastic_crew(
 
 def _in_open_places(planned: Placement, staying: Iterable[Pod], going: Iterable[Pod]) -> list[Pod]:
     """The pods being deleted on whose nodes a planned place is left for them."""
-    free = Counter(worker.node for worker in planned.workers)
-    free.subtract(pod.node for pod in staying if pod.node is not None)
+    free: Counter[NodeName | None] = Counter(worker.node for worker in planned.workers)
+    free.subtract(pod.node for pod in staying)
     kept: list[Pod] = []
     for pod in going:
-        if pod.node is not None and free[pod.node] > 0:
+        if free[pod.node] > 0:
             free[pod.node] -= 1
             kept.append(pod)
     return kept

@@ -5,9 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from objects_by_hand import NOON, NOON_MS, RUN_LABELS, UID, decided_on, deployment, job, on_record, only_run, pod
+from objects_by_hand import (
+    NAMESPACE,
+    NOON,
+    NOON_MS,
+    RUN_LABELS,
+    RUN_NAME,
+    UID,
+    decided_on,
+    deployment,
+    job,
+    on_record,
+    only_run,
+    pod,
+)
 
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.annotations import encode_placement
 from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
 from gpuctl.model.ids import NodeName
@@ -60,6 +73,33 @@ def test_a_worker_goes_by_its_index_and_not_because_its_pod_is_being_deleted() -
     assert (run.placement, run.leaving) == (place(("n1", 0), ("n1", 1)), None)
     run = only_run(elastic(place(("n1", 0))), worker(0, "n1"), worker(1, "n2"), worker(2, None, phase="Pending"))
     assert (run.placement, run.leaving) == (place(("n1", 0)), place(("n2", 0)))
+
+
+def test_an_ended_pod_beyond_its_workers_holds_no_place() -> None:
+    for phase in ("Succeeded", "Failed"):
+        run = only_run(elastic(place(("n1", 0))), worker(0, "n1"), worker(1, "n2", phase=phase))
+        assert (run.placement, run.leaving) == (place(("n1", 0)), None)
+
+
+def test_one_without_a_place_on_record_is_where_its_pods_are() -> None:
+    """A person resumed its object: gpuctl never let it go."""
+    entry = RunEntry(uid=UID, record=RunRecord(queued_at_ms=NOON_MS), charge=Charge(gpu_milli=1000), min_workers=1)
+    state = decided_on(on_record(entry), elastic(place(("n1", 0))), worker(0, "n1"), worker(1, "n2"))
+    (run,) = state.runs
+    assert run.placement is not None
+    assert [each.node for each in run.placement.workers] == ["n1", "n2"]
+    assert (run.leaving, state.unreadable) == (None, ())
+
+
+def test_one_without_the_places_it_was_made_with_leaves_where_its_pods_are() -> None:
+    entry = RunEntry(
+        uid=UID, record=RunRecord(queued_at_ms=NOON_MS, starts=1), is_let_go=True, placement=place(("n1", 0)),
+        charge=Charge(gpu_milli=1000), min_workers=1,
+    )  # fmt: skip
+    (run,) = decided_on(on_record(entry), elastic(place(("n1", 0))), worker(0, "n1"), worker(1, "n2")).runs
+    assert run.placement == place(("n1", 0))
+    assert run.leaving is not None
+    assert [each.node for each in run.leaving.workers] == ["n2"]
 
 
 def test_places_that_no_pod_is_bound_to_are_of_the_other_indexes() -> None:
@@ -154,3 +194,52 @@ def test_an_elastic_run_has_an_open_place_where_a_taint_evicts_a_worker() -> Non
     run = only_run(elastic(STARTED_WITH), *(worker(index, f"n{1 + index % 2}") for index in range(3)), leaving)
     assert (run.phase, run.unbound) == (RunPhase.STARTING, ("n2",))
     assert run.begun
+
+
+def autoscaler(*, at_zero: bool = False, more: bool = False) -> Body:
+    """Of the run's service. It wants one more than it may have, or no replica at all."""
+    conditions = [
+        {"type": "ScalingActive", "status": "True"},
+        {"type": "ScalingLimited", "status": str(more), "reason": "TooManyReplicas" if more else "DesiredWithinRange"},
+        {"type": "ScaledToZero", "status": str(at_zero)},
+    ]
+    return {
+        "apiVersion": kinds.AUTOSCALER[0],
+        "kind": kinds.AUTOSCALER[1],
+        "metadata": {"name": RUN_NAME, "namespace": NAMESPACE, "uid": "of-the-autoscaler"},
+        "spec": {"minReplicas": 0},
+        "status": {"conditions": conditions, "desiredReplicas": 0 if at_zero else 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("here", "body", "pods", "asked"),
+    [
+        (autoscaler(), service(place(("n1", 0), ("n1", 1))), replicas("n1", "n1"), None),
+        (autoscaler(more=True), service(place(("n1", 0), ("n1", 1))), replicas("n1", "n1"), 3),
+        (autoscaler(at_zero=True), service(place()), [], 0),
+    ],
+    ids=["what it has", "one more", "none"],
+)
+def test_what_a_service_is_to_have_by_its_load(here: Body, body: Body, pods: list[Body], asked: int | None) -> None:
+    now = place(*((node, gpu) for gpu, node in enumerate(each["spec"]["nodeName"] for each in pods))) if pods else None
+    entry = RunEntry(
+        uid=UID, record=RunRecord(queued_at_ms=NOON_MS, starts=1), is_let_go=True, placement=now, started_with=now,
+        charge=Charge(gpu_milli=1000), min_workers=1,
+    )  # fmt: skip
+    (run,) = decided_on(on_record(entry), body, here, *pods).runs
+    assert run.asked_workers == asked
+
+
+@pytest.mark.parametrize(
+    ("suspend", "is_let_go", "told"), [(False, True, NOON_MS), (False, False, None), (True, True, None)]
+)
+def test_when_it_was_let_go_is_told_of_a_run_that_is_at_work(
+    *, suspend: bool, is_let_go: bool, told: int | None
+) -> None:
+    entry = RunEntry(
+        uid=UID, record=RunRecord(queued_at_ms=NOON_MS, starts=1), is_let_go=is_let_go, let_go_at_ms=NOON_MS,
+        placement=place(("n1", 0)), started_with=place(("n1", 0)), charge=Charge(gpu_milli=1000),
+    )  # fmt: skip
+    (run,) = decided_on(on_record(entry), job(suspend=suspend), *([] if suspend else [pod(on="n1")])).runs
+    assert run.let_go_at_ms == told
