@@ -84,17 +84,24 @@ spec:
 HOW = "python tests/kueue/tools.py and tests/jobset/tools.py download them"
 
 
-def a_like_of(group: str, kind: str) -> Any:
-    """The definition of a kind by its name alone, with any content."""
+def a_like_of(group: str, kind: str, version: str = "v1") -> Any:
+    """The definition of a kind by its name alone, with any content, which can be scaled."""
     plural = f"{kind.lower()}s"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"scale": scale},
+    }
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
+        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [served]},
     }
 
 

@@ -26,13 +26,15 @@ from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
 from town import MERGE, Town, running, town_on
 from unattended import account_kubeconfig, at_last, install, provide_all, typed, within
 
+from gpuctl.adapters.kubernetes.paths import collection
 from gpuctl.app.overview import overview_of
 from gpuctl.app.report import of_lacking
 from gpuctl.compile import compile_tree
 from gpuctl.install import Duties
-from gpuctl.k8s import names
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import labels_of, text, uid
 from gpuctl.k8s.overview import encode_overview
+from gpuctl.k8s.workload_table import BUILT_IN
 from gpuctl.model.ids import Revision
 from workloads.declarations import KINDS_OF_CLUSTER, ROWS, TF_JOB, TRAINING_RUN, manifest
 from workloads.declarations import declared as job_of_kind
@@ -233,6 +235,52 @@ def seen_by_people(town: Town) -> None:
     (line,) = [line for line in listed.output.splitlines() if " train " in line or line.startswith("train")]
     assert "Running" in line
     assert typed(town.plane.kubeconfig, "get", "a/train").exit_code == 0
+
+
+@pytest.fixture
+def likes(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """Where the built-in kinds are served, and a namespace that is a project's."""
+    bodies = [a_like_of(kinds.group_of(kind), kind[1], kind[0].rpartition("/")[2]) for kind in BUILT_IN]
+    for body in bodies:
+        plane.call("POST", CRDS, body)
+    paths = [f"{CRDS}/{body['metadata']['name']}" for body in bodies]
+    at_last(lambda: all(is_served(plane.call("GET", path)) for path in paths))
+    plane.call("POST", SPACES, {"metadata": {"name": "gpu-likes", "labels": {names.MANAGED_LABEL: "true"}}})
+    every = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    plane.call("POST", f"{RBAC}/namespaces/gpu-likes/roles", {"metadata": {"name": "all"}, "rules": [every]})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "all"}
+    bob = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}
+    binding = {"metadata": {"name": "bob"}, "roleRef": role, "subjects": [bob]}
+    plane.call("POST", f"{RBAC}/namespaces/gpu-likes/rolebindings", binding)
+    at_last(lambda: plane.refused("GET", f"{SPACES}/gpu-likes/secrets", user="bob") is None)
+    yield plane
+    for path in (*paths, f"{SPACES}/gpu-likes"):
+        plane.call("DELETE", path)
+
+
+SPACES = "/api/v1/namespaces"
+
+
+def test_none_of_a_built_in_kind_is_made_scaled_or_left_behind_by_hand(likes: ControlPlane) -> None:
+    """By a person with all rights in the namespace."""
+    name, labels = "train-0123abcd", {names.JOB_LABEL: "train"}
+    for kind in BUILT_IN:
+        path = collection(kind, "gpu-likes")
+        body = {"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": name, "labels": labels}}
+        spec = {"spec": {"replicas": 1}}
+        at_last(lambda: likes.refused("POST", path, {**body, **spec}, user=CONTROLLER) is None)  # noqa: B023 - here
+        for method, where, change, words in (
+            ("POST", path, {**body, "metadata": {"name": "by-hand"}}, "declared in Git"),
+            ("PATCH", f"{path}/{name}", {"spec": {"replicas": 2}}, "declared in Git"),
+            ("PATCH", f"{path}/{name}/scale", {"spec": {"replicas": 2}}, "change its replicas in Git"),
+            ("PATCH", f"{path}/{name}", {"metadata": {"finalizers": ["example.com/x"]}}, "a finalizer would keep"),
+            ("PATCH", f"{path}/{name}", {"metadata": {"labels": {names.JOB_LABEL: None}}}, "without a label"),
+            ("DELETE", f"{path}/{name}", {"propagationPolicy": "Orphan", "dryRun": ["All"]}, "deleted with it"),
+        ):
+            media = MERGE if method == "PATCH" else ""
+            _, said = likes.refused(method, f"{where}?dryRun=All", change, user="bob", media=media) or (0, "")
+            assert words in said, (kind, where, said)
+        likes.call("DELETE", f"{path}/{name}", user="bob")
 
 
 # SIGKILL after every write
