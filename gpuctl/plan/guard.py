@@ -105,8 +105,8 @@ def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[Proj
     only says where to find the project's files when the newest are broken.
     """
     damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
-    left = declared.pinned | foreign_namespaces(declared, state).keys() | damaged
-    return left | (frozen_projects(declared, state) - {OWN}) if state.frozen else left
+    frozen = frozen_projects(declared, state) - {OWN}
+    return declared.pinned | foreign_namespaces(declared, state).keys() | damaged | frozen
 
 
 def frozen_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:

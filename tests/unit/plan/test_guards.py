@@ -62,6 +62,18 @@ def test_whose_a_namespace_is(
     assert [found.code for found in foreign_namespaces(declared, state).values()] == codes
 
 
+@pytest.mark.parametrize(
+    ("labels", "code", "fix"),
+    [({}, "GPU6008", "`kubectl label namespace "), (RELEASED, "GPU6009", "move those pods to another namespace")],
+)
+def test_what_a_namespace_is_taken_over_after(labels: dict[str, str], code: str, fix: str) -> None:
+    declared = replace(DECLARED, projects=(replace(PROJECT, adopt=True),))
+    state = ClusterState(live={SPACE: {"metadata": {"labels": labels}}}, occupied=frozenset({SPACE.name}))
+    (found,) = foreign_namespaces(declared, state).values()
+    assert found.code == code
+    assert str(found.help).startswith(fix)
+
+
 def test_what_starts_or_runs_counts_by_its_workers_and_what_is_confirmed_or_pinned_does_not() -> None:
     """Of three jobs with a GPU each two are removed: more than half of what runs."""
     jobs = [job for job in DECLARED.jobs if job.id.project == PROJECT.name][:3]

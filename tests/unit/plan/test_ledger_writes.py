@@ -22,7 +22,7 @@ from gpuctl.observe import observe
 from gpuctl.observe.cache import ObserveCache
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.guard import damaged_projects
-from gpuctl.plan.inventory import MOST_REMOVED, Books, next_ledger
+from gpuctl.plan.inventory import MOST_REMOVED, OWN, Books, next_ledger
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.writes import book
 
@@ -116,6 +116,10 @@ def test_a_lost_shard_is_damage_and_holds_its_project(ledgers: tuple[Ledger, Led
     after = shelf.state()
     assert after.damaged == ((ledger_ref(CLUSTER, TEAM), "2 of 4"),)
     assert damaged_projects(after) == {TEAM}
+
+
+def test_a_damaged_ledger_of_the_clusters_own_holds_no_project() -> None:
+    assert damaged_projects(ClusterState(damaged=((ledger_ref(CLUSTER, OWN), "inventory"),))) == frozenset()
 
 
 def test_a_closed_ledger_leaves_nothing(ledgers: tuple[Ledger, Ledger]) -> None:
