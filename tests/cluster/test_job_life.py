@@ -336,7 +336,7 @@ def test_a_paused_worker_that_exits_with_0_has_not_ended_its_job(town: Town) -> 
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         town.plane.call("PATCH", path, {"status": {"phase": "Succeeded", "containerStatuses": [main]}}, media=MERGE)
     town.comes_to(j="Queued")
-    assert not town.live("Pod", "j")
+    town.until(lambda: not town.live("Pod", "j"))
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")
     assert "succeeded" not in town.one("Job", "j")["status"]
