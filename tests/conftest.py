@@ -172,10 +172,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_cache_of_the_user() -> Iterator[None]:
-    """No test is told what another run has found, nor leaves anything in the user's folders."""
+def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test is told what another run has found, or has the user's Git, which may sign each commit or know no name;
+    nor does one leave anything in the user's folders. This project's own folder may be another user's."""
+    config = tmp_path_factory.mktemp("git") / "config"
+    config.write_text(
+        f"[user]\n    name = Ana\n    email = ana@example.com\n[safe]\n    directory = {TESTS.resolve().parent}\n"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCTL_NO_CACHE", "1")
+        patch.setenv("GIT_CONFIG_GLOBAL", str(config))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
         yield
 
 

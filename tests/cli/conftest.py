@@ -20,15 +20,12 @@ from gpuctl.views.plan_form import PlanReportV1
 
 @pytest.fixture(scope="session", autouse=True)
 def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No command finds a cluster that its test did not name, nor settings of the user; commits are Ana's."""
+    """No command finds a cluster that its test did not name, nor settings of the user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(tmp_path_factory.mktemp("nowhere") / "config"))
         patch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         patch.delenv("GPUCTL_EMBEDDED", raising=False)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
-        people = tmp_path_factory.mktemp("git") / "config"
-        people.write_text("[user]\n    name = Ana\n    email = ana@example.com\n")
-        patch.setenv("GIT_CONFIG_GLOBAL", str(people))
         yield
 
 

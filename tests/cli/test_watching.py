@@ -92,7 +92,7 @@ def test_watch_needs_a_terminal(run: Run, embedded: Path) -> None:
 def test_the_screen_shows_bars_and_jobs_and_gives_the_terminal_back(embedded: Path, rows: int) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ.update(TERM="xterm", LINES=str(rows), COLUMNS="110")
+        os.environ.update(TERM="xterm", LINES=str(rows), COLUMNS="110", LC_ALL="C.UTF-8")
         os.execv(sys.executable, [*LINE, "watch", "--embedded", str(embedded)])
 
     def read() -> str:
