@@ -413,6 +413,19 @@ def test_only_the_guard_stops_changes_of_what_gpuctl_made(tidied: Place) -> None
         assert ("gpuctl" in said) if place.guarded else (said == "")
 
 
+def test_only_the_guard_stops_a_new_size_of_a_runs_pod(place: Place) -> None:
+    """By one with the right, which no tenant has. The server asks first whether the kubelet can, by what it told."""
+    meta = place.one(pods("b"), "train")["metadata"]
+    path = f"{pods('b')}/{meta['name']}"
+    before = place.plane.call("GET", path)["status"].get("containerStatuses", [])
+    can = {"status": {"containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "60"}}}]}}
+    place.plane.call("PATCH", f"{path}/status", can, media=STRATEGIC)
+    less = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    said = place.attempt("PATCH", f"{path}/resize?dryRun=All", less, media=STRATEGIC)
+    place.plane.call("PATCH", f"{path}/status", {"status": {"containerStatuses": before}}, media=MERGE)
+    assert ("this is gpuctl's" in said) if place.guarded else (said == "")
+
+
 def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     """As orphans, behind a finalizer, with years to end, with another owner, or without what their controller knows
     them by, they would hold GPUs."""
