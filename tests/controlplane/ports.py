@@ -7,14 +7,14 @@ import socket
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
 
-_LOWEST, _EACH, _PROCESSES = 10_000, 1_000, 10
-"""Below the ports that systems give out by themselves, and for each process of a run others: between the choice of a
-port and its use lie seconds, in which another process would else be given it."""
+_LOWEST, _COUNT = 10_000, 20_000
+"""Below those that systems give out by themselves."""
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Ports that nothing listens on, all different."""
-    return [*islice(filter(_is_free, _NUMBERS), count)]
+    """Ports that nothing listens on, all different. Until this process ends, no other that runs tests is given them:
+    between the choice of a port and its use lie seconds."""
+    return [*islice(filter(_takes, _NUMBERS), count)]
 
 
 def free_port() -> int:
@@ -32,17 +32,20 @@ def listens(port: int) -> bool:
 
 
 def _numbers() -> Iterator[int]:
-    """The ports of this process, again and again; a run beside this one begins elsewhere."""
-    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PROCESSES
-    return (_LOWEST + own * _EACH + number % _EACH for number in count(os.getpid()))
+    """From another one on in each process."""
+    return (_LOWEST + number % _COUNT for number in count(101 * os.getpid()))
 
 
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
+def _takes(port: int) -> bool:
+    """Take a port if it is free. That of its number for datagrams is kept open: the sign for others."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sign:
+        try:
+            sign.bind(("127.0.0.1", port))
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            return False
+        sign.detach()
+        return True
 
 
 _NUMBERS = _numbers()
