@@ -86,8 +86,9 @@ def decide(
     overlay.update((each.job, replace(each, placement=named(each.placement, carried.uuids))) for each in resized)
     overlay.update(decisions_of(outcome, carried.pending_jobs, now_ms, carried.uuids))
     retried = _decide(carried, admission, overlay, now_ms)
-    compete = bool(outcome.pending_queues or lacking or any(snapshot.leaving_runs)) or compete_afterwards(outcome)
-    cache.keep(carried, may_be_undone=bool(outcome.pauses or outcome.given_up) and compete)
+    others_wait = bool(outcome.pending_queues or lacking or any(snapshot.leaving_runs))
+    makes_way = bool(outcome.pauses or outcome.given_up)
+    cache.keep(carried, may_be_undone=makes_way and (others_wait or compete_afterwards(outcome, snapshot)))
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(

@@ -1,9 +1,11 @@
 """Looking ahead: a schedule for which runs make way is carried out in advance, as values, before it is decided.
 
 A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
-run has stopped could lose its place again, and a run that has gone on could be stopped a second time. Such a schedule
-is made anew under restraints: no run makes way for that job; or that run is not moved, or makes way for no job at all,
-provided that all jobs that would have run in the end still do.
+run has stopped could lose its place again, a run that has gone on could be stopped a second time, and a paused run
+could have others paused that might as well have been paused for the job. Such a schedule is made anew under restraints:
+no run makes way for that job; that run is not moved, or makes way for no job at all, provided that all jobs that would
+have run in the end still do; or the runs that go on again in the end are left alone, provided that as much is gained
+and less is lost.
 
 Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
 with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
@@ -16,6 +18,9 @@ three cycles, of what has changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import add
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gpuctl.engine.cache.engine_cache import EngineCache
@@ -24,9 +29,9 @@ from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.model.decision import Displace, Move, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ACTIVE, ClusterState
+from gpuctl.model.state import ACTIVE, ClusterState, Run
 from gpuctl.model.steps import Steps
-from gpuctl.model.units import Instant
+from gpuctl.model.units import GpuMilli, Instant
 
 MAX_AIDED = 20
 """Jobs for which runs make way in a cycle, at the most: beyond them nothing is foreseen. Of 10,000 waiting gangs 31 are
@@ -37,21 +42,48 @@ MAX_CYCLES = 10
 """Cycles that are looked ahead, at the most: few schedules cause more than three."""
 
 
+class Price(NamedTuple):
+    """What runs lose by some schedules, the least is best: the GPUs of runs that stop and of workers that are given up;
+    the runs that stop; those that are moved."""
+
+    gpu_milli: GpuMilli = 0
+    stopped: int = 0
+    moved: int = 0
+
+    def plus(self, other: Price) -> Price:
+        """That of both."""
+        return Price(*map(add, self, other))
+
+
 class Outlook(NamedTuple):
-    """What comes of a schedule. `running`: the jobs that run in the end. `in_vain`: those for which runs make way, and
-    that do not run in the end, or go on with no more workers than before. `twice`: those whose run is stopped, and
-    later again.
+    """What comes of a schedule. `running`: the jobs that run in the end; `gained`: how many workers each has more then.
+    `in_vain`: jobs for which runs make way, and that do not run in the end, or go on with no more workers than before.
+    `twice`: jobs whose run is stopped, and later again. `resumed`: jobs whose runs make way, and that have as many
+    workers again in the end; those with most GPUs first. `price`: of the schedule, and all that follow from it.
 
     Where the cluster does not rest within MAX_CYCLES, only `twice` is known.
     """
 
     running: frozenset[JobId] = frozenset()
+    gained: Mapping[JobId, int] = MappingProxyType({})
     in_vain: frozenset[JobId] = frozenset()
     twice: frozenset[JobId] = frozenset()
+    resumed: tuple[JobId, ...] = ()
+    price: Price = Price()
 
     def is_better_than(self, other: Outlook) -> bool:
-        """Whether all jobs still run, each run makes way for one that runs, and other runs, or none, stop twice."""
-        return self.running >= other.running and not self.in_vain and self.twice != other.twice
+        """Whether each run makes way for a job that runs, and less is lost for as much.
+
+        Where a run would stop twice: all jobs still run, and other runs, or none, stop twice. Else: none does, the same
+        jobs gain as many workers, and the price is lower.
+        """
+        if other.twice:
+            return not self.in_vain and self.running >= other.running and self.twice != other.twice
+        return not (self.in_vain or self.twice) and self.gains_as_much_as(other) and self.price < other.price
+
+    def gains_as_much_as(self, other: Outlook) -> bool:
+        """Whether no job gains fewer workers."""
+        return all(self.gained.get(job, 0) >= workers for job, workers in other.gained.items())
 
 
 def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: EngineCache | None = None) -> Schedule:
@@ -63,7 +95,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     cache = cache or EngineCache()
     cache.begin()
     decided = decide(declared, state, now_ms, cache)
-    if cache.may_be_undone and len(_aided(decided)) <= MAX_AIDED:
+    if cache.may_be_undone and len(set(_victims(decided).values())) <= MAX_AIDED:
         decided = _foreseen(declared, state, decided, cache)
         cache.settle_on(decided)
     return decided
@@ -83,6 +115,8 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         is_last = bool(outlook.in_vain) or others.is_better_than(outlook)
         if is_last:
             decided, restraints, outlook, choices = other, further, others, _choices(other, others)
+        elif others.gains_as_much_as(outlook) and others.resumed:
+            choices.insert(0, Restraints(untouched=frozenset(others.resumed)) | further)
     if not is_last:
         decided = decide(declared, state, decided.at_ms, cache, restraints)
         cache.note()
@@ -93,36 +127,69 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
     """What a schedule may be made anew with, because of its outlook: the first that is better is taken."""
     if outlook.in_vain:
         return [Restraints(unaided=outlook.in_vain)]
-    moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
-    found = Restraints(unmoved=moved), Restraints(untouched=outlook.twice)
-    return [each for each in found if each != UNRESTRAINED]
+    if outlook.twice:
+        moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
+        return [*([Restraints(unmoved=moved)] if moved else []), Restraints(untouched=outlook.twice)]
+    each_alone = map(frozenset, zip(outlook.resumed, strict=True))
+    return [Restraints(untouched=jobs) for jobs in dict.fromkeys([frozenset(outlook.resumed), *each_alone]) if jobs]
 
 
 def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache, steps: Steps) -> Outlook:
     """Carry the last cycle's schedule out, and those that follow from it, until nothing changes."""
     cache.note()
-    aided, stopped, again = _aided(decided), _stopped(decided), set[JobId]()
-    had = {job: workers for job, workers in _workers(state).items() if job not in stopped}
+    before, victims, stopped = _running(state), _victims(decided), _stopped(decided)
+    twice, price = set[JobId](), _price(state, decided)
     for _ in range(MAX_CYCLES):
         after = steps.settled(steps.carried_out(state, decided), decided.at_ms)
         if after is state:
-            has = _workers(state)
-            in_vain = frozenset(job for job in aided if has.get(job, 0) <= had.get(job, 0))
-            return Outlook(frozenset(has), in_vain, frozenset(again))
+            has = _running(state)
+            gained = {job: more for job in has if (more := _workers(has, job) - _workers(before, job)) > 0}
+            again = (job for job in victims.keys() & has.keys() if _workers(has, job) >= _workers(before, job))
+            freely = (job for job in again if not steps.lists_pools(victims[job]))
+            return Outlook(
+                running=frozenset(has),
+                gained=gained,
+                in_vain=frozenset(victims.values()) - gained.keys() - (stopped & has.keys()),
+                twice=frozenset(twice),
+                resumed=tuple(sorted(freely, key=lambda job: (-_gpu_milli(before[job]), job))),
+                price=price,
+            )
         state, decided = after, decide(declared, after, decided.at_ms, cache)
-        again |= stopped & _stopped(decided)
-    return Outlook(twice=frozenset(again))
+        twice |= stopped & _stopped(decided)
+        price = price.plus(_price(state, decided))
+    return Outlook(twice=frozenset(twice))
 
 
-def _workers(state: ClusterState) -> dict[JobId, int]:
-    """The jobs that run, each with its workers."""
-    return {run.job: len(run.placement.workers) for run in state.runs if run.phase in ACTIVE and run.placement}
+def _price(state: ClusterState, decided: Schedule) -> Price:
+    """What runs lose by one schedule."""
+    makes_way, stopped = _stopped(decided) | _victims(decided).keys(), _stopped(decided)
+    if not makes_way:
+        return Price()
+    moved = {each.job for each in decided.decisions if isinstance(each, Move)}
+    left = {each.job: len(each.placement.workers) for each in decided.decisions if isinstance(each, Resize)}
+    runs = [run for run in state.runs if run.job in makes_way - moved]
+    lost_milli = sum(_gpu_milli(run) - run.gpu_milli * left.get(run.job, 0) for run in runs)
+    return Price(lost_milli, len(stopped - moved), len(moved))
 
 
-def _aided(decided: Schedule) -> frozenset[JobId]:
-    """The jobs for which runs make way."""
+def _running(state: ClusterState) -> dict[JobId, Run]:
+    """The runs that have a place and do not stop, by their jobs."""
+    return {run.job: run for run in state.runs if run.phase in ACTIVE and run.placement}
+
+
+def _workers(runs: Mapping[JobId, Run], job: JobId) -> int:
+    run = runs.get(job)
+    return 0 if run is None or run.placement is None else len(run.placement.workers)
+
+
+def _gpu_milli(run: Run) -> GpuMilli:
+    return 0 if run.placement is None else run.gpu_milli * len(run.placement.workers)
+
+
+def _victims(decided: Schedule) -> dict[JobId, JobId]:
+    """The jobs whose runs make way, each with the job for which."""
     makes_way = (each for each in decided.decisions if isinstance(each, Reclaim | Preempt | Move | Resize))
-    return frozenset(each.beneficiary for each in makes_way if each.beneficiary is not None)
+    return {each.job: each.beneficiary for each in makes_way if each.beneficiary is not None}
 
 
 def _stopped(decided: Schedule) -> frozenset[JobId]:

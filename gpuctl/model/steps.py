@@ -43,6 +43,10 @@ class Steps:
         self._wanted = {(job.id, job.digest) for job in declared.jobs}
         self._left: dict[JobId, tuple[Decision, Run | None]] = {}
 
+    def lists_pools(self, job: JobId) -> bool:
+        """Whether a job is to run in the first of its pools that has room."""
+        return job in self._jobs and self._jobs[job].pools_in_order
+
     def settled(self, state: ClusterState, at_ms: Instant) -> ClusterState:
         """See the function `settled`."""
         gone = self._gone(_by_key(state).keys())

@@ -135,6 +135,16 @@ def test_paused_jobs_alone_do_not_undo_each_others_pauses(seed: int) -> None:
     assert run_worlds([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [17000069, 17000446, 17008012, 14006900, 11009074, 13003258])
+def test_a_run_that_would_have_others_paused_in_its_turn_is_left_alone(seed: int) -> None:
+    assert run_worlds([seed]).families == {}
+
+
+@pytest.mark.parametrize("seed", [18001318, 12001219, 13003139, 15002276, 17003973])
+def test_no_run_is_paused_that_another_pause_makes_room_for(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
 def test_halves_of_a_gang_fill_one_device() -> None:
     assert run_worlds([7016427]).families == {}
 

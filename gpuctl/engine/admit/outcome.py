@@ -74,14 +74,22 @@ class Outcome:
             self.trace.append(TraceStep(job=job, rule=code, numbers=numbers))
 
 
-def compete_afterwards(outcome: Outcome) -> bool:
-    """Whether runs that make way could compete for what they leave, once they wait or lack workers.
+def compete_afterwards(outcome: Outcome, snapshot: Snapshot) -> bool:
+    """Whether runs that make way could take what others have, or what they leave, once they wait or lack workers.
 
-    Runs of one project that all stop, or all go on elsewhere, for one job do not: none has a right to that job's place.
-    Were they foreseen too, a gang that has runs paused on 1,000 nodes would take 2.7x.
+    Runs of one project that all stop, or all go on elsewhere, for one job do not where they outrank none of their
+    project: none has a right to that job's place. Were they foreseen too, a gang that has runs paused on 1,000 nodes
+    would take 2.7x.
     """
     ways = {(pause.beneficiary, job.project, pause.goes_on is None) for job, pause in outcome.pauses.items()}
-    return bool(outcome.given_up) or len(ways) > 1
+    if outcome.given_up or len(ways) > 1:
+        return True
+    return any(_outranks_one(pause.allocation, snapshot) for pause in outcome.pauses.values())
+
+
+def _outranks_one(paused: Allocation, snapshot: Snapshot) -> bool:
+    job, domain = paused.job, paused.domain
+    return job is not None and domain is not None and snapshot.lowest(domain, paused.project) < job.priority
 
 
 def gain_step(snapshot: Snapshot, job: JobId, rule: str, option: PoolOption) -> TraceStep:
