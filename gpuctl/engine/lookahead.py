@@ -43,12 +43,11 @@ MAX_CYCLES = 10
 
 
 class Price(NamedTuple):
-    """What runs lose by some schedules, the least is best: the GPUs of runs that stop and of workers that are given up;
-    the runs that stop; those that are moved."""
+    """What runs lose by some schedules, the least is best: the GPUs of runs that stop and of workers that are given up,
+    and how many runs stop. Runs that go on elsewhere at once are not counted."""
 
     gpu_milli: GpuMilli = 0
     stopped: int = 0
-    moved: int = 0
 
     def plus(self, other: Price) -> Price:
         """That of both."""
@@ -130,6 +129,8 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
     if outlook.twice:
         moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
         return [*([Restraints(unmoved=moved)] if moved else []), Restraints(untouched=outlook.twice)]
+    if outlook.price == Price():
+        return []
     each_alone = map(frozenset, zip(outlook.resumed, strict=True))
     return [Restraints(untouched=jobs) for jobs in dict.fromkeys([frozenset(outlook.resumed), *each_alone]) if jobs]
 
@@ -162,14 +163,15 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
 
 def _price(state: ClusterState, decided: Schedule) -> Price:
     """What runs lose by one schedule."""
-    makes_way, stopped = _stopped(decided) | _victims(decided).keys(), _stopped(decided)
+    goes_on = (each for each in decided.decisions if isinstance(each, Move | Preempt | Reclaim) and each.reserved)
+    moved = {each.job for each in goes_on}
+    stopped = _stopped(decided) - moved
+    makes_way = stopped | _victims(decided).keys() - moved
     if not makes_way:
         return Price()
-    moved = {each.job for each in decided.decisions if isinstance(each, Move)}
     left = {each.job: len(each.placement.workers) for each in decided.decisions if isinstance(each, Resize)}
-    runs = [run for run in state.runs if run.job in makes_way - moved]
-    lost_milli = sum(_gpu_milli(run) - run.gpu_milli * left.get(run.job, 0) for run in runs)
-    return Price(lost_milli, len(stopped - moved), len(moved))
+    runs = (run for run in state.runs if run.job in makes_way)
+    return Price(sum(_gpu_milli(run) - run.gpu_milli * left.get(run.job, 0) for run in runs), len(stopped))
 
 
 def _running(state: ClusterState) -> dict[JobId, Run]:

@@ -31,16 +31,16 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 9005721, 10005131, 13017403, 14000869, 15001622),
+        worlds=(8002199, 9005721, 9010062, 10005131, 13017403, 14000869, 15001622),
     ),
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
         "counts for the other, so that the run takes nothing: its price was thought to be higher.",
-        worlds=(9010062, 10005691, 12004302, 13011643),
+        worlds=(10005691, 12004302, 13011643),
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(7015616, 12014634, 12018856),
+        worlds=(12014634, 12018856),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "

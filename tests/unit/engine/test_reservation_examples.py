@@ -43,12 +43,11 @@ def test_a_crash_at_any_write_ends_in_the_same_pauses(crash_in_cycle: int, after
 @pytest.mark.parametrize("crash_in_cycle", [0, 1, 2, 3])
 @pytest.mark.parametrize("after_writes", [0, 1, 2, 3])
 def test_a_crash_between_a_pause_and_what_follows_from_it_ends_in_both(crash_in_cycle: int, after_writes: int) -> None:
-    projects, pools = [project("a", 1000), project("b", 2000)], [pool("p", nodes=[1]), pool("q", nodes=[2])]
-    p, q = (each.name for each in pools)
-    jobs = [job("b/high", priority=1, pools=(p, q)), job("b/low", 2000, pools=(q,))]
+    projects, pools = [project("a", 1000), project("b", 2000)], [pool(nodes=[3])]
+    jobs = [job("b/high", priority=1), job("b/low", 2000)]
     world = World(nodes=live_nodes(pools))
     world.settle(declared(projects, jobs, pools))
-    tree = declared(projects, [*jobs, job("a/own", pools=(p,))], pools)
+    tree = declared(projects, [*jobs, job("a/own")], pools)
     for cycle in range(4):
         world.cycle(tree, after_writes if cycle == crash_in_cycle else None)
     world.settle(tree)
