@@ -19,7 +19,6 @@ from gpuctl.app.ports import SourceUnavailable
 from gpuctl.diag.wording import message
 from gpuctl.model.source import (
     MAX_FILE_BYTES,
-    MOST_LEFT_OUT,
     SourceFault,
     SourceFile,
     SourceTree,
@@ -27,7 +26,7 @@ from gpuctl.model.source import (
     TooLarge,
     exceeded,
     folder_project,
-    left_out,
+    read_without_the_most,
 )
 
 MOST_SECRET_BYTES = 16 * 1024
@@ -43,21 +42,21 @@ def read_tree(cluster_dir: str) -> SourceTree:
     have the most.
     """
     folder = Path(cluster_dir)
-    where, top, without = folder.as_posix(), _top(folder), set[str]()
+    where, top = folder.as_posix(), _top(folder)
     policies = _policies(folder, top)
-    while True:
+
+    def read(without: Collection[str]) -> dict[str, SourceFile]:
         meter = _Meter(where, without)
-        try:
-            files = dict(_files(folder, top, meter))
-            if policies is not None:
-                files.update(_files(policies, top, meter))
-        except TooLarge as found:
-            if not found.project or len(without) >= MOST_LEFT_OUT:
-                raise _too_large(folder, found) from None
-            without.add(found.project)
-        else:
-            files.update(left_out(where, project) for project in without)
-            return SourceTree(cluster_dir=where, files=dict(sorted(files.items())))
+        return {
+            **dict(_files(folder, top, meter)),
+            **({} if policies is None else dict(_files(policies, top, meter))),
+        }
+
+    try:
+        files = read_without_the_most(where, read)
+    except TooLarge as found:
+        raise _too_large(folder, found) from None
+    return SourceTree(cluster_dir=where, files=dict(sorted(files.items())))
 
 
 def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:

@@ -21,14 +21,13 @@ from gpuctl.model.source import (
     MAX_FILE_BYTES,
     MAX_LINK_BYTES,
     MAX_TREE_BYTES,
-    MOST_LEFT_OUT,
     SourceFault,
     SourceFile,
     SourceTree,
     Tally,
     TooLarge,
     exceeded,
-    left_out,
+    read_without_the_most,
 )
 
 _CONFIRMED = "%(trailers:key=Gpuctl-Confirm,valueonly)"
@@ -244,23 +243,17 @@ class Repository:
         missing = unavailable("GPU8006", revision=revision, url=str(self.folder))
         if not _FULL_ID.fullmatch(revision):
             raise missing
-        without: set[str] = set()
-        while True:
-            try:
-                files = self._files(revision, where, missing, without)
-            except TooLarge as found:
-                if not found.project or found.project in without or len(without) >= MOST_LEFT_OUT:
-                    raise unavailable("GPU8014", path=where, revision=revision, bound=found.bound) from None
-                without.add(found.project)
-            else:
-                out = map(partial(left_out, where), without)
-                files |= {shown(path): replace(file, revision=revision) for path, file in out}
-                return SourceTree(cluster_dir=where, revision=revision, files=dict(sorted(files.items())))
+        try:
+            files = read_without_the_most(where, partial(self._files, revision, where, missing))
+        except TooLarge as found:
+            raise unavailable("GPU8014", path=where, revision=revision, bound=found.bound) from None
+        of_it = {shown(path): replace(file, revision=revision) for path, file in sorted(files.items())}
+        return SourceTree(cluster_dir=where, revision=revision, files=of_it)
 
     def _files(
         self, revision: Revision, where: str, missing: SourceUnavailable, without: Collection[str]
     ) -> dict[str, SourceFile]:
-        """The files but those of some projects."""
+        """The files by their paths as Git has them, but those of some projects."""
         meter, listing = Meter(where), Listing(where)
 
         def listed(paths: Sequence[str], *options: str) -> Iterator[Entry]:
@@ -293,7 +286,7 @@ class Repository:
             sizes = self._sizes(sorted(set(blobs.values())))
             held = {path: sizes[blob] for path, blob in blobs.items() if sizes[blob] <= MAX_FILE_BYTES}
             raise Tally(where, held).too_large(beyond.bound) from None
-        return {shown(path): _file(entry, read, revision) for path, entry in sorted(real.items())}
+        return {path: _file(entry, read) for path, entry in real.items()}
 
     def _read(self, blobs: Collection[str], most_bytes: int) -> dict[str, bytes | None]:
         """Contents by blob; None for one that is larger. Together they are within the bounds, each as often as it is
@@ -344,13 +337,11 @@ def _size(read: SourceTree | SourceUnavailable) -> int:
     return sum(len(file.content) for file in read.files.values()) if isinstance(read, SourceTree) else 0
 
 
-def _file(entry: Entry | SourceFault, read: Mapping[str, bytes | None], revision: Revision) -> SourceFile:
+def _file(entry: Entry | SourceFault, read: Mapping[str, bytes | None]) -> SourceFile:
     if isinstance(entry, SourceFault):
-        return SourceFile(content=b"", revision=revision, fault=entry)
+        return SourceFile(content=b"", fault=entry)
     content = read[entry.blob]
-    if content is None:
-        return SourceFile(content=b"", revision=revision, fault=SourceFault.TOO_LARGE)
-    return SourceFile(content=content, revision=revision)
+    return SourceFile(content=b"", fault=SourceFault.TOO_LARGE) if content is None else SourceFile(content=content)
 
 
 def _raw(path: str) -> bytes:

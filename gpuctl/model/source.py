@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,6 +87,26 @@ def left_out(cluster_dir: str, project: str) -> tuple[str, SourceFile]:
     """What stands in a tree for the folder of a project that is left out: its first file, which can't be read."""
     root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
     return f"{root}projects/{project}/project.yaml", SourceFile(content=b"", fault=SourceFault.LEFT_OUT)
+
+
+def read_without_the_most(
+    cluster_dir: str, read: Callable[[Collection[str]], Mapping[str, SourceFile]]
+) -> dict[str, SourceFile]:
+    """The files of a tree; where they are too much, without the projects that have the most in their folders.
+
+    `read` reads all but the folders of some projects, and raises TooLarge. Raises TooLarge where the rest is too much
+    as well. Cost: that of `read`, and once more for each project that is left out.
+    """
+    without = set[str]()
+    while True:
+        try:
+            files = read(without)
+        except TooLarge as found:
+            if not found.project or found.project in without or len(without) >= MOST_LEFT_OUT:
+                raise
+            without.add(found.project)
+        else:
+            return {**files, **dict(left_out(cluster_dir, project) for project in without)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
