@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gpuctl.compile import syntax
-from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, values_in
+from gpuctl.compile.document import MAX_MISTAKES, MOST_TOLD, UNREAD, Document, values_in
 from gpuctl.compile.scalars import NotFinite, OutOfRange, kind_of, plain_scalar
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
@@ -73,9 +73,10 @@ class Builder:
     `first_line` is the line of the file at which the text begins. `given_up`: this document is more than is read.
     """
 
-    def __init__(self, source: SourceText, out: Read, offset: int) -> None:
+    def __init__(self, source: SourceText, out: Read, offset: int, told: int = 0) -> None:
         self.source = source
         self.out = out
+        self.told = told
         self.offset = offset
         self.first_line = source.position(offset)[0] if offset else 1
         self.begin = offset
@@ -114,7 +115,8 @@ class Builder:
         return self._span(begin) if begin is not None and begin.flow_style else None
 
     def _report(self, code: str, event: Any, params: Params = NO_PARAMS) -> None:
-        if len(self.out.diagnostics) - self.mistakes >= MAX_MISTAKES:
+        most = MAX_MISTAKES if self.told + self.mistakes < MOST_TOLD else 0
+        if len(self.out.diagnostics) - self.mistakes >= most:
             code, params, self.given_up = "GPU1020", {"limit": MAX_MISTAKES}, True
         self.out.diagnostics.append(diagnose(self.source, code, self._span(event), params))
 

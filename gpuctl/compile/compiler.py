@@ -14,6 +14,7 @@ from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.capacity import NODE_POOL, check_capacity
 from gpuctl.compile.declarations import Declarations, collect
 from gpuctl.compile.defaults import defaulted
+from gpuctl.compile.document import MOST_TOLD
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
 from gpuctl.compile.quota import quota_domains
@@ -25,9 +26,6 @@ from gpuctl.diag.wording import message
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree
-
-MOST_TOLD = 1000
-"""Errors, and warnings, of one project's files that are told; and of the cluster's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

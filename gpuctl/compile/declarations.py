@@ -7,14 +7,15 @@ mistake in one file is not reported again as a missing declaration in all others
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from gpuctl.compile.builder import Fragment
-from gpuctl.compile.document import UNREAD, Document
+from gpuctl.compile.document import MAX_MISTAKES, MOST_TOLD, UNREAD, Document
 from gpuctl.compile.fields_v1 import API_VERSION, Spec
 from gpuctl.compile.lower_kinds import workload_kind
 from gpuctl.compile.manifest_v1 import JobKinds, is_known
@@ -155,11 +156,13 @@ def collect_files(tree: SourceTree, paths: Iterable[str], cache: ReadCache) -> D
     out = Declarations(kinds=_kinds(tree, cache))
     of_kinds = out.of_kinds()
     templated: list[Templated] = []
+    counts = Counter[str | None]()
     for path in sorted(paths):
-        file = tree.files[path]
-        read = cache.files.get(
-            path, (file, tree.cluster_dir, out.kinds), partial(_isolated, path, file, tree.cluster_dir, out.kinds)
-        )
+        file, folder = tree.files[path], folder_project(tree.cluster_dir, path)
+        told = MOST_TOLD if counts[folder] >= MOST_TOLD else 0
+        make = partial(_isolated, path, file, tree.cluster_dir, out.kinds, told)
+        read = cache.files.get(path, (file, tree.cluster_dir, out.kinds, told), make)
+        counts[folder] += len(read.diagnostics)
         for kind, declaration in read.declared:
             of_kinds[kind].append(declaration)
         templated.extend(read.templated)
@@ -181,11 +184,15 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
         if folder in {None, metadata.project}:  # what stands in the folder of another project has no say
             templates.setdefault((metadata.project or "", metadata.name), template)
     claimed = {(claim.project, claim.name) for claim in out.claims if claim.kind == "Template"}
+    counts = Counter[str]()
     for job in templated:
         names = (job.project, job.use.name), ("", job.use.name)
         found = next((templates[name] for name in names if name in templates), None)
         if found is not None:
-            made, diagnostics = cache.jobs.get(job, (found, out.kinds), partial(_expanded, job, found, out.kinds))
+            most = MAX_MISTAKES if counts[job.project] < MOST_TOLD else 1
+            make = partial(_expanded, job, found, out.kinds, most)
+            made, diagnostics = cache.jobs.get(job, (found, out.kinds, most), make)
+            counts[job.project] += len(diagnostics)
             out.jobs.extend([] if made is None else [made])
             out.diagnostics.extend(diagnostics)
         elif claimed.isdisjoint(names) and job.use.name not in out.guessed:
@@ -197,14 +204,15 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
 
 
 def _expanded(
-    job: Templated, template: Declaration[TemplateV1], kinds: JobKinds
+    job: Templated, template: Declaration[TemplateV1], kinds: JobKinds, most: int
 ) -> tuple[Declaration[JobV1] | None, list[Diagnostic]]:
-    """Make the job of a template. A bug that it meets is told at the job, as that of a file is."""
+    """Make the job of a template, or tell the first so many mistakes. A bug that it meets is told at the job, as that
+    of a file is."""
     try:
         document, model, diagnostics = expand(job, template.document, template.model, kinds)
     except Exception as error:  # noqa: BLE001 - a bug may raise anything
         return None, [job.document.mistake("GPU9001", (), {"what": told_bug(error)})]
-    return _declared(document, model, kinds), diagnostics
+    return _declared(document, model, kinds), diagnostics[:most]
 
 
 def _declared(document: Document, model: Any, kinds: JobKinds) -> Declaration[Any] | None:
@@ -229,7 +237,7 @@ def _kinds(tree: SourceTree, cache: ReadCache) -> JobKinds:
         if _DECLARES_KINDS not in file.content or folder_project(tree.cluster_dir, path) is not None:
             continue
         read = cache.kinds.get(
-            path, (file, tree.cluster_dir), partial(_isolated, path, file, tree.cluster_dir, JobKinds())
+            path, (file, tree.cluster_dir), partial(_isolated, path, file, tree.cluster_dir, JobKinds(), 0)
         )
         all_known = all_known and not any(one.kind == "Cluster" and one.broken for one in read.claims)
         for kind, declaration in read.declared:
@@ -244,12 +252,12 @@ def is_example(path: str) -> bool:
     return bool(is_below) and f"/{EXAMPLES}/" in f"/{rest}"
 
 
-def _isolated(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> FileDeclarations:
+def _isolated(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, told: int) -> FileDeclarations:
     """Read a file. A bug of gpuctl that it meets is told as this file's, and the others are read all the same: else one
     team's file could hold what every other team declares.
     """
     try:
-        return _read(path, file, cluster_dir, kinds)
+        return _read(path, file, cluster_dir, kinds, told)
     except Exception as error:  # noqa: BLE001 - a bug may raise anything
         return _unread(path, file, folder_project(cluster_dir, path), "GPU9001", {"what": told_bug(error)})
 
@@ -264,17 +272,18 @@ def _unread(
     return FileDeclarations(owner=owner, guessed=frozenset({folder} if folder else ()), diagnostics=(told,))
 
 
-def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds) -> FileDeclarations:
+def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, told: int) -> FileDeclarations:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
     if file.fault is not None or not path.isprintable():
         code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
         return _unread(path, file, folder, code, {"limit": MAX_FILE_BYTES, "project": folder or ""})
-    read = read_file(path, file.content, file.revision)
-    taken = [
-        _document(document, kinds) if folder is None else _in_folder(document, folder, kinds)
-        for document in read.documents
-    ]
+    read = read_file(path, file.content, file.revision, told=told)
+    taken, told = list[_Taken](), told + len(read.diagnostics)
+    for each in read.documents:
+        document = each if told < MOST_TOLD else replace(each, most=1)
+        taken.append(_document(document, kinds) if folder is None else _in_folder(document, folder, kinds))
+        told += len(taken[-1].diagnostics)
     claims = tuple(one.claim for one in taken if one.claim is not None)
     words = [_words(fragment) for fragment in read.fragments]
     guessed = {word for _, word in chain.from_iterable(words)} | {one.guessed for one in taken if one.guessed}
@@ -305,7 +314,7 @@ class _Taken:
     templated: Templated | None = None
     project: str = ""
     guessed: str = ""
-    diagnostics: Iterable[Diagnostic] = ()
+    diagnostics: Sequence[Diagnostic] = ()
 
 
 def _document(document: Document, kinds: JobKinds) -> _Taken:

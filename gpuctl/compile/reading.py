@@ -22,16 +22,20 @@ _DOCUMENT_LINE = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 
 
 def read_file(
-    path: str, content: bytes, revision: Revision = NO_REVISION, parser: syntax.Parser = syntax.FastParser
+    path: str,
+    content: bytes,
+    revision: Revision = NO_REVISION,
+    parser: syntax.Parser = syntax.FastParser,
+    told: int = 0,
 ) -> Read:
-    """Read one file. Cost: linear in its size."""
+    """Read one file. `told`: how many mistakes are told before its own. Cost: linear in its size."""
     if len(content) > MAX_FILE_BYTES:
         source = SourceText(path, "", revision)
         read = Read(fragments=[Fragment(source, 0, 0)])
         read.diagnostics.append(diagnose(source, "GPU1007", source.span(1, 1), {"limit": MAX_FILE_BYTES}))
         return read
     text = content.decode("utf-8", errors="surrogateescape").removeprefix("\ufeff")
-    return _Reader(SourceText(path, text, revision), parser).read()
+    return _Reader(SourceText(path, text, revision), parser, told).read()
 
 
 def parse_documents(path: str, content: bytes) -> tuple[list[Document], list[Diagnostic]]:
@@ -43,8 +47,9 @@ def parse_documents(path: str, content: bytes) -> tuple[list[Document], list[Dia
 class _Reader:
     """Reads one text piece by piece; a piece ends where its YAML does."""
 
-    def __init__(self, source: SourceText, parser: syntax.Parser) -> None:
+    def __init__(self, source: SourceText, parser: syntax.Parser, told: int) -> None:
         self.source = source
+        self.told = told
         self.parser = parser
         self.out = Read()
         self.piecewise = _NOT_TEXT.search(source.text) is not None
@@ -69,7 +74,7 @@ class _Reader:
 
     def _piece(self, start: int, end: int) -> int:
         """Read documents; returns where to go on: `end`, or beyond a document that can't be read."""
-        builder = Builder(self.source, self.out, start)
+        builder = Builder(self.source, self.out, start, self.told)
         try:
             if not builder.take(syntax.events(self.source.text[start:end], self.parser)):
                 is_too_many = self.out.begun > MAX_DOCUMENTS

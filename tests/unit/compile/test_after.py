@@ -5,7 +5,7 @@ from __future__ import annotations
 from trees import HEAD, codes, compiled_of, job, project
 
 from gpuctl.compile.after import MOST_ENTRIES
-from gpuctl.compile.compiler import MOST_TOLD
+from gpuctl.compile.document import MOST_TOLD
 
 MANY = 3_000
 

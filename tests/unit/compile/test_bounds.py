@@ -8,8 +8,8 @@ import pytest
 from trees import CLUSTER, HEAD, codes, compiled_of, job, project, tree_of
 
 from gpuctl.compile import compile_tree, parse_documents
-from gpuctl.compile.compiler import MOST_TOLD
 from gpuctl.compile.declarations import Declaration, ReadCache, collect
+from gpuctl.compile.document import MAX_MISTAKES, MOST_TOLD
 from gpuctl.compile.fit import MOST_JOBS, Fitted, fit_jobs
 from gpuctl.compile.quota import quota_domains
 from gpuctl.compile.resolve import resolve
@@ -136,6 +136,34 @@ def test_of_very_many_mistakes_the_first_of_each_project_are_told() -> None:
     assert len(of_a) == MOST_TOLD + 1
     assert (of_a[-1].code, of_a[-1].severity) == ("GPU1022", Severity.ERROR)
     assert [d.code for d in found.diagnostics if d.span.file.startswith("projects/b/")] == ["GPU2005"]
+
+
+_MANY = "".join(f"  a{n}: 1\n" for n in range(MAX_MISTAKES))
+_WRONG_FIELDS = f"{HEAD}kind: Job\nmetadata: {{name: j, project: a}}\nspec:\n{_MANY}"
+_SAME_KEYS = "kind: Job\n" + "a: 1\n" * MAX_MISTAKES
+_TYPES = "".join(f"    p{n}: {{type: text}}\n" for n in range(60))
+_ENV = "".join(f"        e{n}: {{$parameter: p{n}}}\n" for n in range(60))
+_TEMPLATE = (
+    f"{HEAD}kind: Template\nmetadata: {{name: t, project: a}}\nspec:\n  parameters:\n{_TYPES}"
+    f"  job:\n    image: x\n    gpus: 1\n    env:\n{_ENV}"
+)
+_GIVEN = ", ".join(f"p{n}: 1" for n in range(60))
+_WRONG_ARGUMENTS = job("j", f"{{template: {{name: t, with: {{{_GIVEN}}}}}}}", "a")
+
+
+@pytest.mark.parametrize("text", [_WRONG_FIELDS, _SAME_KEYS, _WRONG_ARGUMENTS], ids=["fields", "keys", "arguments"])
+@pytest.mark.parametrize("files", [1, 60])
+def test_once_so_many_are_told_one_mistake_of_each_document_is_looked_for(text: str, files: int) -> None:
+    """A megabyte of wrong fields would take minutes, for all projects."""
+    each = "---\n".join([text] * (60 // files))
+    tree: dict[str, str | bytes] = {f"projects/a/{n:02}.yaml": each for n in range(files)}
+    tree |= {"projects/a/template.yaml": _TEMPLATE, "projects/b/x.yaml": text}
+    found = collect(tree_of({"c.yaml": CLUSTER, **tree}), ReadCache()).diagnostics
+    of_a = [d for d in found if d.span.file.startswith("projects/a/")]
+    assert MOST_TOLD <= len(of_a) <= MOST_TOLD + MAX_MISTAKES + 60
+    assert len({(d.span.file, d.span.line) for d in of_a}) > 60 - 1
+    of_b = [d for d in found if d.span.file.startswith("projects/b/")]
+    assert len(of_b) >= MAX_MISTAKES or text == _WRONG_ARGUMENTS
 
 
 def test_the_jobs_of_a_project_are_bounded() -> None:
