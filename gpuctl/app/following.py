@@ -71,15 +71,15 @@ class _Known:
 class Follower:
     """Follows a branch. It remembers only what it can read again; call `forget` after another replica has led."""
 
-    def __init__(self, source: Source, background: Background) -> None:
-        self._source = source
+    def __init__(self, source: Source, background: Background, most_jobs: int | None = None) -> None:
+        self._source, self._most_jobs = source, most_jobs
         self._background = background
         self._underway: Underway[_Read | Followed] | None = None
         self.forget()
 
     def forget(self) -> None:
         """Start over like a new process. The result of a task that is under way will be dropped."""
-        self._revisions = Revisions(self._source)
+        self._revisions = Revisions(self._source, self._most_jobs)
         self._head = NO_REVISION
         self._knows = False
         self._is_stale = self.under_way
@@ -148,7 +148,7 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
         confirmations = _in_time(source, found.confirmations, desired, records)
     except SourceUnavailable as fault:
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
-    standing = None if known.compiles else _standing(source, desired, records)
+    standing = None if known.compiles else _standing(Revisions(source, revisions.most_jobs), desired, records)
     return Followed(
         desired=desired,
         standing=standing,
@@ -189,7 +189,7 @@ def _commits(source: Source, desired: Desired) -> tuple[Commit, ...]:
         return ()
 
 
-def _standing(source: Source, desired: Desired, records: Records) -> Desired | None:
+def _standing(anew: Revisions, desired: Desired, records: Records) -> Desired | None:
     """What the ledgers say is enforced, if that differs from the newest commit and may have freeze windows.
 
     Cost: a compilation of each commit in the ledgers, at most once in a process.
@@ -200,7 +200,7 @@ def _standing(source: Source, desired: Desired, records: Records) -> Desired | N
     if declared is None or OWN not in recorded or recorded == dict(declared.project_contents):
         return None
     has_windows = bool(declared.cluster.freeze) or recorded[OWN] != declared.project_contents.get(OWN)
-    return Revisions(source).compose(None, records) if has_windows else None
+    return anew.compose(None, records) if has_windows else None
 
 
 def _recorded(records: Records) -> list[Revision]:

@@ -53,6 +53,7 @@ class Outside:
     `identity`: the name of this process among the replicas; empty if it is the only one.
     `publish` writes what all teams may read, from another thread; None: nothing is published.
     `engine`: the other engine that decides which jobs run there; None: gpuctl's own does.
+    `most_jobs`: how many declared jobs this process has memory for; None: not known.
     """
 
     source: Source
@@ -73,3 +74,4 @@ class Outside:
     viewer: Viewer = UNVIEWED
     utilisation: UtilisationPorts = UNREAD
     engine: Engine | None = None
+    most_jobs: int | None = None

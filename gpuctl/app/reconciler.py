@@ -79,7 +79,7 @@ class Reconciler:
         more = () if outside.engine is None else of_engine(outside.engine)
         self._object_cache = ObjectCache(outside.cluster, (*OBSERVED, *more))
         self._time = CheckedClock(outside.clock, outside.reference)
-        self._follower = Follower(outside.source, outside.background)
+        self._follower = Follower(outside.source, outside.background, outside.most_jobs)
         self._term: int | None = None
         self._began_ms = self._read_ms = self._now()
         self._blind, self._look_due = 0, self._now()

@@ -16,7 +16,7 @@ from itertools import chain
 
 from gpuctl.app.kept_back import notes
 from gpuctl.app.ports import Source, SourceUnavailable
-from gpuctl.compile import CompileCache, Compiled, compile_tree, content_digest
+from gpuctl.compile import CompileCache, Compiled, compile_tree, content_digest, within
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.names import CLUSTER_LEDGER
@@ -54,6 +54,7 @@ class Part:
 Parts = dict[ProjectName, Part]
 Changes = Mapping[ProjectName, Part | None]
 """Parts to set, by owner; None: to remove."""
+Compiling = Callable[[SourceTree], Compiled]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ def sound_parts(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> tu
     if OWN not in parts or OWN in blamed:
         return None
     kept = {owner: part for owner, part in parts.items() if owner not in blamed}
-    grown = _grow({OWN: parts[OWN]}, _each(kept), cache)
+    grown = _grow({OWN: parts[OWN]}, _each(kept), partial(compile_tree, cache=cache))
     return None if grown.compiled is None else (grown.compiled, sorted(parts.keys() - grown.parts.keys()))
 
 
@@ -112,33 +113,36 @@ class Revisions:
     changed. A compilation costs what is new in its files.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    def __init__(self, source: Source, most_jobs: int | None = None) -> None:
+        """`most_jobs`: how many this process has memory for; None: not known."""
+        self._source, self.most_jobs = source, most_jobs
         self._good: Parts = {}
         self._files: Mapping[str, SourceFile] = {}
         self._cache = CompileCache()
+        self._compile: Compiling = partial(compile_tree, cache=self._cache, most_jobs=most_jobs)
         self._last: Declared | None = None
 
     def compose(self, newest: SourceTree | None, records: Records) -> Desired:
         """Compose what to enforce when `newest` is the newest commit; None: it can't be read, the last good counts."""
         if newest is None:
             ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
-            return self._desired(None, _grow({}, _each(self._known(ledgers)), self._cache), ledgers)
+            return self._desired(None, _grow({}, _each(self._known(ledgers)), self._compile), ledgers)
+        newest = within(newest, self.most_jobs)
         newest = replace(newest, files=as_seen(newest.files, self._files))
         self._files = newest.files
-        compiled = compile_tree(newest, self._cache)
+        compiled = self._compile(newest)
         head = _head(newest, compiled)
         if compiled.declared is not None:
             ledgers = records.of(compiled.declared.cluster.name).ledgers
             return self._desired(head, _Grown(head.parts, compiled), ledgers)
         ledgers = records.of(self._cluster_name(head.parts, records) or _NO_CLUSTER).ledgers
-        base = _grow({}, _each(self._known(ledgers)), self._cache)
+        base = _grow({}, _each(self._known(ledgers)), self._compile)
         head = _head(newest, compiled, _still_theirs(compiled, base.parts))
         suspected: frozenset[ProjectName] = frozenset()
-        taken = _taken(base, head, suspected, self._cache)
+        taken = _taken(base, head, suspected, self._compile)
         while more := _suspects(base, taken, head) - suspected - head.blamed:
             suspected |= more
-            taken = _taken(base, head, suspected, self._cache)
+            taken = _taken(base, head, suspected, self._compile)
         return self._desired(head, taken, ledgers)
 
     def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
@@ -208,10 +212,10 @@ class Revisions:
 
     def _read(self, owner: ProjectName, revision: Revision) -> Parts:
         try:
-            tree = self._source.tree(revision)
+            tree = within(self._source.tree(revision), self.most_jobs)
         except SourceUnavailable:
             return {}
-        part = _parts(tree, compile_tree(tree, self._cache).owners).get(owner)
+        part = _parts(tree, self._compile(tree).owners).get(owner)
         return {} if part is None else {owner: part}
 
 
@@ -284,31 +288,31 @@ def _each(changes: Changes) -> list[Changes]:
     return [{owner: changes[owner]} for owner in sorted(changes)]
 
 
-def _grow(parts: Parts, steps: Sequence[Changes], cache: CompileCache) -> _Grown:
+def _grow(parts: Parts, steps: Sequence[Changes], compiling: Compiling) -> _Grown:
     """Take the changes that leave a tree that compiles: all at once, else step by step, without the failing steps."""
-    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()}, cache)
+    grown = _tried(parts, {owner: part for step in steps for owner, part in step.items()}, compiling)
     if grown is not None:
         return grown
     grown = _Grown(parts)
     for step in steps:
-        grown = _tried(grown.parts, step, cache) or grown
-    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts, cache))
+        grown = _tried(grown.parts, step, compiling) or grown
+    return grown if grown.compiled is not None else _Grown(parts, _compiled(parts, compiling))
 
 
-def _tried(parts: Parts, changes: Changes, cache: CompileCache) -> _Grown | None:
+def _tried(parts: Parts, changes: Changes, compiling: Compiling) -> _Grown | None:
     merged = {**parts, **changes}
     kept = {owner: part for owner, part in merged.items() if part is not None}
-    compiled = _compiled(kept, cache)
+    compiled = _compiled(kept, compiling)
     return None if compiled is None else _Grown(kept, compiled)
 
 
-def _compiled(parts: Parts, cache: CompileCache | None = None) -> Compiled | None:
+def _compiled(parts: Parts, compiling: Compiling) -> Compiled | None:
     """Compile the parts as one tree; None if it has errors."""
     if OWN not in parts:
         return None
     files = {path: file for _, part in sorted(parts.items()) for path, file in part.files.items()}
     tree = SourceTree(cluster_dir=parts[OWN].folder, revision=parts[OWN].revision, files=files)
-    compiled = compile_tree(tree, cache)
+    compiled = compiling(tree)
     return compiled if compiled.declared is not None else None
 
 
@@ -354,7 +358,7 @@ def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
     return {**changed, **dict.fromkeys(good.keys() - head.parts.keys())}
 
 
-def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], cache: CompileCache) -> _Grown:
+def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], compiling: Compiling) -> _Grown:
     """Take what compiles of the newest commit. The blamed parts come last; suspected parts with them, or not at all.
 
     If the cluster's own files are to blame, projects count as removed only if these files are taken: a project may be
@@ -364,16 +368,16 @@ def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], cache: 
     removed = {owner for owner, part in changes.items() if part is None and OWN in head.blamed}
     to_blame = {owner: part for owner, part in changes.items() if owner in head.blamed | suspected | removed}
     harmless = {owner: part for owner, part in changes.items() if owner not in to_blame}
-    taken = _grow(base.parts, _each(harmless), cache)
+    taken = _grow(base.parts, _each(harmless), compiling)
     # An error that two parts cause together is reported in one of them, not always in the one that changed.
     if OWN not in head.blamed:
-        return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), cache)
+        return _grow(taken.parts, [to_blame] if suspected else _each(to_blame), compiling)
     own = {owner: part for owner, part in to_blame.items() if owner == OWN or owner in suspected - removed}
-    taken = _grow(taken.parts, _with_removals(own, sorted(removed)), cache)
+    taken = _grow(taken.parts, _with_removals(own, sorted(removed)), compiling)
     left = {owner: part for owner, part in to_blame.items() if owner not in own}
     if not head.own_is_right(taken):
         left = {owner: part for owner, part in left.items() if part is not None}
-    return _grow(taken.parts, _each(left), cache)
+    return _grow(taken.parts, _each(left), compiling)
 
 
 def _with_removals(own: Changes, removed: Sequence[ProjectName]) -> list[Changes]:

@@ -60,7 +60,7 @@ _HELP = "gpuctl install --help"
     type=click.IntRange(1, 1_000_000),
     default=10_000,
     show_default=True,
-    help="Declared jobs that the controller's memory limit has room for.",
+    help="Declared jobs that the controller's memory limit has room for; more are not accepted.",
 )
 @click.option(
     "--nodes",

@@ -47,6 +47,12 @@ _HELP = "gpuctl reconcile --help"
     "--target", type=click.Choice(["kueue", "kai"]), help="Leave to this engine which jobs run: apply its objects."
 )
 @write_options
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Declared jobs that it has memory for. Of more, the project with the most stays as it was. Default: any.",
+)
 @click.option("--workdir", metavar="DIR", type=click.Path(file_okay=False), help="Keeps the clone. Default: the cache.")
 @click.option("--metrics-address", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz there.")
 @click.option("--history", metavar="FILE", type=click.Path(dir_okay=False), help="Keep the past there: gpuctl history.")
@@ -110,10 +116,9 @@ def reconcile(interval: int, **options: Any) -> None:
     from gpuctl.app.report import Journal, LogForm  # noqa: PLC0415
 
     if interval < LEAST_INTERVAL_MS:
-        raise Failure("GPU9002", "--interval is at least 200ms", hint="gpuctl reconcile --help")
-    check_signers(options)
-    collect_seldom()
+        raise Failure("GPU9002", "--interval is at least 200ms", hint=_HELP)
     _check(options)
+    collect_seldom()
     follow = wiring.Follow(
         url=options["repo"],
         path=options["path"],
@@ -124,6 +129,7 @@ def reconcile(interval: int, **options: Any) -> None:
         openpgp_keys=options["openpgp_keys"],
         once=options["once"],
         interval_ms=interval,
+        most_jobs=options["jobs"],
     )
     target = wiring.Target(
         embedded=options["embedded"],
@@ -157,6 +163,7 @@ def reconcile(interval: int, **options: Any) -> None:
 
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that contradict one another."""
+    check_signers(options)
     named = [f"--{name}" for name in ("embedded", "kubeconfig", "context") if options[name] is not None]
     if "--embedded" in named and len(named) > 1:
         raise Failure("GPU9002", f"{all_of(named)} name different clusters", hint="name one")

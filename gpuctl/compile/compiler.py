@@ -17,6 +17,7 @@ from gpuctl.compile.defaults import defaulted
 from gpuctl.compile.document import MOST_TOLD
 from gpuctl.compile.fit import fit_jobs
 from gpuctl.compile.lower import lower
+from gpuctl.compile.most_jobs import check_most_jobs
 from gpuctl.compile.quota import quota_domains
 from gpuctl.compile.resolve import ResolvedJob, resolve
 from gpuctl.compile.sweeps import check_names
@@ -59,13 +60,19 @@ class Compiled:
     jobs: tuple[ResolvedJob, ...] = field(default=(), repr=False, compare=False)
 
 
-def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Compiled | None = None) -> Compiled:
+def compile_tree(
+    tree: SourceTree,
+    cache: CompileCache | None = None,
+    before: Compiled | None = None,
+    most_jobs: int | None = None,
+) -> Compiled:
     """Compile all files of a tree. Never raises for their content; the order of files means nothing.
 
     `before`: what was declared before a change, where that is known. A mistake of several declarations together, such
     as quotas whose sum is too large, is then marked at one that the change touched; and policies that compare with it
     are evaluated, which they are not otherwise.
     `cache` is the one of a compilation before, if there was one: it saves work and changes no result.
+    `most_jobs`: how many this process has memory for; None: it is not known, and no number is too large.
     Cost: linear in the bytes of the files, about twice what merely parsing them costs; of a file that is the same
     object, and whose references lead to the same, a fiftieth of that.
     """
@@ -73,6 +80,8 @@ def compile_tree(tree: SourceTree, cache: CompileCache | None = None, before: Co
     declarations = collect(tree, cache.reading)
     resolved = resolve(declarations, tree)
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
+    if most_jobs is not None:
+        diagnostics.extend(check_most_jobs(declarations, most_jobs))
     resolved.domains = quota_domains(resolved)
     written = tuple(_written(declarations))
     known = None if before is None or before.declared is None else before.written

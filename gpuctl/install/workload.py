@@ -285,6 +285,7 @@ def arguments(wanted: Installation) -> Iterator[str]:
     for option, number in (("--write-qps", wanted.write_qps), ("--write-burst", wanted.write_burst)):
         if number is not None:
             yield from (option, str(number))
+    yield from ("--jobs", str(wanted.jobs))
     if wanted.verify is not None:
         yield from ("--verify-signatures", wanted.verify)
     for option in wanted.signer_files:

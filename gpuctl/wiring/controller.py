@@ -65,6 +65,7 @@ class Follow:
     """Which branch the controller follows, and how. `workdir` None: the user's cache folder.
 
     `verify`: which commits need a signature, by a key in `allowed_signers` or `openpgp_keys`; None: none does.
+    `most_jobs`: how many declared jobs it has memory for; None: not known.
     """
 
     url: str
@@ -76,6 +77,7 @@ class Follow:
     verify: str | None = None
     allowed_signers: str | None = None
     openpgp_keys: str | None = None
+    most_jobs: int | None = None
 
     @property
     def signers(self) -> Signers | None:
@@ -184,6 +186,7 @@ def reconcile(
             history=history,
             viewer=_viewer(served, source, ports, journal, stack),
             engine=None if target.engine is None else Engine(target.engine),
+            most_jobs=follow.most_jobs,
             utilisation=UNREAD if follow.once else _utilisation(measured, ports.for_utilisation, stack),
         )
         settings = LoopSettings(interval_ms=follow.interval_ms, react_ms=ports.react_ms, once=follow.once)

@@ -44,7 +44,7 @@ def _tree(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SourceTree:
 
 @pytest.mark.parametrize("code", COMPILED)
 def test_files_give_exactly_these_diagnostics(code: str, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compile_tree(_tree(HERE / code, monkeypatch))
+    compiled = compile_tree(_tree(HERE / code, monkeypatch), most_jobs=1000)
     assert code in {diagnostic.code for diagnostic in compiled.diagnostics}
     golden(HERE / code / "expected.txt", text_form(compiled.diagnostics))
 

@@ -85,3 +85,19 @@ def test_once_with_a_bad_commit_does_what_is_good_and_fails(folder: Path) -> Non
     once = Process(folder, "--once")
     assert once.process.wait(timeout=PATIENCE_S) == 1
     assert [line["started"] for line in once.lines() if "started" in line] == [["b/j2", "b/j3"]]
+
+
+def test_a_project_with_more_jobs_than_there_is_memory_for_stays_behind_alone(folder: Path) -> None:
+    once = Process(folder, "--once", "--jobs", "3")
+    assert once.process.wait(timeout=PATIENCE_S) == 0
+    copy = WorkingCopy(folder / "repo")
+    for name in ("j4", "j5", "j6"):
+        copy.write(f"c/projects/a/{name}.yaml", job(name, "a").encode())
+    copy.write("c/projects/b/j3.yaml", job("j3", "b").encode())
+    copy.commit("too many", 1_596_000_000_000)
+    again = Process(folder, "--once", "--jobs", "3")
+    assert again.process.wait(timeout=PATIENCE_S) == 1
+    assert [line["started"] for line in again.lines() if "started" in line] == [["b/j3"]]
+    assert [line["message"] for line in again.lines() if line.get("code") == "GPU3035"] == [
+        'project "a" declares 4 jobs; the cluster has 6 with them, and the reconciler has memory for 3'
+    ]

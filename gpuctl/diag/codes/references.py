@@ -245,6 +245,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="remove an entry of after of one of them",
     ),
     CodeEntry(
+        code="GPU3035",
+        title="more jobs than there is memory for",
+        message="{whose} {count} jobs; the cluster has {total} with them, and the reconciler has memory for {limit}",
+        why="gpuctl install gives the reconciler memory for a number of declared jobs, and reconcile --jobs tells it "
+        "that number. Beyond it the project with the most stays at its last good commit; all others go on.",
+        fix="remove jobs that have ended, or have an administrator give it more memory: gpuctl install --jobs N",
+    ),
+    CodeEntry(
         code="GPU3060",
         title="a job too large for the cluster",
         message="the job's command, arguments, environment, preStop and probes are {found} KiB together, "

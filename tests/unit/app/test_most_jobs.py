@@ -1,0 +1,121 @@
+"""Of more than there is memory for, the project with the most stays as it was: no other team waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from commits import BASE, CLUSTER, Commits, job, project
+
+from gpuctl.app.revisions import OWN, Desired, Revisions
+from gpuctl.diag.diagnostic import Severity
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.state import Ledger
+from gpuctl.observe import Records
+from gpuctl.observe.ledgers import ClusterRecords
+
+A, B = ProjectName("a"), ProjectName("b")
+MOST = 50
+BESIDE = 1000
+"""Documents that may be read beside the jobs."""
+
+
+def sweep(name: str, owner: str, completions: int) -> str:
+    return job(name, owner).replace("gpus: 1", f"gpus: 1, sweep: {{completions: {completions}}}")
+
+
+def followed(*trees: Mapping[str, str], most_jobs: int | None = MOST) -> Desired:
+    commits, desired = Commits(), Desired()
+    revisions = Revisions(commits, most_jobs)
+    for files in trees:
+        head = commits.commit(files)
+        desired = revisions.compose(commits.tree(head), Records())
+    return desired
+
+
+def jobs_of(desired: Desired) -> dict[str, int]:
+    assert desired.declared is not None
+    counts: dict[str, int] = {}
+    for each in desired.declared.jobs:
+        counts[each.id.project] = counts.get(each.id.project, 0) + 1
+    return counts
+
+
+def errors(desired: Desired) -> dict[str, str]:
+    return {found.code: found.span.file for found in desired.diagnostics if found.severity is Severity.ERROR}
+
+
+@pytest.mark.parametrize("begin", ["---\n", "\r---\n", "\x85---\n", "\u2028---\n", "\u2029--- # another\n"])
+def test_of_a_flood_of_documents_nothing_is_read(begin: str) -> None:
+    """Wrong ones too: what they say is not looked at, so that they take no memory."""
+    flood = {"c/projects/a/flood.yaml": "\n" + f"kind: Job\n{begin}" * (MOST + BESIDE)}
+    held = followed(BASE, {**BASE, **flood, "c/projects/b/j3.yaml": job("j3", "b")})
+    assert jobs_of(held) == {"a": 1, "b": 2}
+    assert set(held.kept_back) == {A}
+    assert errors(held) == {"GPU1024": "c/projects/a/project.yaml"}
+
+
+def test_of_a_flood_of_bytes_nothing_is_read() -> None:
+    large = {f"c/projects/a/{n}.yaml": "#" * (1 << 20) for n in range(5)}
+    held = followed(BASE, {**BASE, **large, "c/projects/b/j3.yaml": job("j3", "b")})
+    assert jobs_of(held) == {"a": 1, "b": 2}
+    assert errors(held) == {"GPU1024": "c/projects/a/project.yaml"}
+
+
+def test_a_sweep_of_more_than_there_is_memory_for_stays_behind() -> None:
+    held = followed(
+        BASE, {**BASE, "c/projects/a/s.yaml": sweep("s", "a", MOST), "c/projects/b/j3.yaml": job("j3", "b")}
+    )
+    assert jobs_of(held) == {"a": 1, "b": 2}
+    assert set(held.kept_back) == {A}
+    assert errors(held) == {"GPU3035": "c/projects/a/s.yaml"}
+
+
+def test_as_many_as_there_is_memory_for_are_enforced_and_then_again() -> None:
+    full = {**BASE, "c/projects/a/s.yaml": sweep("s", "a", MOST - 2)}
+    more = {**full, "c/projects/b/j3.yaml": job("j3", "b")}
+    assert jobs_of(followed(BASE, full)) == {"a": MOST - 1, "b": 1}
+    assert jobs_of(followed(BASE, full, more, full)) == {"a": MOST - 1, "b": 1}
+    assert jobs_of(followed(BASE, full, more, BASE)) == {"a": 1, "b": 1}
+    assert jobs_of(followed(BASE, more, most_jobs=None)) == {"a": MOST - 1, "b": 2}
+
+
+def test_as_many_projects_stay_behind_as_have_to() -> None:
+    names = "abcdef"
+    begun = {"c/cluster.yaml": CLUSTER, **{f"c/projects/{p}/project.yaml": project(p, quota=1) for p in names}}
+    grown = {f"c/projects/{p}/s.yaml": sweep("s", p, 10 + n) for n, p in enumerate(names)}
+    held = followed(begun, {**begun, **grown})
+    assert jobs_of(held) == {"a": 10, "b": 11, "c": 12, "d": 13}
+    assert set(held.kept_back) == {"e", "f"}
+
+
+def test_the_clusters_own_files_stay_behind_alone() -> None:
+    shared = {"c/shared.yaml": sweep("s", "a", 30) + "---\n" + sweep("s", "b", 30)}
+    held = followed(BASE, {**BASE, **shared, "c/projects/b/j3.yaml": job("j3", "b")})
+    assert jobs_of(held) == {"a": 1, "b": 2}
+    assert set(held.kept_back) == {OWN}
+    assert errors(held) == {"GPU3035": "c/shared.yaml"}
+
+
+def test_a_flood_in_the_clusters_own_files_leaves_out_no_project() -> None:
+    held = followed(BASE, {**BASE, "c/shared.yaml": "---\n" * (MOST + BESIDE), "c/projects/b/j3.yaml": job("j3", "b")})
+    assert jobs_of(held) == {"a": 1, "b": 2}
+
+
+def test_a_process_with_less_memory_than_the_one_before_leaves_the_rest_alone() -> None:
+    """What fits is enforced. Runs of the others are left as they are, as those of a project that can't be read are."""
+    commits = Commits()
+    files = {**BASE, "c/projects/a/s.yaml": sweep("s", "a", 30), "c/projects/b/s.yaml": sweep("s", "b", 10)}
+    before = Revisions(commits).compose(commits.tree(commits.commit(files)), Records())
+    assert before.declared is not None
+    contents = before.declared.project_contents
+    ledgers = {
+        owner: Ledger(project=owner, revision=revision, content=contents[owner])
+        for owner, revision in before.declared.project_revisions.items()
+    }
+    now = Revisions(commits, 20).compose(
+        commits.tree(commits.head()), Records(by_cluster={"one": ClusterRecords(ledgers=ledgers)})
+    )
+    assert jobs_of(now) == {"b": 11}
+    assert now.declared is not None
+    assert now.declared.pinned == {A}
