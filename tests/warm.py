@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -215,9 +216,34 @@ def _become(asked: Mapping[str, object]) -> None:
     sys.argv = ["gpuctl", *words]
 
 
+class _Leaving:
+    """Registered before all else, so called last of what is called at exit: ends the process where its code is known.
+
+    Python would then take apart each module that was imported, and so copy the memory that it has of the process it was
+    forked of: five sixths of the processor time of a command as short as `version` (45 ms, not 7 ms).
+    """
+
+    def __init__(self) -> None:
+        self.code: object = None
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        with suppress(OSError, ValueError):  # Python tells what could not be written
+            sys.stdout.flush()
+            sys.stderr.flush()
+            if isinstance(self.code, int):
+                os._exit(self.code)
+
+
 if __name__ == "__main__":
+    leaving = _Leaving()
     sys.path[0] = str(_HERE.parents[1])  # as `python -m gpuctl` finds it
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
     from gpuctl.__main__ import main
 
-    main()
+    try:
+        main()
+        leaving.code = 0
+    except SystemExit as ended:
+        leaving.code = ended.code or 0
+        raise
