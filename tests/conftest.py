@@ -144,11 +144,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """In a new clone each process of a run would compile all test modules, all at the same time: 8 s each. One does it
-    before they begin."""
-    if not any(TESTS.glob("*/__pycache__/test_*")) and not any(TESTS.glob("*/*/__pycache__/test_*")):
-        collect = [sys.executable, "-m", "pytest", "--collect-only", "-qq", *config.args]
-        subprocess.run(collect, cwd=config.invocation_params.dir, stdout=subprocess.DEVNULL, check=False)
+    """In a new clone each process of a run would compile all test modules, all at the same time: 8 s each. Two compile
+    a half of them each before they begin."""
+    if any(TESTS.glob("*/__pycache__/test_*")) or any(TESTS.glob("*/*/__pycache__/test_*")):
+        return
+    at = config.invocation_params.dir
+    asked = [at / arg.partition("::")[0] for arg in config.args]
+    modules = [file for path in asked for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])]
+    collect = [sys.executable, "-m", "pytest", "--collect-only", "-qq"]
+    half = len(modules) // 2
+    halves = [part for part in (modules[:half], modules[half:]) if part]
+    begun = [subprocess.Popen([*collect, *part], cwd=at, stdout=subprocess.DEVNULL) for part in halves]
+    for process in begun:
+        process.wait()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
