@@ -126,7 +126,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="git was stopped: {why}",
         why="Each git command may use one minute, 384 MiB of memory and 1.5 GiB for one file, which also bounds a "
         "fetch. A repository with a very long history or very large files exceeds that. " + _KEEPS,
-        fix="Revert the commit that needs so much, or keep the declarations in a separate repository.",
+        fix="Keep the declarations in a repository of their own, and have its host refuse large files. A fetch that "
+        "brings too much does so until the file is out of the branch's history: a revert keeps it there.",
     ),
     CodeEntry(
         code="GPU8016",
