@@ -80,14 +80,14 @@ def compile_tree(
     declarations = collect(tree, cache.reading)
     resolved = resolve(declarations, tree)
     diagnostics = [*declarations.diagnostics, *resolved.diagnostics]
-    if most_jobs is not None:
-        diagnostics.extend(check_most_jobs(declarations, most_jobs))
     resolved.domains = quota_domains(resolved)
     written = tuple(_written(declarations))
     known = None if before is None or before.declared is None else before.written
     diagnostics.extend(check_capacity(resolved, _touched(written, known)))
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
+    if most_jobs is not None:
+        diagnostics.extend(check_most_jobs(resolved.jobs, declarations.owners, most_jobs))
     diagnostics.extend(check_after(declarations))
     diagnostics.extend(check_names(declarations))
     declarations = _with_defaults(declarations, resolved.jobs, cache)

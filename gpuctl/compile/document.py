@@ -40,7 +40,8 @@ class Unread:
 
 
 UNREAD = Unread()
-_CHARACTERS_A_VALUE = 100
+CHARACTERS_A_VALUE = 100
+"""Of a text, each so many count as a value."""
 
 
 _CHILDLESS: Mapping[Step, Place] = MappingProxyType({})
@@ -181,11 +182,11 @@ def values_in(value: Any, limit: int) -> int:
         here = rest.pop()
         if isinstance(here, dict):
             rest.extend(here.values())
-            count += sum(map(len, here)) // _CHARACTERS_A_VALUE
+            count += sum(map(len, here)) // CHARACTERS_A_VALUE
         elif isinstance(here, list):
             rest.extend(here)
         elif isinstance(here, str):
-            count += len(here) // _CHARACTERS_A_VALUE
+            count += len(here) // CHARACTERS_A_VALUE
     return count
 
 

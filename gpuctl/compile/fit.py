@@ -6,7 +6,7 @@ A job that could never start is a mistake here already, not after a week in the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from gpuctl.compile import quota
 from gpuctl.compile.containers import check_containers
 from gpuctl.compile.containers_v1 import InitContainer, Sidecar
 from gpuctl.compile.declarations import Declaration, Declarations
-from gpuctl.compile.document import Path
+from gpuctl.compile.document import CHARACTERS_A_VALUE, Path, values_in
 from gpuctl.compile.lower import is_preemptible, project_max_duration
 from gpuctl.compile.pod_v1 import Probe
 from gpuctl.compile.pool_v1 import NodePool
@@ -105,13 +105,12 @@ class _Fitting:
         found.extend(narrowed)
         found.extend(_within_project(self._resolved, job, self._backends))
         found.extend(self._nodes.mistakes(job))
-        return Fitted(job, found)
+        return Fitted(replace(job, text_bytes=_text_bytes(job.spec)), found)
 
 
-def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
-    """What a job's objects must carry, against what one object of the API server holds (1.5 MiB, the rest included)."""
-    spec = job.spec
-    texts = {
+def _texts(spec: JobSpec) -> Mapping[str, int]:
+    """The bytes of the texts of any length that a job's objects must carry, by field."""
+    return {
         "command": sum(map(_size, spec.command)),
         "args": sum(map(_size, spec.args)),
         "preStop": sum(map(_size, spec.pre_stop)),
@@ -120,10 +119,21 @@ def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
         "initContainers": sum(map(_size_of_container, spec.init_containers)),
         "sidecars": sum(map(_size_of_container, spec.sidecars)),
     }
+
+
+def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
+    """What a job's objects must carry, against what one object of the API server holds (1.5 MiB, the rest included)."""
+    texts = _texts(job.spec)
     total = sum(texts.values())
     if total > _MOST_TEXT_BYTES:
         largest = max(texts, key=lambda field: texts[field])
         yield job.mistake("GPU3060", ("spec", largest), {"found": total >> 10}, at_key=True)
+
+
+def _text_bytes(spec: JobSpec) -> int:
+    """All texts of any length of a job; of a manifest, by its values."""
+    more = sum(_size(key) + _size(text) for key, text in spec.annotations.items())
+    return sum(_texts(spec).values()) + more + CHARACTERS_A_VALUE * values_in(spec.manifest or {}, _MOST_TEXT_BYTES)
 
 
 def _size_of_container(container: InitContainer) -> int:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpuctl.compile.declarations import Declaration, Declarations
-from gpuctl.compile.spec_v1 import JobV1
+from gpuctl.compile.document import Document
+from gpuctl.compile.resolve import ResolvedJob
 from gpuctl.compile.sweeps import size_of
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree, folder_project, left_out
 
 _BEGIN = re.compile(rb"[\n\r\x85\xa8\xa9]---")
@@ -25,6 +26,8 @@ _JOB_BYTES, _MORE_BYTES = 1 << 10, 1 << 20
 _MORE_DOCUMENTS = 1000
 """What is read beside the jobs: projects, departments, templates, policies. Of the 48 KiB of memory that a job is given
 a document takes 10, and a byte of YAML 55 bytes where it is environment, 75 in lists of small mappings."""
+_TEXT_KIB, _MORE_KIB = 8, 1024
+"""Text in jobs. It takes its size in the desired objects and in those of the cluster, and in the API server's store."""
 
 
 def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
@@ -47,21 +50,30 @@ def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
     return replace(tree, files={**kept, **marks}) if out else tree
 
 
-def check_most_jobs(declarations: Declarations, most_jobs: int) -> Iterator[Diagnostic]:
+def check_most_jobs(
+    jobs: Iterable[ResolvedJob], owners: Mapping[str, ProjectName | None], most_jobs: int
+) -> Iterator[Diagnostic]:
     """A mistake for each project that has to stay behind so that the rest is no more than so many jobs.
 
-    A sweep counts as the jobs that it is.
+    A sweep counts as the jobs that it is. The same of the texts of all jobs: a template, or defaults, of 200 KiB take
+    little room in the files, and 200 KiB in each job. `owners`: of the files, as in Compiled.
     """
-    counts, last = Counter[str | None](), dict[str | None, Declaration[JobV1]]()
-    for job in declarations.jobs:
-        owner = declarations.owners.get(job.document.name.file)
-        counts[owner] += size_of(job.model.spec.sweep)
-        last[owner] = job
-    for project in _too_much(counts, most_jobs):
-        document = last[project].document
-        whose = "the cluster's own files declare" if project is None else f'project "{project}" declares'
-        params: Params = {"whose": whose, "count": counts[project], "total": counts.total(), "limit": most_jobs}
-        yield document.diagnostic("GPU3035", document.name, params)
+    counts, texts, last = Counter[str | None](), Counter[str | None](), dict[str | None, Document]()
+    for job in jobs:
+        document, indices = job.declaration.document, size_of(job.spec.sweep)
+        owner = owners.get(document.name.file)
+        counts[owner] += indices
+        texts[owner] += indices * job.text_bytes
+        last[owner] = document
+    kib = Counter({owner: size >> 10 for owner, size in texts.items()})
+    bounds = (counts, most_jobs, "jobs"), (kib, _TEXT_KIB * most_jobs + _MORE_KIB, "KiB of text in jobs")
+    for amounts, most, what in bounds:
+        for project in _too_much(amounts, most):
+            document = last[project]
+            whose = "the cluster's own files declare" if project is None else f'project "{project}" declares'
+            total = amounts.total()
+            params: Params = {"whose": whose, "count": amounts[project], "what": what, "total": total, "limit": most}
+            yield document.diagnostic("GPU3035", document.name, params)
 
 
 def _too_much(amounts: Counter[str | None], most: int) -> set[str | None]:

@@ -37,7 +37,8 @@ _MOST_COMPARED = 20
 class ResolvedJob:
     """A job with its project and the pools it may use. `in_order`: the job or the project lists them.
 
-    `filled`: what it says, with the defaults of its project and cluster.
+    `filled`: what it says, with the defaults of its project and cluster. `text_bytes`: how much of that is text of any
+    length, which each of its objects has.
     """
 
     declaration: Declaration[JobV1]
@@ -46,6 +47,7 @@ class ResolvedJob:
     pools: tuple[NodePool, ...]
     in_order: bool
     kinds: JobKinds = field(default_factory=JobKinds)
+    text_bytes: int = 0
 
     @property
     def spec(self) -> JobSpec:

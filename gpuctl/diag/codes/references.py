@@ -247,9 +247,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3035",
         title="more jobs than there is memory for",
-        message="{whose} {count} jobs; the cluster has {total} with them, and the reconciler has memory for {limit}",
+        message="{whose} {count} {what}; the cluster has {total} with them, and the reconciler has memory for {limit}",
         why="gpuctl install gives the reconciler memory for a number of declared jobs, and reconcile --jobs tells it "
-        "that number. Beyond it the project with the most stays at its last good commit; all others go on.",
+        "that number; also 8 KiB for each of text in commands, environment and manifests, as each job has it. Beyond "
+        "that the project with the most stays at its last good commit; all others go on.",
         fix="remove jobs that have ended, or have an administrator give it more memory: gpuctl install --jobs N",
     ),
     CodeEntry(

@@ -71,6 +71,32 @@ def test_a_sweep_of_more_than_there_is_memory_for_stays_behind() -> None:
     assert errors(held) == {"GPU3035": "c/projects/a/s.yaml"}
 
 
+LONG = ", ".join(f"V{n}: {'y' * 10_000}" for n in range(15))
+MANY = "---\n".join(job(f"k{n}", "a") for n in range(12))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"t": f"apiVersion: gpuctl.dev/v1\nkind: Template\nmetadata: {{name: t, project: a}}\n"
+              f"spec: {{job: {{image: x, gpus: 1, env: {{{LONG}}}}}}}\n",
+         "k": MANY.replace("image: x, gpus: 1", "template: {name: t}")},
+        {"project": project("a").replace("quota: 4", f"quota: 4, defaults: {{all: {{env: {{{LONG}}}}}}}"), "k": MANY},
+        {"s": sweep("s", "a", 12).replace("gpus: 1", f"gpus: 1, env: {{{LONG}}}")},
+    ],
+    ids=["of a template", "of defaults", "of a sweep"],
+)  # fmt: skip
+def test_text_that_is_written_once_and_is_in_many_jobs_counts_in_each(files: Mapping[str, str]) -> None:
+    """150 KB in a file; 2 MB in 12 jobs, and so in the memory of the reconciler and the store of the API server."""
+    more = {f"c/projects/a/{name}.yaml": text for name, text in files.items()}
+    held = followed(BASE, {**BASE, **more, "c/projects/b/j3.yaml": job("j3", "b")})
+    assert jobs_of(held) == {"a": 1, "b": 2}
+    assert set(held.kept_back) == {A}
+    (told,) = [found for found in held.diagnostics if found.code == "GPU3035"]
+    assert "KiB of text in jobs" in told.message
+    assert jobs_of(followed(BASE, {**BASE, **more}, most_jobs=1000))["a"] == 13
+
+
 def test_as_many_as_there_is_memory_for_are_enforced_and_then_again() -> None:
     full = {**BASE, "c/projects/a/s.yaml": sweep("s", "a", MOST - 2)}
     more = {**full, "c/projects/b/j3.yaml": job("j3", "b")}
