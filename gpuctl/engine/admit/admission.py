@@ -231,8 +231,6 @@ class Admission:
             return True
         if self._take_over(pending, [option for option in options if self._snapshot.allows(pending.job, option)]):
             return True
-        if self._start_instead_of_growth(pending, startable):
-            return True
         # No run is paused for a job whose object is not made yet: the API server could refuse it.
         known, most = pending.run is not None, max(map(_workers, pending.options))
         whole = [option for option in options if option.request.gpu_milli and _workers(option) == most]
@@ -281,13 +279,6 @@ class Admission:
             if held_back:
                 return self._start_on_idle(pending, [option])
         return False
-
-    def _start_instead_of_growth(self, pending: PendingJob, options: Iterable[PoolOption]) -> bool:
-        """Start a job on idle GPUs that runs of its project gained in this cycle: they could be paused for it."""
-        return any(
-            self.scale_up.lets_start(pending.job, option, partial(self._start_on_idle, pending, [option]))
-            for option in options
-        )
 
     def _backfill(
         self, pending: PendingJob, options: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]

@@ -7,7 +7,7 @@ others were paused for stay reserved on the run; those that are idle are taken a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome
@@ -20,12 +20,10 @@ from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Room
-from gpuctl.engine.victims.preempt import preemptible_by
 from gpuctl.engine.victims.room import find_room_in_place
 from gpuctl.engine.victims.rules import rules_of
 from gpuctl.model.decision import Placement, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.job import Job
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import Instant
 
@@ -124,24 +122,6 @@ class ScaleUp:
         run.gained += place.workers
         run.paid += place.workers if is_paid else ()
         run.coming += 0 if is_idle else len(place.workers)
-
-    def lets_start(self, job: Job, option: PoolOption, starts: Callable[[], bool]) -> bool:
-        """Whether a job starts once runs of its project that could be paused for it have let go of the idle GPUs that
-        they gained in this cycle. If it does not, they keep them.
-        """
-        snapshot, regained = self._snapshot, self.outcome.regained
-        victims = preemptible_by(snapshot, job, option.domain, option.request.total_milli) if regained else ()
-        growing = regained.keys() & {each.run.job for each in victims}
-        growing = {name for name in growing if not (regained[name].coming or regained[name].paid)}
-        gained = [(self.runs[name].job, place) for name, place in snapshot.assigned() if name in growing]
-        for run, place in gained:
-            snapshot.vacate(run, place)
-        has_started = bool(gained) and starts()
-        for name in growing if has_started else ():
-            regained.pop(name).gained.clear()
-        for run, place in () if has_started else gained:
-            snapshot.occupy(run, place)
-        return has_started
 
     # Decisions
 
