@@ -90,22 +90,17 @@ class UnderScaled:
         usable = self.devices_on(worker.node)
         return worker.node in self.nodes and (usable is None or usable.issuperset(worker.gpus))
 
-    def usable(self, free: FreeCapacity, besides: Iterable[Allocation] = ()) -> FreeCapacity:
-        """What is free where its pods can go; the nodes of `besides` are in it too, with nothing free."""
+    def usable(self, free: FreeCapacity) -> FreeCapacity:
+        """What is free where its pods can go."""
         rooms: dict[NodeName, NodeFree] = {}
-        for name in {*self.nodes, *(node for allocation in besides for node in allocation.nodes())}:
-            room = free.rooms.get(name)
-            if room is None:
-                continue
-            is_open = name in self.nodes
-            devices = self.devices_on(name) if is_open else frozenset()
-            found = rooms[name] = copy_of(room, room.pool)
+        for room in filter(None, map(free.rooms.get, self.nodes)):
+            devices = self.devices_on(room.name)
+            found = rooms[room.name] = copy_of(room, room.pool)
             if devices is not None:
                 found.gpu_milli = [
                     milli if index in devices else milli - CLOSED for index, milli in enumerate(room.gpu_milli)
                 ]
-            found.cpu_milli -= 0 if is_open else CLOSED
-            found.whole = len(found.whole_devices())
+                found.whole = len(found.whole_devices())
         return FreeCapacity(rooms, free.counters, free.mix)
 
 

@@ -57,8 +57,7 @@ def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due:
     found: list[Room] = []
     for rule in rules_of(snapshot, run.job, option.domain, option.request.total_milli):
         some = replace(rule, only=_in_reach(run, rule))
-        leaving = (each for allocation in some.candidates() for each in (allocation, *allocation.leaves_with))
-        with snapshot.searching(run.usable(snapshot.future_idle, leaving)):
+        with snapshot.searching(run.usable(snapshot.future_idle)):
             found += _rooms(option, some, is_due)
     return min(found, key=room_rank, default=None)
 
