@@ -23,7 +23,6 @@ from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
 from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.admit.reservations import (
-    in_the_way,
     is_free,
     is_loose,
     place_to_go_on,
@@ -40,7 +39,7 @@ from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.engine.victims.consolidation import MigrationSearch, clear
+from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.engine.victims.room import find_room, find_room_to_go_on, in_precedence, room_rank
@@ -144,12 +143,12 @@ class Admission:
 
     # Reservations of the last cycle
 
-    def _keep_reserved(self, pending_jobs: PendingJobs) -> tuple[Reserved, Reserved]:
-        """Hold every reserved place that is free or coming free. Returns those that are coming, and those occupied.
+    def _keep_reserved(self, pending_jobs: PendingJobs) -> tuple[Reserved, list[PendingJob]]:
+        """Hold every reserved place that is free or coming free. Returns those that are coming, and the jobs of others.
 
         Those for which no run was paused come last, and may have to yield.
         """
-        coming, occupied, loose = Reserved(), Reserved(), Reserved()
+        coming, occupied, loose = Reserved(), list[PendingJob](), Reserved()
         for pending in (queue := pending_jobs.reserved_before()):
             assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
             if assignment is None or not self._snapshot.allows(pending.job, assignment.option):
@@ -164,7 +163,7 @@ class Admission:
         self.reservations.keep(queue)
         return coming, occupied
 
-    def _hold(self, pending: PendingJob, assignment: Assignment, coming: Reserved, occupied: Reserved) -> None:
+    def _hold(self, pending: PendingJob, assignment: Assignment, coming: Reserved, occupied: list[PendingJob]) -> None:
         """Start a job in its reserved place if that is free, or hold the place while it comes free."""
         if is_free(self._snapshot.idle, assignment):
             self._snapshot.occupy(pending.job, assignment)
@@ -173,31 +172,17 @@ class Admission:
             self._snapshot.occupy(pending.job, assignment)
             coming.append((pending, assignment))
         else:
-            occupied.append((pending, assignment))
+            occupied.append(pending)
 
-    def _await_reserved(self, coming: Reserved, occupied: Reserved) -> None:
-        """Start the jobs elsewhere if that is possible now; else hold their places, or free them."""
+    def _await_reserved(self, coming: Reserved, occupied: list[PendingJob]) -> None:
+        """Start the jobs elsewhere if they can be now; else hold their places, or make room anew, before all others."""
         for pending, assignment in coming:
             self._snapshot.vacate(pending.job, assignment)
             if not self._start_elsewhere(pending):
                 self._snapshot.occupy(pending.job, assignment)
                 self._reserve(pending, assignment, waits_for(pending, assignment, self._snapshot))
-        for pending, assignment in occupied:
-            self._keep_occupied(pending, assignment)
-
-    def _keep_occupied(self, pending: PendingJob, assignment: Assignment) -> bool:
-        """Start a job elsewhere if it can be, else pause or move the runs in its place, if a rule allows it."""
-        if not self._snapshot.allows(pending.job, assignment.option):
-            return False
-        if self._start_elsewhere(pending):
-            return True
-        allocations, rules = in_the_way(self._snapshot, assignment), self._rules(pending, assignment.option)
-        if allocations is None or not rules:
-            return False
-        for rule in rules:
-            if set(rule.candidates()).issuperset(allocations) and rule.cost(allocations) is not None:
-                return self._take(pending, Room(assignment, rule, allocations))
-        return self._policy.consolidation and self._take(pending, clear(assignment, allocations, rules[0]))
+        for pending in occupied:
+            self._try(pending)
 
     def _start_elsewhere(self, pending: PendingJob) -> bool:
         return self._start_on_idle(pending, [o for o in pending.options if self._snapshot.allows(pending.job, o)])

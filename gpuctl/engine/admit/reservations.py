@@ -1,8 +1,8 @@
 """Reservations: the places of queued and moving runs, carried from cycle to cycle on the runs themselves.
 
 A reservation is the placement on a queued run. The job starts there, or sooner elsewhere. The reservation stands while
-its place is idle or coming free, or as long as a rule still allows to pause the runs in it; so a crash between the
-reservation and the pauses ends in the same pauses. A run that is moved has its next place reserved before it has
+its place is idle or coming free. Where it is not, because a crash came between the reservation and the pauses, room is
+made for the job again, before all other jobs. A run that is moved has its next place reserved before it has
 stopped, and that place counts as held by its project; so has one that is paused, if it finds a place. Which
 reservations yield: docs/concepts.md, "Reservations".
 """
@@ -21,7 +21,6 @@ from gpuctl.engine.jobs.static_fit import StaticFit
 from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
-from gpuctl.engine.victims.rules import with_leaving
 from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.job import Job
@@ -161,20 +160,6 @@ def waits_for(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -
     return reasons.waits_for_paused(left) if left else reason
 
 
-def is_free(free: FreeCapacity, assignment: Assignment) -> bool:
-    """Whether everything that an assignment needs is free."""
-    return not _short_nodes(free, assignment)
-
-
-def in_the_way(snapshot: Snapshot, assignment: Assignment) -> tuple[Allocation, ...] | None:
-    """The runs in place that would have to leave an assignment; None if even that would not free it."""
-    nodes = _short_nodes(snapshot.future_idle, assignment)
-    allocations = with_leaving(snapshot, in_place(snapshot, assignment, nodes))
-    with snapshot.future_idle.without(allocations):
-        free = is_free(snapshot.future_idle, assignment)
-    return allocations if free and allocations else None
-
-
 def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeName]) -> list[Allocation]:
     """The runs on the devices of an assignment, on some of its nodes, that are not leaving."""
     devices = {device for device in assignment.placement.devices if device[0] in nodes}
@@ -182,14 +167,13 @@ def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeN
     return [run for run in found if not devices.isdisjoint(run.placement.devices)]
 
 
-def _short_nodes(free: FreeCapacity, assignment: Assignment) -> list[NodeName]:
-    """The nodes of an assignment on which something that it needs is not free."""
-    short: list[NodeName] = []
-    for node in sorted(assignment.placement.nodes):
+def is_free(free: FreeCapacity, assignment: Assignment) -> bool:
+    """Whether everything that an assignment needs is free."""
+    for node in assignment.placement.nodes:
         room = free.rooms[node]
         left = room.without((assignment,), -1)
         gpus = {gpu for worker in assignment.placement.workers if worker.node == node for gpu in worker.gpus}
         is_cpu_short = left.cpu_milli < min(0, room.cpu_milli) or left.mem_bytes < min(0, room.mem_bytes)
         if is_cpu_short or any(left.gpu_milli[gpu] < 0 for gpu in gpus):
-            short.append(node)
-    return short
+            return False
+    return True

@@ -218,12 +218,6 @@ def _first_pauses(rule: VictimRule, milli: GpuMilli) -> list[Eviction]:
     return [] if milli > 0 else chosen
 
 
-def clear(assignment: Assignment, allocations: Sequence[Allocation], rule: VictimRule) -> Room | None:
-    """Free exactly this place by moving these runs, if each of them may be moved and has a place elsewhere."""
-    moves = [move for move in _not_for(rule.job.id, _movable(rule)) if move.allocations[0] in allocations]
-    return _beside(assignment, moves, rule) if set(allocations).issubset(movers_of(moves)) else None
-
-
 def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
     """What comes of evictions that leave a place for a job; None where a moved run has none beside it."""
     victims, movers = victims_of(chosen), [eviction for eviction in chosen if eviction.is_move]

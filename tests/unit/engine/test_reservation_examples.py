@@ -116,7 +116,7 @@ def crashed(first: Declared, job_id: str, *jobs: Job) -> World:
     return world
 
 
-def test_after_a_crash_only_runs_in_the_promised_place_are_paused_for_it() -> None:
+def test_after_a_crash_no_more_runs_are_paused_than_would_have_been() -> None:
     jobs = [job("a/1", 2000), job("a/2", 2000)]
     first = declared([project("a", 0), project("b", 2000)], jobs, [pool(nodes=[4])])
     world = crashed(first, "b/1", job("b/1", 2000))
@@ -254,7 +254,7 @@ def test_a_job_with_a_promised_place_is_wanted_where_that_is() -> None:
     assert reasons[0] == reasons[1]
 
 
-def test_after_a_crash_the_promised_place_is_emptied_though_others_would_lose_less_by_now() -> None:
+def test_after_a_crash_the_run_that_loses_least_by_now_makes_way() -> None:
     jobs = [job("a/1", 2000), job("a/2", 2000)]
     tree = declared([project("a", 0), project("b", 2000)], [*jobs, job("b/1", 2000)], [pool(nodes=[4])])
     world = crashed(replace(tree, jobs=tuple(jobs)), "b/1", job("b/1", 2000))
@@ -264,12 +264,12 @@ def test_after_a_crash_the_promised_place_is_emptied_though_others_would_lose_le
         age_ms = 50_000 if is_there else 10_000
         if run is not waits:
             world.runs[key] = replace(run, started_at_ms=world.now_ms - age_ms)
-    (there,) = (run.job for run in world.runs.values() if run.placement == waits.placement and run is not waits)
+    (elsewhere,) = (run for run in world.runs.values() if run.placement != waits.placement)
     decisions = {d.job: d for d in world.cycle(tree).decisions}
-    assert [name for name, d in decisions.items() if isinstance(d, Reclaim)] == [there]
+    assert [name for name, d in decisions.items() if isinstance(d, Reclaim)] == [elsewhere.job]
     kept = decisions[waits.job]
     assert isinstance(kept, Pending)
-    assert kept.reserved == waits.placement
+    assert kept.reserved == elsewhere.placement
 
 
 def moving() -> tuple[World, Declared]:
