@@ -22,10 +22,11 @@ from gpuctl.model.source import SourceTree, folder_project, left_out
 
 _BEGIN = re.compile(rb"[\n\r\x85\xa8\xa9]---")
 """A document after the first one of a file: `---` after what ends a line in YAML, by its last byte in UTF-8."""
-_JOB_BYTES, _MORE_BYTES = 1 << 10, 1 << 20
-_MORE_DOCUMENTS = 1000
-"""What is read beside the jobs: projects, departments, templates, policies. Of the 48 KiB of memory that a job is given
-a document takes 10, and a byte of YAML 55 bytes where it is environment, 75 in lists of small mappings."""
+_MARKS = b",:\n\r{["
+"""Of these, and of "- ", YAML has one for each value or more. A value takes up to 350 bytes of memory once it is
+compiled, and of environment up to 1 KiB with the objects that are made of it."""
+_DOCUMENTS, _VALUES, _BYTES = (1, 1000), (50, 50_000), (2 << 10, 2 << 20)
+"""What is read for each job that there is memory for, 48 KiB, and beside them: projects, templates, policies."""
 _TEXT_KIB, _MORE_KIB = 8, 1024
 """Text in jobs. It takes its size in the desired objects and in those of the cluster, and in the API server's store."""
 
@@ -38,13 +39,14 @@ def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
     """
     if most_jobs is None:
         return tree
-    documents, sizes = Counter[str | None](), Counter[str | None]()
+    documents, values, sizes = Counter[str | None](), Counter[str | None](), Counter[str | None]()
     for path, file in tree.files.items():
-        project = folder_project(tree.cluster_dir, path)
-        documents[project] += 1 + len(_BEGIN.findall(file.content))
-        sizes[project] += len(file.content)
-    too_many = _too_much(documents, most_jobs + _MORE_DOCUMENTS)
-    out = (too_many | _too_much(sizes, _JOB_BYTES * most_jobs + _MORE_BYTES)) - {None}
+        project, content = folder_project(tree.cluster_dir, path), file.content
+        documents[project] += 1 + len(_BEGIN.findall(content))
+        values[project] += len(content) - len(content.translate(None, _MARKS)) + content.count(b"- ")
+        sizes[project] += len(content)
+    bounds = (documents, _DOCUMENTS), (values, _VALUES), (sizes, _BYTES)
+    out = set().union(*(_too_much(amounts, each * most_jobs + more) for amounts, (each, more) in bounds)) - {None}
     kept = {path: file for path, file in tree.files.items() if folder_project(tree.cluster_dir, path) not in out}
     marks = dict(left_out(tree.cluster_dir, project) for project in out if project is not None)
     return replace(tree, files={**kept, **marks}) if out else tree

@@ -173,8 +173,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message='the folder of project "{project}" is not read: with it the cluster has more than is read of one',
         why="The files of a cluster are bounded together: 200,000 files and folders of any kind, 50,000 declaration "
         "files, and 32 MiB in those; for the reconciler also what it has memory for (install --jobs): so many jobs and "
-        "1,000 other documents, 1 KiB for each job and 1 MiB. Where they are more, the project with the most in its "
-        "folder is left out, and stays as it was last good; all others go on.",
+        "1,000 other documents, 50 values and 2 KiB for each job, 50,000 values and 2 MiB more. Of more than that, "
+        "the project with the most in its folder is left out, and stays as it was last good; all others go on.",
         fix="remove from the project's folder what it does not need, and files that are no declarations",
     ),
 )

@@ -55,8 +55,13 @@ def test_of_a_flood_of_documents_nothing_is_read(begin: str) -> None:
     assert errors(held) == {"GPU1024": "c/projects/a/project.yaml"}
 
 
-def test_of_a_flood_of_bytes_nothing_is_read() -> None:
-    large = {f"c/projects/a/{n}.yaml": "#" * (1 << 20) for n in range(5)}
+@pytest.mark.parametrize(
+    "text",
+    ["#" * 750_000, "[" + "{}," * 9000 + "]", "[" + "1," * 18_000 + "]", "- - - - a\n" * 4000, "a: {b: c}\n" * 5000],
+    ids=["bytes", "mappings", "numbers", "lists in lists", "fields"],
+)
+def test_of_a_flood_of_bytes_or_values_nothing_is_read(text: str) -> None:
+    large = {f"c/projects/a/{n}.yaml": text for n in range(3)}
     held = followed(BASE, {**BASE, **large, "c/projects/b/j3.yaml": job("j3", "b")})
     assert jobs_of(held) == {"a": 1, "b": 2}
     assert errors(held) == {"GPU1024": "c/projects/a/project.yaml"}
