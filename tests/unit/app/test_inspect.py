@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -126,7 +127,10 @@ STRANGERS = frozenset({
         ("else", ClusterState(foreign=STRANGERS, live={SPACE: ENDING}), ""),
     ],
 )  # fmt: skip
-def test_what_keeps_a_job_from_being_there_is_told(wanted: str, state: ClusterState, said: str) -> None:
+def test_what_keeps_a_job_from_being_there_is_told(
+    wanted: str, state: ClusterState, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # here all of this project's own history is searched for who removed it
     with pytest.raises(Failure) as caught:
         one_job(wanted, None, EmbeddedCluster(VirtualClock(0)), Live(state=state, jobs=()))
     assert said in str(caught.value)
