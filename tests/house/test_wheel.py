@@ -72,7 +72,7 @@ def test_an_installed_wheel_works_without_a_checkout(wheel: Path, tmp_path: Path
     venv.create(tmp_path / "clean", symlinks=True)
     python = tmp_path / "clean" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--isolated", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "-q", "--no-index", "--no-deps", str(wheel)], check=True)
+    subprocess.run([*pip, "install", "-q", "--no-compile", "--no-index", "--no-deps", str(wheel)], check=True)
     library = Path(subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
         capture_output=True, text=True, check=True,
