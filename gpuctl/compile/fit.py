@@ -97,6 +97,7 @@ class _Fitting:
         job, found = resolve_job(declaration, self._names)
         if job is None:
             return Fitted(None, found)
+        job = replace(job, text_bytes=_text_bytes(job.spec))
         found.extend(_lesser_mistakes(self._resolved, job))
         job, mistake = self._backends.serve(job)
         if mistake is not None:
@@ -105,7 +106,7 @@ class _Fitting:
         found.extend(narrowed)
         found.extend(_within_project(self._resolved, job, self._backends))
         found.extend(self._nodes.mistakes(job))
-        return Fitted(replace(job, text_bytes=_text_bytes(job.spec)), found)
+        return Fitted(job, found)
 
 
 def _texts(spec: JobSpec) -> Mapping[str, int]:
@@ -123,6 +124,8 @@ def _texts(spec: JobSpec) -> Mapping[str, int]:
 
 def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
     """What a job's objects must carry, against what one object of the API server holds (1.5 MiB, the rest included)."""
+    if job.text_bytes <= _MOST_TEXT_BYTES:
+        return
     texts = _texts(job.spec)
     total = sum(texts.values())
     if total > _MOST_TEXT_BYTES:
