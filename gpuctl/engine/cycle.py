@@ -26,6 +26,7 @@ from gpuctl.engine.admit.scale_up import ScaleUp
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.cache.engine_cache import EngineCache
+from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import JobClass
 from gpuctl.engine.jobs.under_scaled import UnderScaled, count_growth, under_scaled
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
@@ -88,7 +89,8 @@ def decide(
     retried = _decide(carried, admission, overlay, now_ms)
     others_wait = bool(outcome.pending_queues or lacking or any(snapshot.leaving_runs))
     makes_way = bool(outcome.pauses or outcome.given_up)
-    cache.keep(carried, may_be_undone=makes_way and (others_wait or compete_afterwards(outcome, snapshot)))
+    may_be_undone = makes_way and (others_wait or compete_afterwards(outcome, snapshot))
+    cache.keep(carried, may_be_undone=may_be_undone or (others_wait and _starts_again(outcome, carried.pending_jobs)))
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
@@ -101,6 +103,12 @@ def decide(
     )
 
 
+def _starts_again(outcome: Outcome, pending_jobs: PendingJobs) -> bool:
+    """Whether a job starts that ran before."""
+    runs = (pending_jobs.find(job).run for job in outcome.started)
+    return any(run is not None and run.starts for run in runs)
+
+
 def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, Decision], now_ms: Instant) -> Outcome:
     """Enter one decision for each job: of `overlay`, by the reason it waits, or by itself. Returns the retries.
 
@@ -109,7 +117,8 @@ def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, De
     outcome, snapshot = admission.outcome, carried.snapshot
     changed: list[JobClass] = []
     if admission.attempts:
-        carried.cut_off, carried.unaided = frozenset(outcome.cut_off), snapshot.restraints.unaided
+        carried.cut_off = frozenset(outcome.cut_off)
+        carried.unaided = snapshot.restraints.unaided | snapshot.restraints.unstarted
     if outcome.pending_queues and (admission.attempts or outcome.kept != carried.kept):
         changed = carried.pending_reasons.update(
             carried.pending_jobs, snapshot, admission.reservations, carried.cut_off, carried.unaided

@@ -3,17 +3,18 @@
 A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
 run has stopped could lose its place again, a run that has gone on could be stopped a second time, and a paused run
 could have others paused that might as well have been paused for the job. Such a schedule is made anew under restraints:
-no run makes way for that job; that run is not moved, or makes way for no job at all, provided that all jobs that would
-have run in the end still do; or the runs that go on again in the end are left alone, provided that as much is gained
-and less is lost.
+no run makes way for that job; that run starts later, is not moved, or makes way for no job at all, provided that all
+jobs that would have run in the end still do; or the runs that go on again in the end are left alone, provided that as
+much is gained and less is lost.
 
 Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
 with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
 
-Invariant: restraints only take stops back. They delay no start, so that a cluster comes to rest with them as without.
+Invariant: restraints only take stops back, and starts that would be stopped again before the cluster rests. All else
+starts as it would, so that a cluster comes to rest with them as without.
 
-Cost: nothing where no run makes way, or no job could take what it leaves from the job that it leaves it to. Else mostly
-three cycles, of what has changed.
+Cost: nothing where no run makes way or starts again, or no job could take what it leaves from the job that it leaves it
+to. Else mostly three cycles, of what has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import NamedTuple
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.cycle import decide
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
-from gpuctl.model.decision import Displace, Move, Preempt, Reclaim, Resize, Schedule
+from gpuctl.model.decision import Admit, Displace, Move, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ACTIVE, ClusterState, Run
@@ -57,8 +58,8 @@ class Price(NamedTuple):
 class Outlook(NamedTuple):
     """What comes of a schedule. `running`: the jobs that run in the end; `gained`: how many workers each has more then.
     `in_vain`: jobs for which runs make way, and that do not run in the end, or go on with no more workers than before.
-    `twice`: jobs whose run is stopped, and later again. `resumed`: jobs whose runs make way, and that have as many
-    workers again in the end; those with most GPUs first. `price`: of the schedule, and all that follow from it.
+    `twice`: jobs whose run is stopped, or starts again, and is stopped later. `resumed`: jobs whose runs make way, and
+    that have as many workers again in the end, those with most GPUs first. `price`: of it, and of all that follow.
 
     Where the cluster does not rest within MAX_CYCLES, only `twice` is known.
     """
@@ -111,6 +112,9 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         further = restraints | choices.pop(0)
         other = decide(declared, state, decided.at_ms, cache, further)
         others = _outlook(declared, state, other, cache, steps)
+        if further.unstarted and not others.gained:
+            is_last = False  # nothing else would change meanwhile: the start would be put off for ever
+            continue
         is_last = bool(outlook.in_vain) or others.is_better_than(outlook)
         if is_last:
             decided, restraints, outlook, choices = other, further, others, _choices(other, others)
@@ -127,8 +131,10 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
     if outlook.in_vain:
         return [Restraints(unaided=outlook.in_vain)]
     if outlook.twice:
+        begun = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Admit))
         moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
-        return [*([Restraints(unmoved=moved)] if moved else []), Restraints(untouched=outlook.twice)]
+        ways = Restraints(unstarted=begun), Restraints(unmoved=moved), Restraints(untouched=outlook.twice - begun)
+        return [each for each in ways if each != UNRESTRAINED]
     if outlook.price == Price():
         return []
     each_alone = map(frozenset, zip(outlook.resumed, strict=True))
@@ -139,6 +145,7 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
     """Carry the last cycle's schedule out, and those that follow from it, until nothing changes."""
     cache.note()
     before, victims, stopped = _running(state), _victims(decided), _stopped(decided)
+    begun = _started_again(state, decided)
     twice, price = set[JobId](), _price(state, decided)
     for _ in range(MAX_CYCLES):
         after = steps.settled(steps.carried_out(state, decided), decided.at_ms)
@@ -156,7 +163,7 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
                 price=price,
             )
         state, decided = after, decide(declared, after, decided.at_ms, cache)
-        twice |= stopped & _stopped(decided)
+        twice |= (stopped | begun) & _stopped(decided)
         price = price.plus(_price(state, decided))
     return Outlook(twice=frozenset(twice))
 
@@ -192,6 +199,12 @@ def _victims(decided: Schedule) -> dict[JobId, JobId]:
     """The jobs whose runs make way, each with the job for which."""
     makes_way = (each for each in decided.decisions if isinstance(each, Reclaim | Preempt | Move | Resize))
     return {each.job: each.beneficiary for each in makes_way if each.beneficiary is not None}
+
+
+def _started_again(state: ClusterState, decided: Schedule) -> frozenset[JobId]:
+    """The jobs that start and ran before."""
+    started = {each.job for each in decided.decisions if isinstance(each, Admit)}
+    return frozenset(run.job for run in state.runs if run.starts and run.job in started)
 
 
 def _stopped(decided: Schedule) -> frozenset[JobId]:

@@ -22,12 +22,12 @@ KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or it "
         "lost its node, and starts again where it is stopped for another job.",
-        worlds=(742, 9012821, 10005834, 10009889, 10012883, 11014902, 12000579, 13019063),
-        histories=(7003476, 9000671, 9004707, 11000455, 13000944),
+        worlds=(742, 9012821, 10005834, 10009889, 10012883, 12000579, 13019063),
+        histories=(7003476, 9000671, 11000455, 19003611),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8003312, 8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 16000228),
+        histories=(8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 19002171),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
@@ -36,11 +36,11 @@ KNOWN: dict[str, Known] = {
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
         "counts for the other, so that the run takes nothing: its price was thought to be higher.",
-        worlds=(10005691, 12004302, 13011643),
+        worlds=(10005691, 12004302, 13011643, 19011300),
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(12014634, 12018856),
+        worlds=(12014634, 12018856, 19009240),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
