@@ -118,7 +118,7 @@ def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, De
     changed: list[JobClass] = []
     if admission.attempts:
         carried.cut_off = frozenset(outcome.cut_off)
-        carried.unaided = snapshot.restraints.unaided | snapshot.restraints.unstarted
+        carried.unaided = snapshot.restraints.unaided | snapshot.restraints.delayed
     if outcome.pending_queues and (admission.attempts or outcome.kept != carried.kept):
         changed = carried.pending_reasons.update(
             carried.pending_jobs, snapshot, admission.reservations, carried.cut_off, carried.unaided

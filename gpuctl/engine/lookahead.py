@@ -112,7 +112,7 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         further = restraints | choices.pop(0)
         other = decide(declared, state, decided.at_ms, cache, further)
         others = _outlook(declared, state, other, cache, steps)
-        if further.unstarted and not others.gained:
+        if further.delayed and not others.gained:
             is_last = False  # nothing else would change meanwhile: the start would be put off for ever
             continue
         is_last = bool(outlook.in_vain) or others.is_better_than(outlook)
@@ -133,7 +133,7 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
     if outlook.twice:
         begun = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Admit))
         moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
-        ways = Restraints(unstarted=begun), Restraints(unmoved=moved), Restraints(untouched=outlook.twice - begun)
+        ways = Restraints(delayed=begun), Restraints(unmoved=moved), Restraints(untouched=outlook.twice - begun)
         return [each for each in ways if each != UNRESTRAINED]
     if outlook.price == Price():
         return []

@@ -9,13 +9,13 @@ from gpuctl.model.ids import JobId
 
 class Restraints(NamedTuple):
     """`unaided`: jobs for which no run makes way. `unmoved`: jobs whose runs are not moved, but may be paused.
-    `untouched`: jobs whose runs make way for no job. `unstarted`: jobs that do not start again yet.
+    `untouched`: jobs whose runs make way for no job. `delayed`: jobs that do not start again yet.
     """
 
     unaided: frozenset[JobId] = frozenset()
     unmoved: frozenset[JobId] = frozenset()
     untouched: frozenset[JobId] = frozenset()
-    unstarted: frozenset[JobId] = frozenset()
+    delayed: frozenset[JobId] = frozenset()
 
     def __or__(self, other: Restraints) -> Restraints:
         """Those of both."""

@@ -76,7 +76,7 @@ class Admission:
         self._repacking = Repacking(snapshot)
         self.reservations = HeadReservations(snapshot)
         self._migrations = MigrationSearch(snapshot)
-        self._decided: set[JobId] = set(snapshot.restraints.unstarted)
+        self._decided: set[JobId] = set(snapshot.restraints.delayed)
         self._within_share = False
         self.scale_up = scale_up
         self.outcome = scale_up.outcome
