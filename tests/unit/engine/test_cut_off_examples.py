@@ -12,7 +12,7 @@ from worlds import World, declared, job, live_nodes, pool, project
 from gpuctl.diag.wording import reason_text
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.engine.victims import consolidation, search
-from gpuctl.model.decision import Pending, Reason
+from gpuctl.model.decision import Pending, Preempt, Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.units import GpuMilli
 
@@ -62,6 +62,20 @@ def test_with_as_many_as_are_tried_nothing_is_known_to_make_way() -> None:
 def test_where_all_candidates_together_are_too_few_the_search_counts_as_complete() -> None:
     world, tree = scattered(search.MAX_CANDIDATES + 1, wanted=4000, workers=search.MAX_CANDIDATES + 1)
     assert reasons_in(world, tree)["b/gang"].code != "GPU5024"
+
+
+def test_with_more_candidates_than_are_tried_a_full_project_still_has_its_own_runs_paused_for_a_job() -> None:
+    """One run leaves the second GPU that the job needs; another, on any node, makes the project small enough."""
+    count = search.MAX_CANDIDATES + 1
+    pools = [pool(nodes=[2] * count)]
+    jobs = [*(job(f"a/{i:03}") for i in range(count)), job("a/high", 2000, priority=1)]
+    world = World(nodes=live_nodes(pools))
+    tree = declared([project("a", 1000 * count, limit=1000 * count)], jobs, pools)
+    running(world, jobs, {f"a/{i:03}": ((f"dgx1-{i + 1}", (0,)),) for i in range(count)})
+    world.cycle(tree)
+    made = schedule(tree, world.state(), world.now_ms)
+    paused = [each for each in made.decisions if isinstance(each, Preempt) and str(each.beneficiary) == "a/high"]
+    assert len(paused) == 2
 
 
 def test_the_reason_stays_while_nothing_changes_and_goes_when_the_bound_is_no_longer_met() -> None:
