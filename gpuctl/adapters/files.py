@@ -47,10 +47,8 @@ def read_tree(cluster_dir: str) -> SourceTree:
 
     def read(without: Collection[str]) -> dict[str, SourceFile]:
         meter = _Meter(where, without)
-        return {
-            **dict(_files(folder, top, meter)),
-            **({} if policies is None else dict(_files(policies, top, meter))),
-        }
+        below = dict(_files(folder, top, meter))
+        return below if policies is None else below | dict(_files(policies, top, meter))
 
     try:
         files = read_without_the_most(where, read)
