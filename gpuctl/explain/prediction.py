@@ -201,8 +201,9 @@ def _of_node(name: NodeName, before: Node | None, now: Node | None) -> Iterator[
     if before == now:
         return
     was_well, is_well = (node is not None and node.usable and node.ready for node in (before, now))
+    held, holds = (node is not None and node.ready for node in (before, now))
     fewer = before is not None and now is not None and (now.gpus < before.gpus or now.lost_gpus > before.lost_gpus)
-    if (was_well and not is_well) or fewer:
+    if (was_well and not is_well) or (held and not holds) or fewer:
         yield Cause(kind=CauseKind.NODE_LOST, text=f"node {name} was lost" if not fewer else f"node {name} lost GPUs")
     elif is_well and not was_well:
         yield Cause(kind=CauseKind.OUTSIDE, text=f"node {name} became usable")

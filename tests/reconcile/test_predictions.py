@@ -126,6 +126,21 @@ def test_a_node_that_is_lost_is_the_cause(tmp_path: Path) -> None:
     assert any("node n1 was lost" in each for each in line["differences"])
 
 
+def test_a_node_that_takes_nothing_new_and_is_lost_then_is_the_cause(tmp_path: Path) -> None:
+    """As one that is not heard of: it takes no pods at once, and is lost once Kubernetes has given it a taint."""
+    stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=20_000))
+    stage.commit(BASE | {"c/cluster.yaml": TWO_NODES})
+    stage.play(60)
+    stage.cluster.cordon(NodeName("n1"), cordoned=True)
+    stage.lines.clear()
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.at(65, lambda: stage.cluster.set_node_ready(NodeName("n1"), ready=False))
+    stage.play(300)
+    (line,) = ends(stage)
+    assert line["result"] == "explained"
+    assert any("node n1 was lost" in each for each in line["differences"])
+
+
 def test_a_run_that_fails_is_the_cause(tmp_path: Path) -> None:
     stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=20_000))
     stage.commit(BASE)
