@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event
 
@@ -335,7 +335,8 @@ def test_a_tunnel_that_says_nonsense_ends_the_connection(peer: PeerOf, frame: tu
     def script(line: Line) -> None:
         line.upgrade(V4)
         line.send(*frame)
-        assert line._input.read() == b""
+        with suppress(ConnectionError):  # what it had sent by then is not read, so that it may be cut off
+            line._input.read()  # until it is closed: else it takes too long, and the test fails
 
     at = peer(script)
     with pytest.raises(ClusterUnavailable) as caught:
