@@ -1,8 +1,8 @@
 """How much a cluster may declare where the process that compiles it has memory for so many jobs and no more.
 
 `gpuctl install --jobs N` gives a reconciler its memory, and `gpuctl reconcile --jobs N` tells it for how many jobs.
-Beyond that the project with the most is to blame: it stays at its last good commit, and the others go on. Without it,
-whoever may merge into one project's folder could have the leader end for want of memory, for all teams and for ever.
+Beyond that the project with the most is to blame: it stays at its last good commit, and the others go on. Without it, a
+commit to one project's folder could have the leader end for want of memory, for all teams and after each restart again.
 """
 
 from __future__ import annotations
