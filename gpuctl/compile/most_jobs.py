@@ -47,9 +47,11 @@ def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
         sizes[project] += len(content)
     bounds = (documents, _DOCUMENTS), (values, _VALUES), (sizes, _BYTES)
     out = set().union(*(_too_much(amounts, each * most_jobs + more) for amounts, (each, more) in bounds)) - {None}
+    if not out:
+        return tree
     kept = {path: file for path, file in tree.files.items() if folder_project(tree.cluster_dir, path) not in out}
     marks = dict(left_out(tree.cluster_dir, project) for project in out if project is not None)
-    return replace(tree, files={**kept, **marks}) if out else tree
+    return replace(tree, files={**kept, **marks})
 
 
 def check_most_jobs(
