@@ -3,15 +3,15 @@
 A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
 run has stopped could lose its place again, a run that has gone on could be stopped a second time, and a paused run
 could have others paused that might as well have been paused for the job. Such a schedule is made anew under restraints:
-no run makes way for that job; that run starts later, is not moved, or makes way for no job at all, provided that all
-jobs that would have run in the end still do; or the runs that go on again in the end are left alone, provided that as
-much is gained and less is lost.
+no run makes way for that job; that run starts where it would be moved to, starts later, is not moved, or makes way for
+no job at all, provided that all jobs that would have run in the end still do; or the runs that go on again in the end
+are left alone, provided that as much is gained and less is lost.
 
 Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
 with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
 
-Invariant: restraints only take stops back, and starts that would be stopped again before the cluster rests. All else
-starts as it would, so that a cluster comes to rest with them as without.
+Invariant: restraints only take stops back, and starts that would be stopped again before the cluster rests, or have
+them elsewhere. All else starts as it would, so that a cluster comes to rest with them as without.
 
 Cost: nothing where no run makes way or starts again, or no job could take what it leaves from the job that it leaves it
 to. Else mostly three cycles, of what has changed.
@@ -27,7 +27,7 @@ from typing import NamedTuple
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.cycle import decide
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
-from gpuctl.model.decision import Admit, Displace, Move, Preempt, Reclaim, Resize, Schedule
+from gpuctl.model.decision import Admit, Displace, Move, Placement, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId
 from gpuctl.model.state import ACTIVE, ClusterState, Run
@@ -58,8 +58,9 @@ class Price(NamedTuple):
 class Outlook(NamedTuple):
     """What comes of a schedule. `running`: the jobs that run in the end; `gained`: how many workers each has more then.
     `in_vain`: jobs for which runs make way, and that do not run in the end, or go on with no more workers than before.
-    `twice`: jobs whose run is stopped, or starts again, and is stopped later. `resumed`: jobs whose runs make way, and
-    that have as many workers again in the end, those with most GPUs first. `price`: of it, and of all that follow.
+    `twice`: jobs whose run is stopped, or starts again, and is stopped later; `places`: where those run in the end.
+    `resumed`: jobs whose runs make way, and that have as many workers again in the end, those with most GPUs first.
+    `price`: of it, and of all that follow.
 
     Where the cluster does not rest within MAX_CYCLES, only `twice` is known.
     """
@@ -68,6 +69,7 @@ class Outlook(NamedTuple):
     gained: Mapping[JobId, int] = MappingProxyType({})
     in_vain: frozenset[JobId] = frozenset()
     twice: frozenset[JobId] = frozenset()
+    places: Mapping[JobId, Placement] = MappingProxyType({})
     resumed: tuple[JobId, ...] = ()
     price: Price = Price()
 
@@ -133,8 +135,14 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
     if outlook.twice:
         begun = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Admit))
         moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
-        ways = Restraints(delayed=begun), Restraints(unmoved=moved), Restraints(untouched=outlook.twice - begun)
-        return [each for each in ways if each != UNRESTRAINED]
+        placed = frozenset((job, place) for job, place in outlook.places.items() if job in begun)
+        ways = (
+            Restraints(delayed=begun.difference(outlook.places), placed=placed),
+            Restraints(delayed=begun),
+            Restraints(unmoved=moved),
+            Restraints(untouched=outlook.twice - begun),
+        )
+        return [each for each in dict.fromkeys(ways) if each != UNRESTRAINED]
     if outlook.price == Price():
         return []
     each_alone = map(frozenset, zip(outlook.resumed, strict=True))
@@ -159,6 +167,7 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
                 gained=gained,
                 in_vain=frozenset(victims.values()) - gained.keys() - (stopped & has.keys()),
                 twice=frozenset(twice),
+                places={job: run.placement for job, run in has.items() if job in twice and run.placement is not None},
                 resumed=tuple(sorted(freely, key=lambda job: (-_gpu_milli(before[job]), job))),
                 price=price,
             )

@@ -100,7 +100,7 @@ class Snapshot:
     def protect(
         self, jobs: frozenset[JobId], settled: Mapping[ProjectName, frozenset[JobId]], restraints: Restraints
     ) -> bool:
-        """Set the jobs that are not paused for others, and what else this cycle may not do. Returns whether that is
+        """Set the jobs that are not paused for others, and what else this cycle has to keep. Returns whether that is
         something else than in the last cycle.
         """
         self._untouched = restraints.untouched

@@ -22,8 +22,8 @@ KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or it "
         "lost its node, and starts again where it is stopped for another job.",
-        worlds=(742, 9012821, 10005834, 10009889, 10012883, 12000579, 13019063),
-        histories=(7003476, 9000671, 11000455, 19003611),
+        worlds=(742, 9012821, 10005834, 10012883, 12000579, 13019063),
+        histories=(11000455, 19003611),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",

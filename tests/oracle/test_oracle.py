@@ -140,6 +140,11 @@ def test_a_run_that_would_have_others_paused_in_its_turn_is_left_alone(seed: int
     assert run_worlds([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [7003476, 9000671])
+def test_a_run_starts_where_it_would_be_moved_to(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
 @pytest.mark.parametrize("seed", [18001318, 12001219, 13003139, 15002276, 17003973])
 def test_no_run_is_paused_that_another_pause_makes_room_for(seed: int) -> None:
     assert run_histories([seed]).families == {}

@@ -23,6 +23,7 @@ from gpuctl.engine.admit.head_reservation import HeadReservations, is_head
 from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.repacking import Repacking
 from gpuctl.engine.admit.reservations import (
+    assignment_in,
     is_free,
     is_loose,
     place_to_go_on,
@@ -150,7 +151,8 @@ class Admission:
         """
         coming, occupied, loose = Reserved(), list[PendingJob](), Reserved()
         for pending in (queue := pending_jobs.reserved_before()):
-            assignment = None if is_head(pending) else reserved_for(pending, self._snapshot)
+            reserved = None if is_head(pending) else reserved_for(pending, self._snapshot)
+            assignment = self._foreseen_place(pending, pending.options) or reserved
             if assignment is None or not self._snapshot.allows(pending.job, assignment.option):
                 continue
             if is_loose(pending, pending_jobs, self._snapshot):
@@ -244,11 +246,22 @@ class Admission:
         return not self._within_share or self._snapshot.stays_within_share(pending.job, option, victims)
 
     def _start_on_idle(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
-        assignment = self._repacking.admit(pending, options)
+        assignment = self._foreseen_place(pending, options)
+        if assignment is not None:
+            self._snapshot.occupy(pending.job, assignment)
+        assignment = assignment or self._repacking.admit(pending, options)
         if assignment is None:
             return False
         self._start(pending, assignment, "start")
         return True
+
+    def _foreseen_place(self, pending: PendingJob, options: Sequence[PoolOption]) -> Assignment | None:
+        """The idle place that the job would be moved to if it started in another, where looking ahead shows one."""
+        for job, placement in self._snapshot.restraints.placed:
+            assignment = assignment_in(placement, options, self._snapshot) if job == pending.job.id else None
+            if assignment is not None and is_free(self._snapshot.idle, assignment):
+                return assignment
+        return None
 
     def _take_over(self, pending: PendingJob, options: Iterable[PoolOption]) -> bool:
         """Start a job within its project's share in place of starts of this cycle that it outranks: as runs they would

@@ -29,7 +29,7 @@ from gpuctl.model.state import Run
 
 def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
     """The reservation of a queued run, if its place is one that the job could have in a pool it may use."""
-    return _assignment_in(pending.run.placement if pending.run else None, pending.options, snapshot)
+    return assignment_in(pending.run.placement if pending.run else None, pending.options, snapshot)
 
 
 def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
@@ -112,7 +112,7 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapsho
     """
     reserved: dict[JobId, Placement] = {}
     for job, run in moving:
-        assignment = _assignment_in(run.reserved, static_fit.options(job), snapshot)
+        assignment = assignment_in(run.reserved, static_fit.options(job), snapshot)
         if assignment is None or not is_free(snapshot.future_idle, assignment):
             continue
         if snapshot.allows(job, assignment.option):
@@ -121,7 +121,7 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapsho
     return reserved
 
 
-def _assignment_in(placement: Placement | None, options: Iterable[PoolOption], snapshot: Snapshot) -> Assignment | None:
+def assignment_in(placement: Placement | None, options: Iterable[PoolOption], snapshot: Snapshot) -> Assignment | None:
     """A placement with the first option that it is a place for."""
     if placement is None or not placement.workers:
         return None
