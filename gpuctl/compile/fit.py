@@ -18,6 +18,7 @@ from gpuctl.compile.containers_v1 import InitContainer, Sidecar
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import CHARACTERS_A_VALUE, Path, values_in
 from gpuctl.compile.lower import is_preemptible, project_max_duration
+from gpuctl.compile.manifest_v1 import MOST_VALUES
 from gpuctl.compile.pod_v1 import Probe
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, too_long_grace
@@ -136,7 +137,8 @@ def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
 def _text_bytes(spec: JobSpec) -> int:
     """All texts of any length of a job; of a manifest, by its values."""
     more = sum(_size(key) + _size(text) for key, text in spec.annotations.items())
-    return sum(_texts(spec).values()) + more + CHARACTERS_A_VALUE * values_in(spec.manifest or {}, _MOST_TEXT_BYTES)
+    values = 0 if spec.manifest is None else values_in(spec.manifest, MOST_VALUES)
+    return sum(_texts(spec).values()) + more + CHARACTERS_A_VALUE * values
 
 
 def _size_of_container(container: InitContainer) -> int:

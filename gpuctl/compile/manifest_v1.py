@@ -26,7 +26,8 @@ BESIDE = frozenset({
     "checkpointEvery", "suspend", "after", "runIndex",
 })  # fmt: skip
 """Fields that a job with a manifest may have; all others are the manifest's to say."""
-_MOST_VALUES = 1_500
+MOST_VALUES = 1_500
+"""Of a manifest, as `values_in` counts them."""
 _LISTS = frozenset({
     "containers", "initContainers", "volumes", "env", "envFrom", "replicatedJobs", "workerGroupSpecs",
 })  # fmt: skip
@@ -81,8 +82,8 @@ def counted(spec: Mapping[str, Any], kinds: JobKinds) -> Counted:
     if isinstance(row, WrongValue):
         is_told = kinds.all_known or row.code != "GPU3100"
         return Counted(_NOTHING, (*mistakes, *([row] if is_told else [])))
-    if values_in(manifest, _MOST_VALUES) >= _MOST_VALUES:
-        wrong = WrongValue("GPU2018", at=("manifest",), found="a manifest", rule=f"at most {_MOST_VALUES} values")
+    if values_in(manifest, MOST_VALUES) >= MOST_VALUES:
+        wrong = WrongValue("GPU2018", at=("manifest",), found="a manifest", rule=f"at most {MOST_VALUES} values")
         return Counted(_NOTHING, (*mistakes, wrong))
     shape = {"apiVersion": ANY, "kind": ANY, "metadata": METADATA, "spec": row.allowed}
     mistakes += _wrong_type(row, spec.get("type"))
