@@ -20,39 +20,47 @@ if TYPE_CHECKING:
 
 
 def validate(
-    folders: Iterable[str], read_tree: Callable[[str], SourceTree], verdicts: Verdicts | None = None
+    folders: Iterable[str],
+    read_tree: Callable[[str], SourceTree],
+    verdicts: Verdicts | None = None,
+    most_jobs: int | None = None,
 ) -> Validation:
     """Read and compile each folder by itself. For a folder that can't be read, that is its only mistake.
 
     `verdicts`: what is known of trees that were compiled before. It saves compiling them, and changes no result.
+    `most_jobs`: how many the reconciler of each folder has memory for; None: it is not known.
     """
-    return all_of_them(_folder(folder, read_tree, verdicts) for folder in folders)
+    return all_of_them(_folder(folder, read_tree, verdicts, most_jobs) for folder in folders)
 
 
 def validate_change(
     folders: Iterable[str],
     read_trees: Callable[[str], tuple[SourceTree | None, SourceTree]],
     verdicts: Verdicts | None = None,
+    most_jobs: int | None = None,
 ) -> Validation:
     """Compile each folder that a change touches. What is told are mistakes in files that the change touches, and those
     that were not there before it, in whatever file.
 
     `read_trees` gives a cluster before the change, None if it was not there, and after it, with the same paths.
+    `most_jobs` holds for both: what there was no memory for before is no fault of the change.
     Cost: a compilation of each cluster that is touched and is not in `verdicts`, and of what the change is about once
     more.
     """
-    return all_of_them(_change(*read_trees(folder), verdicts) for folder in folders)
+    return all_of_them(_change(*read_trees(folder), verdicts, most_jobs) for folder in folders)
 
 
-def expand(folders: Iterable[str], read_tree: Callable[[str], SourceTree]) -> tuple[Validation, Sequence[Expanded]]:
+def expand(
+    folders: Iterable[str], read_tree: Callable[[str], SourceTree], most_jobs: int | None = None
+) -> tuple[Validation, Sequence[Expanded]]:
     """The same as `validate`, and the jobs of the folders without a mistake, with their defaults."""
-    from gpuctl.compile import compile_tree, expanded  # noqa: PLC0415 - as below
+    from gpuctl.compile import compile_tree, expanded, within  # noqa: PLC0415 - as below
 
     jobs: list[Expanded] = []
 
     def found(folder: str) -> Validation:
         try:
-            compiled = compile_tree(read_tree(folder))
+            compiled = compile_tree(within(read_tree(folder), most_jobs), most_jobs=most_jobs)
         except SourceUnavailable as fault:
             return _unreadable(folder, fault)
         if compiled.declared is not None:
@@ -69,18 +77,20 @@ def changed_files(before: SourceTree | None, now: SourceTree) -> frozenset[str]:
     return frozenset(differ | (old.keys() - now.files.keys()))
 
 
-def _folder(folder: str, read_tree: Callable[[str], SourceTree], verdicts: Verdicts | None) -> Validation:
+def _folder(
+    folder: str, read_tree: Callable[[str], SourceTree], verdicts: Verdicts | None, most_jobs: int | None
+) -> Validation:
     try:
         tree = read_tree(folder)
     except SourceUnavailable as fault:
         return _unreadable(folder, fault)
 
     def found() -> Validation:
-        from gpuctl.compile import compile_tree  # noqa: PLC0415 - slow to import, and not needed for what is known
+        from gpuctl.compile import compile_tree, within  # noqa: PLC0415 - slow, and not needed for what is known
 
-        return _validation(compile_tree(tree))
+        return _validation(compile_tree(within(tree, most_jobs), most_jobs=most_jobs))
 
-    return _known(verdicts, (tree,), found)
+    return _known(verdicts, (tree,), most_jobs, found)
 
 
 def _unreadable(folder: str, fault: SourceUnavailable) -> Validation:
@@ -93,33 +103,37 @@ def _validation(compiled: Compiled) -> Validation:
     return Validation(diagnostics=compiled.diagnostics, jobs=jobs)
 
 
-def _change(before: SourceTree | None, now: SourceTree, verdicts: Verdicts | None) -> Validation:
+def _change(before: SourceTree | None, now: SourceTree, verdicts: Verdicts | None, most_jobs: int | None) -> Validation:
     changed = changed_files(before, now)
     if not changed:
         return Validation(unchanged=1)
 
     def found() -> Validation:
         from gpuctl.app.revisions import as_seen  # noqa: PLC0415 - as above
-        from gpuctl.compile import CompileCache, compile_tree  # noqa: PLC0415
+        from gpuctl.compile import CompileCache, compile_tree, within  # noqa: PLC0415
 
-        cache, base = CompileCache(), None
+        cache, base, kept = CompileCache(), None, within(now, most_jobs)
         if before is not None:  # what is as it was is read once: its files are those of now
-            base = compile_tree(replace(before, files=as_seen(before.files, now.files)), cache)
-        after = compile_tree(now, cache, base)
+            old = within(before, most_jobs)
+            base = compile_tree(replace(old, files=as_seen(old.files, kept.files)), cache, most_jobs=most_jobs)
+        after = compile_tree(kept, cache, base, most_jobs)
         made = tuple(_made(() if base is None else base.diagnostics, after.diagnostics, changed))
         jobs = 0 if after.declared is None else len(after.declared.jobs)
         return Validation(diagnostics=made, jobs=jobs, known=len(after.diagnostics) - len(made))
 
-    return _known(verdicts, (before, now), found)
+    return _known(verdicts, (before, now), most_jobs, found)
 
 
 def _known(
-    verdicts: Verdicts | None, trees: tuple[SourceTree | None, ...], found: Callable[[], Validation]
+    verdicts: Verdicts | None,
+    trees: tuple[SourceTree | None, ...],
+    most_jobs: int | None,
+    found: Callable[[], Validation],
 ) -> Validation:
-    """What was found in trees with the same bytes before, else what is found now."""
+    """What was found before in trees with the same bytes, with memory for as many jobs; else what is found now."""
     if verdicts is None:
         return found()
-    key = key_of(*trees)
+    key = key_of(*trees, most_jobs=most_jobs)
     body = verdicts.get(key)
     known = None if body is None else read(body)
     if known is None:

@@ -63,9 +63,12 @@ def all_of_them(parts: Iterable[Validation]) -> Validation:
     )
 
 
-def key_of(*trees: SourceTree | None) -> bytes:
-    """The digest of every byte of some trees and of where it stands, 32 bytes. Cost: linear in the bytes."""
-    digest = hashlib.sha256()
+def key_of(*trees: SourceTree | None, most_jobs: int | None = None) -> bytes:
+    """The digest of every byte of some trees, of where it stands and of how many jobs there is memory for, 32 bytes.
+
+    Cost: linear in the bytes.
+    """
+    digest = hashlib.sha256(f"{most_jobs} ".encode())
     for tree in trees:
         files = () if tree is None else sorted(tree.files.items())
         where = "" if tree is None else f"{tree.cluster_dir}\0{tree.revision}"

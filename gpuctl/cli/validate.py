@@ -44,6 +44,7 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
         "gpuctl validate --changed-since origin/main -o github",
         "gpuctl validate clusters/tr4858/projects/team-a/jobs/a-1-g.yaml",
         "gpuctl validate --expanded clusters/tr4858/projects/team-a",
+        "gpuctl validate --changed-since origin/main --jobs 10000",
     ),
 )
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(exists=True))
@@ -64,8 +65,23 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     is_flag=True,
     help="Print the jobs with the defaults of their project and cluster, each with its file and line.",
 )
+@click.option(
+    "--jobs",
+    "most_jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Tell also what a reconciler of `install --jobs N` has no memory for. Default: any number is right.",
+)
 @click.option("-o", "--output", "--format", "form", type=click.Choice(list(FORMS)), default="text", show_default=True)
-def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, expanded: bool, form: str) -> None:
+def validate(  # noqa: PLR0913 - an argument for each option
+    paths: tuple[str, ...],
+    revision: str | None,
+    *,
+    no_cache: bool,
+    expanded: bool,
+    most_jobs: int | None,
+    form: str,
+) -> None:
     """Check declarations, and report every mistake.
 
     PATH is the folder of a cluster, or a file or folder in one: its whole cluster is checked, since a mistake in one
@@ -78,6 +94,10 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, ex
     --expanded prints the jobs declared in PATH as YAML, and what is wrong to standard error. A default has a comment
     with its file and line.
 
+    --jobs N is for the check of a pull request: with the N that `gpuctl install` was given, 10000 without one, a
+    project that the reconciler would hold back for want of memory is an error here too. It holds for each cluster by
+    itself.
+
     What was found is kept for files, versions and paths that are the same to the byte, in the user's cache folder.
 
     Exit code: 0 valid, 1 invalid, 2 usage or internal error.
@@ -86,9 +106,11 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, ex
 
     found = clusters_of(paths or cluster_folders())
     if expanded:
-        _expand(found, paths or found.folders, revision, form)
+        if revision is not None or form != "text":
+            raise Failure("GPU9002", "--expanded goes neither with --changed-since nor with -o")
+        _expand(found, paths or found.folders, most_jobs)
         return
-    validation = _validation(found.folders, revision, cached=not no_cache)
+    validation = _validation(found.folders, revision, most_jobs, cached=not no_cache)
     strangers = tuple(_stranger(path) for path in found.strangers)
     validation = replace(validation, diagnostics=(*strangers, *validation.diagnostics))
     FORMS[form](validation.diagnostics)
@@ -100,15 +122,13 @@ def validate(paths: tuple[str, ...], revision: str | None, *, no_cache: bool, ex
         raise click.exceptions.Exit(exit_code_of(validation.diagnostics))
 
 
-def _expand(found: Found, paths: Sequence[str], revision: str | None, form: str) -> None:
+def _expand(found: Found, paths: Sequence[str], most_jobs: int | None) -> None:
     """Print jobs with their defaults; of a cluster with a mistake none."""
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415
     from gpuctl.app.validate import expand  # noqa: PLC0415
     from gpuctl.views.expanded import expanded_text  # noqa: PLC0415
 
-    if revision is not None or form != "text":
-        raise Failure("GPU9002", "--expanded goes neither with --changed-since nor with -o")
-    validation, jobs = expand(found.folders, read_tree)
+    validation, jobs = expand(found.folders, read_tree, most_jobs)
     strangers = tuple(map(_stranger, found.strangers))
     show_diagnostics((*strangers, *validation.diagnostics), err=True)
     wanted = [os.path.normpath(path) for path in paths]
@@ -123,7 +143,7 @@ def _is_in(file: str, path: str) -> bool:
     return path in {".", file} or file.startswith(path + os.sep)
 
 
-def _validation(folders: Sequence[str], revision: str | None, *, cached: bool) -> Validation:
+def _validation(folders: Sequence[str], revision: str | None, most_jobs: int | None, *, cached: bool) -> Validation:
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415
     from gpuctl.adapters.verdicts import verdict_folder  # noqa: PLC0415
     from gpuctl.app.validate import validate, validate_change  # noqa: PLC0415
@@ -131,10 +151,10 @@ def _validation(folders: Sequence[str], revision: str | None, *, cached: bool) -
     collect_seldom(OBJECTS_OF_A_COMMAND)
     verdicts = verdict_folder(os.environ) if cached else None
     if revision is None:
-        return validate(folders, read_tree, verdicts)
+        return validate(folders, read_tree, verdicts, most_jobs)
     from gpuctl.adapters.gitmerge import since  # noqa: PLC0415 - only this option needs Git
 
-    return validate_change(folders, lambda folder: since(Path(folder), revision, read_tree), verdicts)
+    return validate_change(folders, lambda folder: since(Path(folder), revision, read_tree), verdicts, most_jobs)
 
 
 def _stranger(path: str) -> Diagnostic:

@@ -69,10 +69,10 @@ def compile_tree(
     """Compile all files of a tree. Never raises for their content; the order of files means nothing.
 
     `before`: what was declared before a change, where that is known. A mistake of several declarations together, such
-    as quotas whose sum is too large, is then marked at one that the change touched; and policies that compare with it
-    are evaluated, which they are not otherwise.
+    as quotas whose sum is too large, or too many jobs, is then marked at one that the change touched; and policies that
+    compare with it are evaluated, which they are not otherwise.
     `cache` is the one of a compilation before, if there was one: it saves work and changes no result.
-    `most_jobs`: how many this process has memory for; None: it is not known, and no number is too large.
+    `most_jobs`: how many the reconciler has memory for; None: it is not known, and no number is too large.
     Cost: linear in the bytes of the files, about twice what merely parsing them costs; of a file that is the same
     object, and whose references lead to the same, a fiftieth of that.
     """
@@ -87,7 +87,8 @@ def compile_tree(
     resolved.jobs, unfit = fit_jobs(declarations, resolved, cache.fitted)
     diagnostics.extend(unfit)
     if most_jobs is not None:
-        diagnostics.extend(check_most_jobs(resolved.jobs, declarations.owners, most_jobs))
+        jobs_before = frozenset(job.declaration for job in before.jobs) if before is not None else ()
+        diagnostics.extend(check_most_jobs(resolved.jobs, declarations.owners, most_jobs, jobs_before))
     diagnostics.extend(check_after(declarations))
     diagnostics.extend(check_names(declarations))
     declarations = _with_defaults(declarations, resolved.jobs, cache)

@@ -3,17 +3,20 @@
 `gpuctl install --jobs N` gives a reconciler its memory, and `gpuctl reconcile --jobs N` tells it for how many jobs.
 Beyond that the project with the most is to blame: it stays at its last good commit, and the others go on. Without it, a
 commit to one project's folder could have the leader end for want of memory, for all teams and after each restart again.
+`gpuctl validate --jobs N` tells the same of a change before it is merged.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.document import Document
 from gpuctl.compile.resolve import ResolvedJob
+from gpuctl.compile.spec_v1 import JobV1
 from gpuctl.compile.sweeps import size_of
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
@@ -55,15 +58,19 @@ def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
 
 
 def check_most_jobs(
-    jobs: Iterable[ResolvedJob], owners: Mapping[str, ProjectName | None], most_jobs: int
+    jobs: Iterable[ResolvedJob],
+    owners: Mapping[str, ProjectName | None],
+    most_jobs: int,
+    before: Collection[Declaration[JobV1]] = (),
 ) -> Iterator[Diagnostic]:
     """A mistake for each project that has to stay behind so that the rest is no more than so many jobs.
 
     A sweep counts as the jobs that it is. The same of the texts of all jobs: a template, or defaults, of 200 KiB take
-    little room in the files, and 200 KiB in each job. `owners`: of the files, as in Compiled.
+    little room in the files, and 200 KiB in each job. `owners`: of the files, as in Compiled. `before`: the jobs before
+    a change, where they are known. Marked is the project's last job that is not among them, else its last one.
     """
     counts, texts, last = Counter[str | None](), Counter[str | None](), dict[str | None, Document]()
-    for job in jobs:
+    for job in sorted(jobs, key=lambda each: each.declaration not in before):
         document, indices = job.declaration.document, size_of(job.spec.sweep)
         owner = owners.get(document.name.file)
         counts[owner] += indices

@@ -37,13 +37,16 @@ jobs:
       with: {fetch-depth: 0}
     # Where your organisation keeps gpuctl, and the commit of it that you use.
     - uses: ORGANISATION/gpuctl@REVISION
+      # As many as gpuctl install --jobs has said. What there is no memory for is an error before it is merged.
+      with: {jobs: "10000"}
 """
 
 _GITLAB = """\
 # Checks declarations in merge requests, and shows what a change does to running jobs.
 # Where your organisation keeps gpuctl, and the commit of it that you use.
 include: {project: ORGANISATION/gpuctl, ref: REVISION, file: templates/gitlab-ci.yml}
-variables: {GPUCTL_IMAGE: "REGISTRY/gpuctl:REVISION"}
+# GPUCTL_JOBS: as many as gpuctl install --jobs has said. What there is no memory for is an error before it is merged.
+variables: {GPUCTL_IMAGE: "REGISTRY/gpuctl:REVISION", GPUCTL_JOBS: "10000"}
 """
 
 _LAST_COUNTS = "# The last line that fits a file counts: what is in no project's folder is the platform team's."

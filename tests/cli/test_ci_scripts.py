@@ -90,6 +90,18 @@ def test_the_action_marks_mistakes_of_the_change(change: Path, tmp_path: Path) -
     assert done.stdout.startswith(f"::error file={JOB},line=4,")
 
 
+def test_what_there_is_no_memory_for_is_a_mistake_of_the_change(change: Path, tmp_path: Path) -> None:
+    """13 jobs before it, 14 with it."""
+    assert step("validate", change, tmp_path, {"jobs": "14"}).returncode == 0
+    done = step("validate", change, tmp_path, {"jobs": "13"})
+    assert (done.returncode, done.stdout.count("GPU3035")) == (1, 1)
+    assert gitlab(change, tmp_path, GPUCTL_JOBS="14").returncode == 0
+    done = gitlab(change, tmp_path, GPUCTL_JOBS="13")
+    assert (done.returncode, done.stdout.count("error GPU3035")) == (1, 1)
+    (told,) = json.loads((change / "gpuctl-quality.json").read_text())
+    assert told["check_name"] == "GPU3035"
+
+
 def test_the_action_writes_the_plan_into_the_summary(change: Path, tmp_path: Path) -> None:
     assert step("plan", change, tmp_path, {}).returncode == 0
     assert "d-2-gg" in (tmp_path / "summary.md").read_text()
@@ -196,7 +208,7 @@ def test_a_folder_that_names_the_same_cluster_hides_no_comment_and_no_label(chan
 def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
     for given in ("$(touch ran)", "`touch ran`; touch ran", "--help"):
         for name in ("validate", "plan"):
-            assert step(name, change, tmp_path, {"clusters": given, "base": given}).returncode
+            assert step(name, change, tmp_path, {"clusters": given, "base": given, "jobs": given}).returncode
     assert not (change / "ran").exists()
     assert not any("${{" in one["run"] for one in ACTION["runs"]["steps"])
 

@@ -44,7 +44,9 @@ def test_what_it_makes_is_valid(run: Run, tmp_path: Path, ci: str) -> None:
     )
     assert "In CODEOWNERS, name the platform team" in result.stdout
     workflow = top / (".github/workflows/gpuctl.yml" if ci == "github" else ".gitlab-ci.yml")
-    assert "ORGANISATION/gpuctl" in str(yaml.safe_load(workflow.read_text()))
+    said = str(yaml.safe_load(workflow.read_text()))
+    assert "ORGANISATION/gpuctl" in said
+    assert "10000" in said
     assert (top / ".git" / "HEAD").is_file()
     commits = execute(["git", "rev-list", "--all"], cwd=top, capture_output=True, check=True)
     assert commits.stdout == b""

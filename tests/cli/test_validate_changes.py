@@ -147,6 +147,28 @@ def test_the_hook_checks_the_clusters_of_the_files_that_it_is_given(top: Path) -
     assert hook["require_serial"], "several processes at once would each check the same cluster"
 
 
+def test_what_a_reconciler_has_no_memory_for(run: Run, top: Path, repository: WorkingCopy) -> None:
+    """13 jobs in each of two clusters, of which each has a reconciler of its own."""
+    assert run("validate", "--jobs", 13).stdout == "2 clusters: valid, 26 jobs\n"
+    assert told(run, "--jobs", 12, PROD) == (1, [("GPU3035", f"{PROD}/projects/team-c/jobs/c-5-g.yaml")])
+    assert run("validate", "--jobs", 0).exit_code == 2
+    sweep = JOB.replace("a-1-g", "sweep")
+    job = Path(JOB).read_text().replace("name: a-1-g", "name: sweep")
+    Path(sweep).write_text(job.replace("gpus: 1", "gpus: 1\n  sweep: {completions: 3}"))
+    assert told(run, "--jobs", 16, "--changed-since", "HEAD") == (0, [])
+    assert told(run, "--jobs", 15, "--changed-since", "HEAD") == (1, [("GPU3035", sweep)])
+    assert told(run, "--changed-since", "HEAD") == (0, [])
+    printed = run("validate", "--expanded", "--jobs", 15, sweep)
+    assert (printed.exit_code, printed.stdout, "GPU3035" in printed.stderr) == (1, "", True)
+    assert "name: sweep" in run("validate", "--expanded", "--jobs", 16, sweep).stdout
+    repository.write(sweep, Path(sweep).read_bytes())
+    repository.commit("too many jobs", AT_MS)
+    breaks(OTHER, "gpus: 1", "gpus: 2")
+    said = run("validate", "--jobs", 15, "--changed-since", "HEAD")
+    assert (said.exit_code, said.stdout.endswith("known before, in files that did not change: 1\n")) == (0, True)
+    assert top.is_dir()
+
+
 @pytest.mark.parametrize("args", [(), ("--changed-since", "HEAD")])
 def test_a_cache_changes_no_word_in_any_form(
     run: Run, top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
@@ -168,6 +190,11 @@ def test_a_cache_changes_no_word_in_any_form(
     for entry in entries:
         entry.write_bytes(entry.read_bytes()[:-1])
     assert [run("validate", *args, "-o", form).stdout for form in FORMS] == fresh
+    known = run("validate", *args, "-o", "json").stdout
+    fewer = run("validate", *args, "--jobs", 3, "-o", "json").stdout
+    assert ("GPU3035" in known, "GPU3035" in fewer) == (False, not args), "of a change, they are known"
+    assert run("validate", *args, "-o", "json").stdout == known
+    assert run("validate", *args, "--jobs", 3, "-o", "json").stdout == fewer
     Path(OTHER).write_text(Path(OTHER).read_text().replace("gpus: many", "gpus: more"))
     assert '"more"' in run("validate", *args).stdout
 

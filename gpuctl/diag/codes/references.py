@@ -250,7 +250,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{whose} {count} {what}; the cluster has {total} with them, and the reconciler has memory for {limit}",
         why="gpuctl install gives the reconciler memory for a number of declared jobs, and reconcile --jobs tells it "
         "that number; also 8 KiB for each of text in commands, environment and manifests, as each job has it. Beyond "
-        "that the project with the most stays at its last good commit; all others go on.",
+        "that the project with the most stays at its last good commit; all others go on. gpuctl validate --jobs tells "
+        "it before a change is merged: also of a project that the change does not touch, where that has the most.",
         fix="remove jobs that have ended, or have an administrator give it more memory: gpuctl install --jobs N",
     ),
     CodeEntry(

@@ -1,4 +1,7 @@
-"""Of more than there is memory for, the project with the most stays as it was: no other team waits for it."""
+"""Of more than there is memory for, the project with the most stays as it was: no other team waits for it.
+
+`validate` tells of a change beforehand what will be held back.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ import pytest
 from commits import BASE, CLUSTER, Commits, job, project
 
 from gpuctl.app.revisions import OWN, Desired, Revisions
+from gpuctl.app.validate import expand, validate, validate_change
+from gpuctl.app.validation import Validation
 from gpuctl.diag.diagnostic import Severity
 from gpuctl.model.ids import ProjectName
+from gpuctl.model.source import SourceTree
 from gpuctl.model.state import Ledger
 from gpuctl.observe import Records
 from gpuctl.observe.ledgers import ClusterRecords
@@ -150,3 +156,75 @@ def test_a_process_with_less_memory_than_the_one_before_leaves_the_rest_alone() 
     assert jobs_of(now) == {"b": 11}
     assert now.declared is not None
     assert now.declared.pinned == {A}
+
+
+def tree(files: Mapping[str, str]) -> SourceTree:
+    commits = Commits()
+    return commits.tree(commits.commit(files))
+
+
+def checked(before: Mapping[str, str] | None, now: Mapping[str, str], most_jobs: int | None = MOST) -> Validation:
+    trees = None if before is None else tree(before), tree(now)
+    return validate_change(["c"], lambda _: trees, most_jobs=most_jobs)
+
+
+def told(found: Validation) -> list[tuple[str, str]]:
+    return [(each.code, each.span.file) for each in found.diagnostics]
+
+
+FULL = {**BASE, "c/projects/a/s.yaml": sweep("s", "a", MOST - 2)}
+OVER = {**BASE, "c/projects/a/s.yaml": sweep("s", "a", MOST + 7)}
+FLOOD = {"c/projects/a/flood.yaml": "---\n" * (MOST + BESIDE)}
+MORE = {"c/projects/b/j3.yaml": job("j3", "b")}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        MORE,
+        {"c/projects/a/s.yaml": sweep("s", "a", MOST - 2)},
+        {"c/projects/a/s.yaml": sweep("s", "a", MOST - 1)},
+        {"c/projects/a/s.yaml": sweep("s", "a", MOST - 2), **MORE},
+        {"c/shared.yaml": sweep("s", "a", 30) + "---\n" + sweep("s", "b", 30)},
+        {"c/projects/a/s.yaml": sweep("s", "a", 12).replace("gpus: 1", f"gpus: 1, env: {{{LONG}}}")},
+        FLOOD,
+        {f"c/projects/a/{n}.yaml": "#" * 750_000 for n in range(3)},
+        {f"c/projects/a/{n}.yaml": "[" + "{}," * 9000 + "]" for n in range(3)},
+    ],
+    ids=["one", "as many as can be", "too many", "too many of two", "shared", "text", "documents", "bytes", "values"],
+)
+def test_a_change_is_told_a_mistake_exactly_where_a_part_of_it_will_be_held_back(change: Mapping[str, str]) -> None:
+    now = {**BASE, **change}
+    is_held = bool(followed(BASE, now).kept_back)
+    for found in (
+        checked(BASE, now),
+        checked(None, now),
+        validate(["c"], lambda _: tree(now), most_jobs=MOST),
+        expand(["c"], lambda _: tree(now), MOST)[0],
+    ):
+        assert found.valid is not is_held
+        assert {code for code, _ in told(found)} <= {"GPU3035", "GPU1024"}
+    assert not set(told(checked(BASE, now, None))) & {"GPU3035", "GPU1024"}
+
+
+def test_of_a_cluster_with_too_many_jobs_none_is_printed() -> None:
+    assert len(expand(["c"], lambda _: tree(FULL), MOST)[1]) == 3
+    assert expand(["c"], lambda _: tree(OVER), MOST)[1] == []
+
+
+def test_a_change_that_makes_it_too_much_is_told_at_a_job_of_its_own_where_it_has_one() -> None:
+    """Else, of a project that has the most: what the change adds will be held back for it."""
+    assert told(checked(FULL, {**FULL, "c/projects/a/a.yaml": job("a", "a")})) == [("GPU3035", "c/projects/a/a.yaml")]
+    assert told(checked(FULL, {**FULL, **MORE})) == [("GPU3035", "c/projects/a/s.yaml")]
+    assert set(followed(BASE, FULL, {**FULL, **MORE}).kept_back) == {B}
+
+
+def test_what_was_too_much_before_is_no_fault_of_a_change_elsewhere() -> None:
+    found = checked(OVER, {**OVER, **MORE})
+    assert (told(found), found.known, found.valid) == ([], 1, True)
+    found = checked({**BASE, **FLOOD}, {**BASE, **FLOOD, **MORE})
+    assert (told(found), found.known, found.valid) == ([], 1, True)
+    more = {"c/projects/a/a.yaml": job("a", "a")}
+    assert told(checked(OVER, {**OVER, **more})) == [("GPU3035", "c/projects/a/a.yaml")]
+    assert told(checked(OVER, FULL)) == []
+    assert told(checked({**BASE, **FLOOD}, BASE)) == []

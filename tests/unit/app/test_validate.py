@@ -87,6 +87,16 @@ def test_a_change_is_known_by_both_of_its_trees() -> None:
     assert len(kept.bodies) == 3
 
 
+def test_what_is_known_of_one_number_of_jobs_is_not_told_of_another() -> None:
+    tree, kept = bench_tree(8, 2), Kept()
+    for _ in range(2):
+        found = [validate(["x"], lambda _: tree, kept, most).valid for most in (None, 8, 7)]
+        assert found == [True, True, False]
+        found = [validate_change(["x"], lambda _: (None, tree), kept, most).valid for most in (None, 8, 7)]
+        assert found == [True, True, False]
+    assert len(kept.bodies) == 6
+
+
 def test_all_that_a_verdict_depends_on_is_in_the_key() -> None:
     file = SourceFile(content=b"ab")
     tree = SourceTree(cluster_dir="c", files={"c/1.yaml": file, "c/2.yaml": file})
@@ -108,6 +118,7 @@ def test_all_that_a_verdict_depends_on_is_in_the_key() -> None:
         ),
     ]
     keys = [key_of(each) for each in (tree, *others)] + [key_of(tree, tree), key_of(None, tree), key_of(tree, None)]
+    keys += [key_of(tree, most_jobs=1), key_of(tree, most_jobs=11)]
     assert len(set(keys)) == len(keys)
     assert key_of(replace(tree, files=dict(reversed(list(tree.files.items()))))) == key_of(tree)
 
