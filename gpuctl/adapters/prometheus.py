@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from gpuctl import __version__
 from gpuctl.app.metrics import PAUSES, Measurements, ToldStatus
 from gpuctl.app.predictions import Result
+from gpuctl.compile import DeclaredSize
 from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.model.utilisation import ProjectUse
@@ -285,8 +286,24 @@ def _of_projects(measured: Measurements) -> Iterator[Metric]:
     unmet = [(key, milli / 1000) for key, milli in measured.unmet.items()]
     told = "GPUs of waiting jobs that the project's quota would hold; gpuctl explain JOB says what they wait for"
     yield _gauge("gpuctl_unmet_guarantee_gpus", told, ("project", "domain"), unmet)
+    yield from _of_size(measured.size)
     if measured.used_at_ms is not None:
         yield from _of_uses(measured.uses, measured.used_at_ms)
+
+
+def _of_size(size: DeclaredSize) -> Iterator[Metric]:
+    """What is declared, and the bounds where they are known: without `--jobs` there are none."""
+    of_jobs = "Declared jobs that are in force, each of a sweep; gpuctl explain GPU3035 says what too many are"
+    of_text = "Text in declared jobs: commands, environment, manifests"
+    for name, told, amounts in (("jobs", of_jobs, size.jobs), ("text_bytes", of_text, size.text_bytes)):
+        found = [((project,), amount) for project, amount in amounts.items()]
+        yield _gauge(f"gpuctl_declared_{name}", told, ("project",), found)
+    for name, told, most in (
+        ("jobs_limit", "Declared jobs that there is memory for: gpuctl install --jobs", size.most_jobs),
+        ("text_limit_bytes", "Text that there is memory for: it follows from --jobs", size.most_text_bytes),
+    ):
+        if most is not None:
+            yield _gauge(f"gpuctl_declared_{name}", told, (), [((), most)])
 
 
 def _of_uses(uses: Mapping[ProjectName, ProjectUse], at_ms: Instant) -> Iterator[Metric]:

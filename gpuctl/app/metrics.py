@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.guarantees import unmet_guarantees
+from gpuctl.compile import DeclaredSize
 from gpuctl.diag.codes.pending import PAUSED
 from gpuctl.engine.reasons import DEPENDENT
 from gpuctl.k8s.workloads import job_of
@@ -62,7 +63,7 @@ class Measurements:
     that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of which a
     start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `unmet`: GPUs that
     waiting jobs could have within their project's quota. `uses`: what the GPUs of each project do, as last measured at
-    `used_at_ms`.
+    `used_at_ms`. `size`: what is declared, against what there is memory for.
     """
 
     duration_ms: DurationMs
@@ -81,6 +82,7 @@ class Measurements:
     forecast_errors: tuple[DurationMs, ...] = ()
     uses: Mapping[ProjectName, ProjectUse] = field(default_factory=dict)
     used_at_ms: Instant | None = None
+    size: DeclaredSize = field(default_factory=DeclaredSize)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

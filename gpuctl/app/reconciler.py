@@ -34,6 +34,7 @@ from gpuctl.app.report import (
     of_fights,
     of_lacking,
     of_mistakes,
+    of_size,
     of_troubles,
     of_unreadable,
 )
@@ -339,7 +340,7 @@ class Reconciler:
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         troubles += of_lacking(self._object_cache.absent, self._object_cache.refused)
-        held += unkept(self._outside.history)
+        held += [*unkept(self._outside.history), *of_size(self._desired.size)]
         return [*held, *troubles, *of_fights(fought, report.state)]
 
     def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
@@ -394,7 +395,8 @@ class Reconciler:
         measured = measure(report, self._before, self._now() - report.at_ms)
         uses = self._utilisation.known
         errors = self._overview.errors(report)
-        self._outside.meters.cycle(replace(measured, forecast_errors=errors, uses=uses.projects, used_at_ms=uses.at_ms))
+        measured = replace(measured, forecast_errors=errors, uses=uses.projects, used_at_ms=uses.at_ms)
+        self._outside.meters.cycle(replace(measured, size=self._desired.size))
 
     def _is_over(self) -> bool:
         return self._stop.requested() or not self._outside.leadership.held()

@@ -15,6 +15,7 @@ from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
 from gpuctl.app.ports import WorldFault
 from gpuctl.app.rejections import is_of_tenant
+from gpuctl.compile import DeclaredSize
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.escapes import json_text
 from gpuctl.diag.wording import message
@@ -240,6 +241,14 @@ def of_unreadable(state: ClusterState) -> Iterator[Entry]:
         text = message("GPU7009", {"object": str(ref), "what": what})
         facts = {"code": "GPU7009", "object": str(ref), "message": text}
         yield Entry(event="unreadable", level=Level.WARNING, fields=facts)
+
+
+def of_size(size: DeclaredSize) -> Iterator[Entry]:
+    """The problem that little memory is left for more jobs."""
+    words = size.nearly_full()
+    if words is not None:
+        facts = {"code": "GPU7097", "message": message("GPU7097", words)}
+        yield Entry(event="full", level=Level.WARNING, fields=facts, rewords=True)
 
 
 def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entry]:

@@ -16,7 +16,7 @@ from itertools import chain
 
 from gpuctl.app.kept_back import notes
 from gpuctl.app.ports import Source, SourceUnavailable
-from gpuctl.compile import CompileCache, Compiled, compile_tree, content_digest, within
+from gpuctl.compile import CompileCache, Compiled, DeclaredSize, compile_tree, content_digest, declared_size, within
 from gpuctl.diag.diagnostic import Diagnostic, Severity, sorted_diagnostics
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.names import CLUSTER_LEDGER
@@ -63,7 +63,7 @@ class Desired:
 
     `declared` None: nothing that compiles is known. `kept_back` maps each part that stays at an earlier commit to that
     commit, `head_files` each part of the newest commit to its files there. `files` are those that `declared` is of, and
-    `folder` is the cluster's among them.
+    `folder` is the cluster's among them. `size`: what the jobs of `declared` take of the memory that there is for them.
     """
 
     revision: Revision = NO_REVISION
@@ -73,6 +73,7 @@ class Desired:
     head_files: Mapping[ProjectName, Collection[str]] = field(default_factory=dict)
     files: Mapping[str, SourceFile] = field(default_factory=dict)
     folder: str = ""
+    size: DeclaredSize = field(default_factory=DeclaredSize)
 
 
 def contents_of(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> Mapping[ProjectName, str]:
@@ -170,6 +171,7 @@ class Revisions:
             head_files=files,
             files={path: file for part in taken.parts.values() for path, file in part.files.items()},
             folder=next((part.folder for part in taken.parts.values()), ""),
+            size=declared_size(taken.compiled.jobs, self.most_jobs),
         )
 
     def _stamped(self, declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:
@@ -273,10 +275,8 @@ def _as_before(declared: Declared, before: Declared | None) -> Declared:
 
 
 def as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
-    """The files, each with the first commit since which it has been unchanged.
-
-    What is compiled from a file bears its commit. With the newest commit, all of it would change for nothing.
-    """
+    """The files, each with the first commit since which it has been unchanged: what is compiled from a file bears its
+    commit, and with the newest one all of it would change for nothing."""
     return {
         path: known if (known := before.get(path)) is not None and known.says_the_same(file) else file
         for path, file in files.items()

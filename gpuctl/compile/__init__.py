@@ -15,18 +15,20 @@ from gpuctl.compile.cache import CompileCache
 from gpuctl.compile.compiler import Compiled, Written, compile_tree
 from gpuctl.compile.defaults import Expanded, expanded
 from gpuctl.compile.digest import content_digest, fields_of_a_new_run
-from gpuctl.compile.most_jobs import within
+from gpuctl.compile.most_jobs import DeclaredSize, declared_size, within
 from gpuctl.compile.reading import parse_documents
 from gpuctl.compile.shape import check_shape
 
 __all__ = [
     "CompileCache",
     "Compiled",
+    "DeclaredSize",
     "Expanded",
     "Written",
     "check_shape",
     "compile_tree",
     "content_digest",
+    "declared_size",
     "expanded",
     "fields_of_a_new_run",
     "parse_documents",

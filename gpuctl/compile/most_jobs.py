@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.document import Document
@@ -32,6 +32,45 @@ _DOCUMENTS, _VALUES, _BYTES = (1, 1000), (50, 50_000), (2 << 10, 2 << 20)
 """What is read for each job that there is memory for, 48 KiB, and beside them: projects, templates, policies."""
 _TEXT_KIB, _MORE_KIB = 8, 1024
 """Text in jobs. It takes its size in the desired objects and in those of the cluster, and in the API server's store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredSize:
+    """What declared jobs take of the memory that there is for them, by project: a sweep counts as the jobs that it is,
+    and text once for each job that has it. The bounds are None where it is not known how much memory there is."""
+
+    jobs: Mapping[ProjectName, int] = field(default_factory=dict)
+    text_bytes: Mapping[ProjectName, int] = field(default_factory=dict)
+    most_jobs: int | None = None
+
+    @property
+    def most_text_bytes(self) -> int | None:
+        """How much text all jobs may have together."""
+        return None if self.most_jobs is None else _most_text_kib(self.most_jobs) << 10
+
+    def nearly_full(self) -> Params | None:
+        """Of which of the two more than nine tenths are declared, in the words of GPU7097; None: of neither."""
+        if self.most_jobs is None:
+            return None
+        kib = {project: size >> 10 for project, size in self.text_bytes.items()}
+        bounds = ("jobs", self.jobs, self.most_jobs), ("KiB of text in jobs", kib, _most_text_kib(self.most_jobs))
+        for what, amounts, limit in bounds:
+            total = sum(amounts.values())
+            if total * 10 > limit * 9:
+                project = max(sorted(amounts), key=amounts.__getitem__)
+                return {"total": total, "what": what, "limit": limit, "project": project, "count": amounts[project]}
+        return None
+
+
+def declared_size(jobs: Iterable[ResolvedJob], most_jobs: int | None) -> DeclaredSize:
+    """What jobs take. Cost: linear in their declarations."""
+    counts, texts = Counter[ProjectName](), Counter[ProjectName]()
+    for job in jobs:
+        project = ProjectName(job.declaration.model.metadata.project)
+        count, text_bytes = _amounts(job)
+        counts[project] += count
+        texts[project] += text_bytes
+    return DeclaredSize(jobs=counts, text_bytes=texts, most_jobs=most_jobs)
 
 
 def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
@@ -71,13 +110,13 @@ def check_most_jobs(
     """
     counts, texts, last = Counter[str | None](), Counter[str | None](), dict[str | None, Document]()
     for job in sorted(jobs, key=lambda each: each.declaration not in before):
-        document, indices = job.declaration.document, size_of(job.spec.sweep)
+        document, (count, text_bytes) = job.declaration.document, _amounts(job)
         owner = owners.get(document.name.file)
-        counts[owner] += indices
-        texts[owner] += indices * job.text_bytes
+        counts[owner] += count
+        texts[owner] += text_bytes
         last[owner] = document
     kib = Counter({owner: size >> 10 for owner, size in texts.items()})
-    bounds = (counts, most_jobs, "jobs"), (kib, _TEXT_KIB * most_jobs + _MORE_KIB, "KiB of text in jobs")
+    bounds = (counts, most_jobs, "jobs"), (kib, _most_text_kib(most_jobs), "KiB of text in jobs")
     for amounts, most, what in bounds:
         for project in _too_much(amounts, most):
             document = last[project]
@@ -85,6 +124,16 @@ def check_most_jobs(
             total = amounts.total()
             params: Params = {"whose": whose, "count": amounts[project], "what": what, "total": total, "limit": most}
             yield document.diagnostic("GPU3035", document.name, params)
+
+
+def _amounts(job: ResolvedJob) -> tuple[int, int]:
+    """How many jobs a declaration is, and the bytes of text in all of them."""
+    count = size_of(job.spec.sweep)
+    return count, count * job.text_bytes
+
+
+def _most_text_kib(most_jobs: int) -> int:
+    return _TEXT_KIB * most_jobs + _MORE_KIB
 
 
 def _too_much(amounts: Counter[str | None], most: int) -> set[str | None]:

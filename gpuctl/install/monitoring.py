@@ -22,6 +22,12 @@ _NEVER = "min(process_start_time_seconds and on (instance) gpuctl_leader == 1)"
 """What counts in place of the last good time while there was none yet: the leader's start."""
 _STATUS = "gpuctl status says what is wrong, and what to do."
 
+_BOUNDED = (
+    ("gpuctl_declared_jobs", "gpuctl_declared_jobs_limit"),
+    ("gpuctl_declared_text_bytes", "gpuctl_declared_text_limit_bytes"),
+)
+"""What is declared, each with what there is memory for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
@@ -102,6 +108,14 @@ ALERTS = (
         do="gpuctl list -p {{ $labels.project }}; gpuctl explain JOB: nodes may be lost, or too fragmented for it.",
     ),
     Alert(
+        name="GpuctlDeclaredJobsNearLimit",
+        expr=" or ".join(f"sum({taken}) / sum({limit}) > 0.9" for taken, limit in _BOUNDED),
+        lasts="5m",
+        severity="warning",
+        what="Over 90 % of the jobs, or of their text, that there is memory for is declared; more will be held back.",
+        do="gpuctl_declared_jobs says whose they are: remove jobs that have ended, or raise gpuctl install --jobs.",
+    ),
+    Alert(
         name="GpuctlPredictionFailed",
         expr='sum(increase(gpuctl_prediction_checks_total{result="bug"}[1h])) > 0',
         lasts="0m",
@@ -146,6 +160,18 @@ PANELS = (
     ),
     Panel(title="Jobs that wait", lines={"{{project}} {{type}}": "sum by (project, type) (gpuctl_queued_jobs)"}),
     Panel(title="Jobs that run", lines={"{{project}} {{type}}": "sum by (project, type) (gpuctl_running_jobs)"}),
+    Panel(
+        title="Declared jobs, and how many there is memory for",
+        lines={"{{project}}": "sum by (project) (gpuctl_declared_jobs)", "limit": "max(gpuctl_declared_jobs_limit)"},
+    ),
+    Panel(
+        title="Text in declared jobs, and how much there is memory for",
+        unit="bytes",
+        lines={
+            "{{project}}": "sum by (project) (gpuctl_declared_text_bytes)",
+            "limit": "max(gpuctl_declared_text_limit_bytes)",
+        },
+    ),
     Panel(
         title="Wait until the start, 95th percentile of an hour",
         unit="s",

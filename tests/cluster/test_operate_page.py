@@ -45,6 +45,8 @@ OF_A_SECTION = {
 IN_OTHER_TESTS = {
     "a project declares more jobs than the controller has memory for (`install --jobs`)":
         "tests/unit/app/test_most_jobs.py::test_a_sweep_of_more_than_there_is_memory_for_stays_behind",
+    "more than nine tenths of the jobs that the controller has memory for are declared, or of their text":
+        "tests/reconcile/test_watched.py::test_what_is_declared_is_near_what_there_is_memory_for_until_there_is_less",
     "the leader's clock differs from the API server's by more than a minute":
         "tests/cluster/test_clock.py::test_a_clock_that_is_days_ahead_ends_no_job",
     "a person writes on the objects of a job":

@@ -173,7 +173,7 @@ def test_the_reports_story_fills_every_panel_and_faults_fire_alerts_until_they_a
     site: Site, tmp_path: Path
 ) -> None:
     with answering(Answers()) as exporter:
-        process = site.start("--utilisation-exporter", f"{exporter.url}/metrics")
+        process = site.start("--utilisation-exporter", f"{exporter.url}/metrics", "--jobs", "1000")
         with prometheus(tmp_path, process.metrics_address) as seen:
             scene = Scene(site, process, seen)
             through_the_story(scene)

@@ -100,6 +100,7 @@ class Stage:
         self.publish: Callable[[Body], object] | None = None
         self.history: HistoryKeeper = UNKEPT
         self.engine: Engine | None = None
+        self.most_jobs: int | None = None
         self.kinds: tuple[WorkloadKind, ...] = ()
         self.rhythm = LoopSettings(interval_ms=10_000, react_ms=2_000)
         self.lines: list[dict[str, Any]] = []
@@ -172,6 +173,7 @@ class Stage:
             publish=self.publish,
             history=self.history,
             engine=self.engine,
+            most_jobs=self.most_jobs,
         )
         journal = Journal(lambda line: self.lines.append(json.loads(line)), LogForm.JSON)
         return run(replace(self.rhythm, once=once), outside, journal, self)

@@ -160,6 +160,34 @@ def test_each_fault_in_the_loop_raises_its_own_alert_until_it_is_mended(tmp_path
     )  # fmt: skip
 
 
+def test_what_is_declared_is_near_what_there_is_memory_for_until_there_is_less(tmp_path: Path) -> None:
+    """13 jobs, for 14 of which there is memory; a sweep of three is held back; then two jobs are removed."""
+    stage = Stage(tmp_path)
+    stage.most_jobs = 14
+    scraped = Scraped(stage, 40)
+    gone = [path for path in sorted(example()) if "/team-c/jobs/" in path][:2]
+    stage.commit({path: text for path, text in example().items() if path not in gone})
+    stage.at(300, lambda: stage.commit({path: example()[path] for path in gone}))
+    sweep = job("s", "team-d", 1, ", sweep: {completions: 3}")
+    stage.at(900, lambda: stage.commit({"c/projects/team-d/jobs/s.yaml": sweep}))
+    stage.at(1_500, lambda: stage.commit({"c/projects/team-d/jobs/s.yaml": None, **dict.fromkeys(gone)}))
+    stage.at(1_800, lambda: stage.commit({"c/projects/team-d/jobs/s.yaml": sweep}))
+    stage.play(2_400)
+    near = {"GpuctlDeclaredJobsNearLimit"}
+    judged(tmp_path, scraped, {5: set(), 13: near, 23: near, 28: set(), 38: near})
+    jobs = {name: values for name, values in scraped.series.items() if name.startswith("gpuctl_declared_jobs{")}
+    totals = [sum(int(values[minute]) for values in jobs.values()) for minute in (4, 13, 23, 28, 38)]
+    assert totals == [11, 13, 13, 11, 14]
+    assert {int(value) for value in scraped.series["gpuctl_declared_jobs_limit"][1:]} == {14}
+    lines = [line for line in stage.lines if line.get("code") == "GPU7097"]
+    assert [(line["level"], line["event"]) for line in lines] == [
+        ("warning", "full"), ("info", "resolved"), ("warning", "full"),
+    ]  # fmt: skip
+    assert lines[0]["message"] == (
+        '13 jobs are declared, and the reconciler has memory for 14; project "team-c" declares 5 of them'
+    )
+
+
 TWO_NODES = CLUSTER.replace("nodes: [n1], gpusPerNode: 4", "nodes: [n1, n2], gpusPerNode: 2, placement: spread")
 
 

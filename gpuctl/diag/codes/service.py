@@ -106,6 +106,16 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Name a loopback address whose port is free: --history-address 127.0.0.1:8081.",
     ),
     CodeEntry(
+        code="GPU7097",
+        title="little memory is left for more jobs",
+        message='{total} {what} are declared, and the reconciler has memory for {limit}; project "{project}" declares '
+        "{count} of them",
+        why="More than nine tenths of the jobs that `gpuctl install --jobs` gives memory for are declared, or of their "
+        "text. Once all are, further jobs of every project are held back (GPU3035). Those that are declared go on.",
+        fix="Remove jobs that have ended, or give the controller more memory: `gpuctl install --jobs N`, with the same "
+        "N for `gpuctl validate --jobs` in the check of pull requests.",
+    ),
+    CodeEntry(
         code="GPU7098",
         title="the dashboard's process ended",
         message="the dashboard's process has ended ({why}); it is begun again",

@@ -22,6 +22,7 @@ from controlplane.ports import free_port
 from gpuctl.adapters.metrics_server import MetricsServer
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort, ToldStatus
+from gpuctl.compile import DeclaredSize
 from gpuctl.install.monitoring import ALERTS, PANELS, grafana_dashboard, operator_objects, rule_groups
 from gpuctl.model.decision import FairShare
 from gpuctl.model.ids import DomainName, PoolName, ProjectName
@@ -48,6 +49,7 @@ MEASURED = Measurements(
     forecast_errors=(5_000, -5_000),
     uses={TEAM: ProjectUse(held_milli=2_000, busy_milli=1_500)},
     used_at_ms=1,
+    size=DeclaredSize(jobs={TEAM: 91}, text_bytes={TEAM: 1}, most_jobs=100),
 )
 FAULTS = {
     "GpuctlNoLeader": ('gpuctl_leader{instance="a"}', "1 0x40 1x40", "critical", {}),
@@ -62,11 +64,13 @@ FAULTS = {
     "GpuctlGuaranteeUnmet": (
         'gpuctl_unmet_guarantee_gpus{project="a",domain="p"}', "2x40 0x40", "warning", {"project": "a", "domain": "p"},
     ),
+    "GpuctlDeclaredJobsNearLimit": ('gpuctl_declared_jobs{project="a"}', "91x40 90x40", "warning", {}),
     "GpuctlPredictionFailed": ('gpuctl_prediction_checks_total{result="bug"}', "0x20 1x100", "info", {}),
     "GpuctlBug": ('gpuctl_problems{code="GPU9001"}', "1x40 0x40", "warning", {}),
 }  # fmt: skip
 """Of each alert: a series that makes it fire, what its values are minute by minute, and the alert's labels."""
 LEADS = {"series": 'gpuctl_leader{instance="z"}', "values": "1x200"}
+LIMIT = {"series": "gpuctl_declared_jobs_limit", "values": "100x200"}
 
 
 def needs(program: str) -> str:
@@ -129,15 +133,44 @@ def test_promtool_finds_no_mistake_in_the_rules(tmp_path: Path) -> None:
 
 def test_every_alert_fires_when_its_fault_is_there_and_clears_after_it(tmp_path: Path) -> None:
     """By Prometheus' own evaluation of series, a minute a sample: no time passes."""
+    judged(tmp_path, [scenario(name) for name in FAULTS])
+
+
+@pytest.mark.parametrize(
+    ("jobs", "text", "more", "fires"),
+    [
+        ((45, 46), (0, 0), ["jobs_limit 100", "text_limit_bytes 100"], True),
+        ((45, 45), (0, 0), ["jobs_limit 100", "text_limit_bytes 100"], False),
+        ((1, 1), (91, 0), ["jobs_limit 100", "text_limit_bytes 100"], True),
+        ((1, 1), (90, 0), ["jobs_limit 100", "text_limit_bytes 100"], False),
+        ((5000, 5000), (5000, 5000), [], False),
+    ],
+)
+def test_what_all_projects_declare_together_is_near_its_limit_where_there_is_one(
+    tmp_path: Path, jobs: tuple[int, int], text: tuple[int, int], more: list[str], *, fires: bool
+) -> None:
+    told = [f'{what}{{project="{name}"}} {amount}' for what, amounts in (("jobs", jobs), ("text_bytes", text))
+            for name, amount in zip("ab", amounts, strict=True)]  # fmt: skip
+    pairs = [line.split(" ") for line in told + more]
+    judged(tmp_path, [{
+        "interval": "1m",
+        "input_series": [LEADS, *({"series": f"gpuctl_declared_{name}", "values": f"{n}x30"} for name, n in pairs)],
+        "promql_expr_test": [{
+            "expr": 'count(ALERTS{alertname="GpuctlDeclaredJobsNearLimit",alertstate="firing"})',
+            "eval_time": "20m",
+            "exp_samples": [{"labels": "{}", "value": 1}] if fires else [],
+        }],
+    }])  # fmt: skip
+
+
+def judged(folder: Path, tests: list[dict[str, Any]]) -> None:
+    """promtool finds that all tests of the rules hold."""
     promtool = needs("promtool")
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump({
-        "rule_files": ["rules.yaml"],
-        "evaluation_interval": "1m",
-        "tests": [scenario(name) for name in FAULTS],
-    }))  # fmt: skip
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
+    whole = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": tests}
+    (folder / "test.yaml").write_text(yaml.safe_dump(whole))
     done = subprocess.run(
-        [promtool, "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [promtool, "test", "rules", "test.yaml"], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -156,7 +189,7 @@ def scenario(name: str) -> dict[str, Any]:
         "interval": "1m",
         "input_series": [
             {"series": series, "values": values},
-            *([] if name == "GpuctlNoLeader" else [LEADS]),
+            *([] if name == "GpuctlNoLeader" else [LEADS, LIMIT]),
         ],
         "alert_rule_test": [
             {"eval_time": fires, "alertname": name, "exp_alerts": [firing]},
@@ -192,7 +225,8 @@ def test_in_a_real_prometheus_all_alerts_fire_and_clear(tmp_path: Path) -> None:
                 now_ms = time.time_ns() // 1_000_000
                 meters.standing({})
                 meters.status(ToldStatus(ready=True, fetched_ms=now_ms, cycled_ms=now_ms))
-                meters.cycle(replace(MEASURED, problems={}, unmet={(TEAM, SHARE.domain): 0}))
+                small = replace(MEASURED.size, jobs={TEAM: 90})
+                meters.cycle(replace(MEASURED, problems={}, unmet={(TEAM, SHARE.domain): 0}, size=small))
                 await_firing(own, {"GpuctlPredictionFailed"})
                 meters.leads = False
                 await_firing(own, late)

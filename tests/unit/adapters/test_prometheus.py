@@ -18,6 +18,7 @@ from gpuctl.adapters.metrics_server import MOST_AT_ONCE, MetricsServer
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.metrics import Amount, Measurements, Sort
 from gpuctl.app.ports import WorldFault
+from gpuctl.compile import DeclaredSize
 from gpuctl.model.decision import FairShare
 from gpuctl.model.ids import DomainName, PoolName, ProjectName, Revision
 
@@ -113,6 +114,21 @@ def test_a_cycle_is_told(scene: Scene) -> None:
     }
     assert {name: told.get(name) for name in wanted} == wanted
     assert told["process_resident_memory_bytes"] > 0
+
+
+def test_the_limits_are_told_where_they_are_known(scene: Scene) -> None:
+    size = DeclaredSize(jobs={TEAM: 7}, text_bytes={TEAM: 300})
+    limits = {"gpuctl_declared_jobs_limit", "gpuctl_declared_text_limit_bytes"}
+    scene.meters.cycle(replace(MEASURED, size=size))
+    told = scene.samples()
+    assert told['gpuctl_declared_jobs{project="team-a"}'] == 7
+    assert told['gpuctl_declared_text_bytes{project="team-a"}'] == 300
+    assert limits.isdisjoint(told)
+    scene.meters.cycle(replace(MEASURED, size=replace(size, most_jobs=100)))
+    told = scene.samples()
+    assert [told[name] for name in sorted(limits)] == [100, (8 * 100 + 1024) << 10]
+    scene.leads = False
+    assert limits.isdisjoint(scene.samples())
 
 
 def test_counters_have_no_time_of_their_own(scene: Scene) -> None:

@@ -13,6 +13,7 @@ from commits import BASE, CLUSTER, Commits, job, project
 from gpuctl.app.revisions import OWN, Desired, Revisions
 from gpuctl.app.validate import expand, validate, validate_change
 from gpuctl.app.validation import Validation
+from gpuctl.compile import DeclaredSize
 from gpuctl.diag.diagnostic import Severity
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree
@@ -156,6 +157,34 @@ def test_a_process_with_less_memory_than_the_one_before_leaves_the_rest_alone() 
     assert jobs_of(now) == {"b": 11}
     assert now.declared is not None
     assert now.declared.pinned == {A}
+
+
+def test_what_is_enforced_is_measured_as_it_is_counted() -> None:
+    text = {"c/projects/a/s.yaml": sweep("s", "a", 12).replace("gpus: 1", f"gpus: 1, env: {{T: {'y' * 1000}}}")}
+    held = followed(BASE, {**BASE, **text}, {**BASE, **text, "c/projects/b/s.yaml": sweep("s", "b", MOST)})
+    assert held.size.jobs == jobs_of(held) == {"a": 13, "b": 1}
+    assert held.size.text_bytes == {"a": 12 * 1001, "b": 0}
+    assert (held.size.most_jobs, held.size.most_text_bytes) == (MOST, (8 * MOST + 1024) << 10)
+    unbounded = followed(BASE, most_jobs=None).size
+    assert (unbounded.jobs, unbounded.most_jobs, unbounded.most_text_bytes) == ({"a": 1, "b": 1}, None, None)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "text", "most_jobs", "what"),
+    [
+        ({A: 45, B: 46}, {A: 0, B: 0}, 100, "jobs"),
+        ({A: 45, B: 45}, {A: 0, B: 0}, 100, None),
+        ({A: 1, B: 2}, {A: 800 << 10, B: 900 << 10}, 100, "KiB of text in jobs"),
+        ({A: 1, B: 2}, {A: 800 << 10, B: 800 << 10}, 100, None),
+        ({A: 1000, B: 2000}, {A: 1 << 30, B: 1 << 31}, None, None),
+        ({}, {}, 100, None),
+    ],
+)
+def test_more_than_nine_tenths_of_the_memory_are_told_with_the_project_that_has_the_most(
+    jobs: Mapping[ProjectName, int], text: Mapping[ProjectName, int], most_jobs: int | None, what: str | None
+) -> None:
+    words = DeclaredSize(jobs=jobs, text_bytes=text, most_jobs=most_jobs).nearly_full()
+    assert (None if words is None else (words["what"], words["project"])) == (what and (what, "b"))
 
 
 def tree(files: Mapping[str, str]) -> SourceTree:
