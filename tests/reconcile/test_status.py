@@ -10,6 +10,7 @@ from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
 from gpuctl.app.status import REF, Direct, read_status
 from gpuctl.model.state import Body
+from gpuctl.views.status import text_lines
 from gpuctl.views.status_form import StatusV1, parsed
 
 
@@ -79,6 +80,27 @@ def test_a_broken_project_is_told_with_its_commit_and_its_mistake(tmp_path: Path
     assert read(stage).why_not[0].startswith("project a is held back: ")
     stage.play(150)
     assert (read(stage).ready, read(stage).held) == (True, [])
+
+
+def test_that_little_memory_is_left_for_more_jobs_is_told_and_it_stays_ready(tmp_path: Path) -> None:
+    stage, _ = staged(tmp_path)
+    stage.most_jobs = 10
+    nine = f"{job('s', 'b', 0)[:-2]}, sweep: {{completions: 7}}}}\n"
+    stage.commit({"c/projects/b/s.yaml": nine})
+    stage.play(30)
+    assert read(stage).problems == []
+    stage.commit({"c/projects/b/s.yaml": nine.replace("7", "8")})
+    stage.play(60)
+    status = read(stage)
+    assert [(each.level, each.code, each.message) for each in status.problems] == [(
+        "warning", "GPU7097",
+        '10 jobs are declared, and the reconciler has memory for 10; project "b" declares 9 of them',
+    )]  # fmt: skip
+    assert "--jobs" in "".join(text_lines(status, stage.clock.now_ms(), None))
+    assert status.ready
+    stage.commit({"c/projects/b/s.yaml": None})
+    stage.play(90)
+    assert read(stage).problems == []
 
 
 def test_a_refusal_is_told_with_its_line(tmp_path: Path) -> None:
