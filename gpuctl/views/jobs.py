@@ -175,19 +175,20 @@ def job_views(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) 
     object of 10,000 jobs costs the dashboard 0.2 s of CPU instead of 0.7.
     """
     workloads = {own.run: (ref, state.live[ref]) for ref, own in state.own.items()}
-    urls = _urls(state.live)
+    found = _urls(state.live)
     pods, progress = _pods(state), _progress(state)
     runs = [run for run in state.runs if (run.job, run.digest) in workloads]
     keys = [(run.job, run.digest) for run in runs]
     finished = [_finished(state, run) for run in runs]
     bodies = [workloads[key] for key in keys]
+    urls = [found.get((ref.namespace, run.job), ()) for run, (ref, _) in zip(runs, bodies, strict=True)]
 
     def make(at: int) -> JobView:
         run, key = runs[at], keys[at]
         view = _view(finished[at], run, *bodies[at])
         mine = pods.get(key, ())
         restarts = restarts_of(bodies[at][1], [pod.restarts or 0 for pod in mine if pod.live])
-        return replace(view, urls=urls.get(run.job, ()), pods=mine, progress_ppm=progress.get(key), restarts=restarts)
+        return replace(view, urls=urls[at], pods=mine, progress_ppm=progress.get(key), restarts=restarts)
 
     columns: list[list[object]] = [
         [*runs],
@@ -195,7 +196,7 @@ def job_views(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) 
         [*finished],
         [ref for ref, _ in bodies],
         [body for _, body in bodies],
-        [urls.get(run.job, ()) for run in runs],
+        [*urls],
         [pods.get(key, ()) for key in keys],
         [progress.get(key) for key in keys],
     ]
@@ -260,16 +261,16 @@ def _was_suspended(reason: Reason | None) -> bool:
     return reason is not None and reason == reasons.SUSPENDED
 
 
-def _urls(live: Mapping[ObjectRef, Body]) -> dict[JobId, tuple[str, ...]]:
-    """The addresses that Ingress objects give to jobs."""
-    urls: dict[JobId, tuple[str, ...]] = {}
+def _urls(live: Mapping[ObjectRef, Body]) -> dict[tuple[str, JobId], tuple[str, ...]]:
+    """The addresses that Ingress objects give to jobs, by namespace: in another one, a tenant may write any label."""
+    urls: dict[tuple[str, JobId], tuple[str, ...]] = {}
     found = sorted(each for each in live.items() if (each[0].api_version, each[0].kind) == kinds.INGRESS)
-    for _, body in found:
+    for ref, body in found:
         labels = objects.labels_of(body)
         if names.JOB_LABEL not in labels:
             continue
         job = JobId(ProjectName(str(labels.get(names.PROJECT_LABEL, ""))), str(labels[names.JOB_LABEL]))
-        urls[job] = (*urls.get(job, ()), *_ingress_urls(body))
+        urls[ref.namespace, job] = (*urls.get((ref.namespace, job), ()), *_ingress_urls(body))
     return urls
 
 

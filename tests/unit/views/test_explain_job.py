@@ -7,7 +7,7 @@ import pytest
 from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, RunDigest
-from gpuctl.model.state import ClusterState, OwnObject, Run, RunPhase
+from gpuctl.model.state import Body, ClusterState, OwnObject, Run, RunPhase
 from gpuctl.views.explain import explain_job
 from gpuctl.views.jobs import job_views
 
@@ -74,3 +74,22 @@ def test_a_run_that_goes_on_made_room_and_any_other_was_paused(phase: RunPhase, 
     body = {"kind": "Job", "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}}
     (view,) = job_views(ClusterState(runs=(run,), live={ref: body}, own={ref: OwnObject((JOB, DIGEST), "1")}))
     assert said in explain_job(view, 0)
+
+
+def test_an_address_is_the_jobs_only_where_its_ingress_is_in_the_jobs_namespace() -> None:
+    """In another one a tenant may write any label, and people type their passwords where they are led."""
+    ref = ObjectRef(*kinds.JOB, "gpu-a", "train-0123abcd")
+    labels = {names.PROJECT_LABEL: "a", names.JOB_LABEL: "train"}
+
+    def ingress(host: str) -> Body:
+        rule = {"host": host, "http": {"paths": [{"path": "/a/train"}]}}
+        return {"metadata": {"labels": labels}, "spec": {"rules": [rule]}}
+
+    live = {
+        ref: {"kind": "Job"},
+        ObjectRef(*kinds.INGRESS, "gpu-a", "train"): ingress("gpus.example.com"),
+        ObjectRef(*kinds.INGRESS, "gpu-b", "train"): ingress("phish.example.com"),
+    }
+    run = Run(job=JOB, digest=DIGEST, phase=RunPhase.RUNNING, gpu_milli=1000, started_at_ms=0)
+    (view,) = job_views(ClusterState(runs=(run,), live=live, own={ref: OwnObject((JOB, DIGEST), "1")}))
+    assert view.urls == ("https://gpus.example.com/a/train",)
