@@ -100,9 +100,12 @@ class ObserveCache:
         published, served = tuple(slices), tuple(classes)
         return self._inventories.get(None, (published, served), lambda: device_inventory(published, served))
 
-    def trust(self, tenancy: Tenancy | None, kept: frozenset[ProjectName]) -> Trust:
+    def trust(
+        self, tenancy: Tenancy | None, kept: frozenset[ProjectName], namespaces: Mapping[ObjectRef, Body]
+    ) -> Trust:
         """Which objects to trust where no ledger names a run."""
-        return self._trusts.get(None, (tenancy, kept), lambda: trust_of(tenancy, kept))
+        shown = None if tenancy else namespaces
+        return self._trusts.get(None, (tenancy, kept, shown), lambda: trust_of(tenancy, kept, shown))
 
     def told(self, ledgers: Iterable[Ledger], tenancy: Tenancy | None) -> Testimony:
         """The testimony of the ledgers about objects."""

@@ -18,6 +18,7 @@ object is gone, its uid on record still tells its pods. A ReplicaSet that is gon
 removes pods whose owner is gone.
 
 Commands that only show, for a person without the right to read a project's ledger, go by labels; they decide nothing.
+Of those on an object in a namespace that they have read, they believe what it says about the namespace's own project.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.objects import flag, is_own_apply, items, text, uid
+from gpuctl.k8s.objects import flag, is_own_apply, items, labels_of, text, uid
 from gpuctl.k8s.workloads import is_workload, own_run
 from gpuctl.model.ids import ObjectRef, ProjectName, RunKey
 from gpuctl.model.memo import Memo
@@ -78,22 +79,28 @@ class Trust:
     """Which objects to trust where no ledger names a run: `homes` are the namespaces of projects whose ledger is lost.
 
     `kept` are projects with a ledger that can be read whole. `cluster` "": for commands that only show, the labels in
-    other projects are trusted.
+    other projects are trusted, but in the namespaces of `shown` only those of the project that has the namespace.
     """
 
     cluster: str = ""
     homes: Mapping[str, ProjectName] = field(default_factory=dict)
     kept: frozenset[ProjectName] = frozenset()
+    shown: Mapping[str, ProjectName] = field(default_factory=dict)
 
     def home(self, namespace: str) -> ProjectName | None:
         """The project whose namespace it is and whose ledger is lost; None where a ledger has to prove."""
         return self.homes.get(namespace)
 
 
-def trust_of(tenancy: Tenancy | None, kept: frozenset[ProjectName]) -> Trust:
-    """`kept` are projects with a ledger that can be read whole."""
+def trust_of(
+    tenancy: Tenancy | None, kept: frozenset[ProjectName], namespaces: Mapping[ObjectRef, Body] | None = None
+) -> Trust:
+    """`kept` are projects with a ledger that can be read whole. `namespaces`: those that were read; no tenant can label
+    one, so a label there tells whose it is, and none that it is no project's."""
     if tenancy is None:
-        return Trust(kept=kept)
+        found = namespaces or {}
+        shown = {ref.name: ProjectName(text(labels_of(body), names.PROJECT_LABEL)) for ref, body in found.items()}
+        return Trust(kept=kept, shown=shown)
     homes = {space: project for space, project in tenancy.projects.items() if project not in kept}
     return Trust(cluster=tenancy.cluster, homes=homes, kept=kept)
 
@@ -167,7 +174,8 @@ def own_of(ref: ObjectRef, body: Body, witness: Witness | None, trust: Trust) ->
         return None
     project = run[0].project
     if witness is None and not trust.cluster:
-        return None if project in trust.kept else OwnObject(run, uid(body))
+        is_others = project in trust.kept or trust.shown.get(ref.namespace, project) != project
+        return None if is_others else OwnObject(run, uid(body))
     named = witness.project if witness is not None else trust.home(ref.namespace)
     return OwnObject(run, uid(body)) if project == named and _is_applied(body) else None
 

@@ -235,6 +235,48 @@ def test_what_is_published_has_no_word_of_a_job(scene: Scene) -> None:
     assert not set(document["positions"]) & set(document["starts"]), "a position is not to be joined with a start"
 
 
+@pytest.fixture
+def forged(scene: Scene) -> Iterator[str]:
+    """Ann may edit a namespace that is no project's, where no guard holds, and eve may read all. There is team b's job
+    under its name and labels, as others may learn them, with an address of Ann's; the name of the job."""
+    plane, space = scene.site.plane, "people-own"
+    (job,) = [each for each in scene.site.jobs("b") if each["metadata"]["labels"]["gpuctl.dev/job"] == "covert"]
+    meta = {key: job["metadata"][key] for key in ("name", "labels")}
+    template = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "forged"}]}
+    backend = {"service": {"name": "x", "port": {"number": 80}}}
+    path = {"path": "/login", "pathType": "Prefix", "backend": backend}
+    rules = [{"host": "phish.example.com", "http": {"paths": [path]}}]
+    plane.call("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+    for kind, role, place, name in (
+        ("RoleBinding", "edit", f"{RBAC}/namespaces/{space}/rolebindings", "ann"),
+        ("ClusterRoleBinding", "gpuctl-reader", f"{RBAC}/clusterrolebindings", "eve"),
+    ):
+        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        whom = [{"kind": "ServiceAccount", "name": name, "namespace": "default"}]
+        plane.call("POST", place, {"kind": kind, "metadata": {"name": "forged"}, "roleRef": ref, "subjects": whom})
+    jobs, ingresses = (
+        f"/apis/{group}/namespaces/{space}/{plural}"
+        for group, plural in (("batch/v1", "jobs"), ("networking.k8s.io/v1", "ingresses"))
+    )
+    at_last(lambda: not plane.refused("GET", jobs, user=ANN))
+    plane.call("POST", jobs, {"metadata": meta, "spec": {"suspend": True, "template": {"spec": template}}}, user=ANN)
+    plane.call("POST", ingresses, {"metadata": meta, "spec": {"rules": rules}}, user=ANN)
+    at_last(lambda: scene.run("eve", "list", "-A").exit_code == 0)
+    yield "b/covert"
+    plane.call("DELETE", f"{RBAC}/clusterrolebindings/forged")
+    plane.call("DELETE", f"/api/v1/namespaces/{space}")
+    at_last(lambda: plane.refused("GET", f"{jobs}/{meta['name']}"))
+
+
+def test_who_reads_all_sees_no_forged_object_in_the_place_of_a_job(forged: str, scene: Scene) -> None:
+    """The ledgers, by which the controller and administrators tell them apart, are not for readers."""
+    for person in ("admin", "eve"):
+        told = json.loads(scene.run(person, "get", forged, "-o", "json").stdout)
+        assert (told["state"], told["object"]["namespace"]) == ("Running", SPACE.replace("people-a", "people-b"))
+        assert told["urls"] == []
+        assert "forged" not in scene.run(person, "list", "-A", "-o", "json").stdout
+
+
 @pytest.mark.parametrize("method", ["PATCH", "DELETE", "PUT"])
 def test_no_team_writes_what_is_published(method: str, scene: Scene) -> None:
     body: Any = {"metadata": {"name": "gpuctl-overview", "namespace": "gpuctl-system"}, "data": {KEY: "{}"}}

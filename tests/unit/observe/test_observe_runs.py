@@ -29,7 +29,8 @@ from gpuctl.model.ids import JobId, NodeName, ProjectName
 from gpuctl.model.state import Body, Charge, RunPhase
 
 DELETED = {"deletionTimestamp": NOON}
-LEAVING = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, **DELETED}}
+OURS = {names.PROJECT_LABEL: JOB_ID.project}
+LEAVING = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": OURS, **DELETED}}
 COMPLETE = condition("Complete")
 
 

@@ -287,3 +287,23 @@ def test_people_who_may_read_no_ledger_see_what_labels_say() -> None:
     assert seen(on_record(), changed(job(), uid="another")).runs == (), (
         "where the ledger can be read, it says otherwise"
     )
+
+
+def space(name: str, **labels: str) -> Body:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+@pytest.mark.parametrize("labels", [{names.PROJECT_LABEL: "team-b"}, {}])
+def test_who_reads_no_ledger_is_shown_no_object_of_another_namespace_in_the_place_of_a_run(
+    labels: dict[str, str],
+) -> None:
+    """The last by name would be shown. No tenant can label a namespace."""
+    forged = changed(job(), namespace="gpu-zzz", uid="forged")
+    ours = space(NAMESPACE, **{names.PROJECT_LABEL: JOB_ID.project})
+    state = seen(job(), forged, ours, space("gpu-zzz", **labels))
+    assert {ref.namespace: each.uid for ref, each in state.own.items()} == {NAMESPACE: UID}
+    assert ref_of(forged) in state.foreign
+
+
+def test_who_reads_no_namespace_either_is_shown_what_labels_say() -> None:
+    assert [ref.namespace for ref in seen(job()).own] == [NAMESPACE]
