@@ -1,7 +1,8 @@
 """A small HTTP server of this process: it answers from threads of its own until it is closed.
 
-Bounds: a number of connections at once, a further one is cut before anything of it is read; and a time for each
-connection as a whole, so that a drip of bytes can't last longer.
+Bounds: a number of connections at once, and a time for each connection as a whole, so that a drip of bytes can't last
+longer. A further connection is cut before anything of it is read; or the oldest is, where answers take milliseconds:
+then silent clients keep no others out, such as the kubelet's probes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import socket
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Thread, Timer
+from threading import Lock, Thread, Timer
 from typing import Any, Self
 
 from gpuctl.adapters.address import host_and_port
@@ -58,6 +59,8 @@ class BriefHandler(BaseHTTPRequestHandler):
 
     timeout = 10.0
     """Seconds that a connection has in all."""
+    oldest_makes_way = False
+    """Whether of too many connections the oldest is cut, and not the newest."""
     server_version, sys_version = "gpuctl", ""
 
     def setup(self) -> None:
@@ -86,8 +89,13 @@ class BriefHandler(BaseHTTPRequestHandler):
         """Requests are no news."""
 
     def _cut(self) -> None:
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
+        _cut(self.connection)
+
+
+def _cut(connection: socket.socket) -> None:
+    """Have a connection end, also for the thread that reads from it."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Server(ThreadingHTTPServer):
@@ -96,20 +104,36 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, handler: type[BriefHandler], most_at_once: int) -> None:
         self.address_family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0][0]
-        self._free = BoundedSemaphore(most_at_once)
+        self._most_at_once = most_at_once
+        self._oldest_makes_way = handler.oldest_makes_way
+        self._lock = Lock()
+        self._open: dict[socket.socket, None] = {}
+        """The connections that are served, the oldest first."""
         super().__init__((host, port), handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
+        if self._makes_room():
+            with self._lock:
+                self._open[request] = None
+            super().process_request(request, client_address)
+        else:
             self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._open.pop(request, None)
+
+    def _makes_room(self) -> bool:
+        with self._lock:
+            is_full = len(self._open) >= self._most_at_once
+            if is_full and self._oldest_makes_way:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                _cut(oldest)  # its thread ends at once
+            return not is_full or self._oldest_makes_way
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no news."""

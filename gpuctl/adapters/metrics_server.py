@@ -25,6 +25,7 @@ class MetricsServer(BoundedServer):
 
 class _Handler(BriefHandler):
     measured: PrometheusMeters
+    oldest_makes_way = True
 
     def do_GET(self) -> None:  # noqa: N802 - the standard library calls it so
         """Answer one of the four paths."""

@@ -251,3 +251,20 @@ def test_slow_clients_of_metrics_end_and_leave_room(monkeypatch: pytest.MonkeyPa
         assert [each.recv(1) for each in slow] == [b""] * MOST_AT_ONCE
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answered:
             assert answered.status == 200
+
+
+def test_silent_clients_keep_no_probe_out() -> None:
+    """Else whoever reaches the port could have the kubelet restart the controller, for as long as they like."""
+    with ExitStack() as stack:
+        server = stack.enter_context(MetricsServer(PrometheusMeters(), "127.0.0.1:0"))
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(MOST_AT_ONCE)
+        ]
+        for each in silent:
+            each.sendall(b"GET /metrics HTTP/1.1\r\n")
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=2) as answered:
+            assert answered.status == 200
+        assert silent[0].recv(1) == b""
+        silent[-1].sendall(b"\r\n")
+        assert silent[-1].recv(8) == b"HTTP/1.0"
