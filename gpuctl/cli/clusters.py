@@ -48,14 +48,14 @@ class Where:
 
     @contextmanager
     def reading(self) -> Iterator[Cluster]:
-        """The cluster, to be read whole."""
+        """The cluster, to be read whole, and each kind once."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
             with self.looking() as (cluster, _):
                 yield cluster
         else:
-            with wiring.reading(self.kubeconfig, self.context) as cluster:
+            with wiring.reading_once(self.kubeconfig, self.context) as cluster:
                 yield cluster
 
     @contextmanager

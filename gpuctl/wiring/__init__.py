@@ -17,8 +17,8 @@ _PARTS = {
     "access": (
         "blueprint", "checkout", "clock", "compared_revisions", "compile_cache", "console", "control", "forge",
         "forge_number", "forwarder", "host", "lacking", "looking", "new_files", "new_repository",
-        "passing_clock", "reading", "reading_embedded", "reading_status", "removal", "rest_entry", "rolled_back",
-        "scenario_reader", "sessions_of", "terminal_screen",
+        "passing_clock", "reading", "reading_embedded", "reading_once", "reading_status", "removal", "rest_entry",
+        "rolled_back", "scenario_reader", "sessions_of", "terminal_screen",
     ),
     "stages": ("EXAMPLE", "cluster_bench", "demo", "example_cluster", "example_policies", "sandbox"),
 }  # fmt: skip

@@ -70,10 +70,22 @@ def reading(kubeconfig: str | None, context: str | None, scopes: Mapping[Kind, S
     """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, to read all within the scopes."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
+    from gpuctl.app.kept import KeepSmall  # noqa: PLC0415 - only for clusters
 
     with ExitStack() as stack:
         connection = stack.enter_context(closing(connect(kubeconfig, context)))
-        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes)))
+        yield stack.enter_context(closing(KubernetesCluster(connection, scopes=scopes, keep=KeepSmall())))
+
+
+@contextmanager
+def reading_once(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
+    """Connect to the same cluster, to read once what a cycle reads."""
+    from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
+    from gpuctl.adapters.kubernetes.reader import OnceCluster  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect(kubeconfig, context)))
+        yield stack.enter_context(closing(OnceCluster(connection)))
 
 
 @contextmanager

@@ -64,6 +64,14 @@ def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:
     assert "limit" in said
 
 
+@pytest.mark.parametrize("line", [("explain", "team-s/large"), ("diff",)])
+def test_ledgers_are_read_once(line: tuple[str, ...], run: Run, stage: Stage) -> None:
+    before = stage.plane.audit.count()
+    assert run(*line, stage.folder, *stage.where).exit_code == 0
+    seen = stage.plane.audit.requests(before, told="gpuctl/")
+    assert [r["verb"] for r in seen if r.get("objectRef", {}).get("resource") == "configmaps"] == ["list"]
+
+
 def test_plan_foresees_what_a_change_does_to_what_runs(run: Run, stage: Stage, tmp_path: Path) -> None:
     copy = WorkingCopy.create(tmp_path / "repository")
     copy.write("clusters/seen/cluster.yaml", CLUSTER.encode())

@@ -1,4 +1,8 @@
-"""A cluster as a person with rights in a part of it may read it: that part, and what is published to all."""
+"""A cluster as people's commands read it: whole and once, or the part that a person may read and what is published to
+all.
+
+Tenants decide how large objects are, and how many: no command of another person may need memory for them.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from threading import Lock
 
-from gpuctl.adapters.kubernetes.cluster import KubernetesCluster, whole
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import Request
+from gpuctl.app.kept import Keep, KeepSmall
 from gpuctl.app.ports import Forbidden, NotFound, ObjectList
 from gpuctl.k8s.kinds import CLUSTER_SCOPED, CONFIG_MAP, JOB, NAMESPACE, SCOPES, Kind, for_people
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
@@ -24,6 +29,20 @@ MOST_NAMESPACES = 500
 _LIMIT = "500"
 
 
+class OnceCluster(KubernetesCluster):
+    """A cluster that a command reads once, and writes nothing to. Of each object it has what a cycle reads."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, keep=Keep())
+        self._listed: dict[Kind, ObjectList] = {}
+
+    def list(self, kind: Kind) -> ObjectList:
+        """All objects of a kind, as they were when it was asked for first: commands look at ledgers before all else."""
+        if kind not in self._listed:
+            self._listed[kind] = super().list(kind)
+        return self._listed[kind]
+
+
 class PartCluster(KubernetesCluster):
     """A cluster to be read for a person, for whom `list` leaves out what the person may not see.
 
@@ -31,12 +50,13 @@ class PartCluster(KubernetesCluster):
     the overview names them, or else in the one that the kubeconfig's context names; of ConfigMaps those that are
     published. Forbidden where nothing of it may be read.
     `namespace`: only that. `project`: only that one's namespace is tried.
+    Of an object that is larger than any that people look at, it has what a cycle reads.
 
     Cost: where something is refused, one request more for each namespace that is tried, several at once.
     """
 
     def __init__(self, connection: Connection, namespace: str | None = None, project: str | None = None) -> None:
-        super().__init__(connection, scopes=for_people(namespace or ""))
+        super().__init__(connection, scopes=for_people(namespace or ""), keep=KeepSmall())
         self._only = namespace
         self._project = project
         self._usual = connection.context.namespace
@@ -106,7 +126,7 @@ class PartCluster(KubernetesCluster):
             return
         plural = self._plural(kind)
         selector, token = SCOPES[kind].label_selector if kind in SCOPES else "", ""
-        read = partial(read_page, kind, keep=whole)
+        read = partial(read_page, kind, keep=self._keep)
         while True:
             query = {"labelSelector": selector, "limit": _LIMIT, "continue": token}
             path = with_query(collection(kind, space, plural), query)

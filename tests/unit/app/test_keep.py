@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.app.kept import MOST_PARTS, NOTES, Keep
+from gpuctl.app.kept import MOST_PARTS, NOTES, Keep, KeepSmall
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import ref_of
 from gpuctl.k8s.requests import requests_of
@@ -113,6 +113,19 @@ def test_of_an_object_of_others_little_is_kept_however_large_it_is(name: str) ->
     assert bytes_of(kept) < 8_192
     assert kept["metadata"]["uid"] == "u"
     assert kept["metadata"]["resourceVersion"] == "7"
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_command_keeps_as_little_of_a_large_object_and_all_of_a_small_one(name: str) -> None:
+    assert bytes_of(KeepSmall()(LARGE[name])) < 8_192
+    small = applied(job(annotations={"note": "n"}), {"f:spec": {}}, manager="kubectl")
+    assert KeepSmall()(small) is small
+
+
+def test_a_command_keeps_what_is_published_however_large() -> None:
+    meta = {"name": names.OVERVIEW_NAME, "namespace": names.SYSTEM_NAMESPACE}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"overview.json": "x" * 900_000}}
+    assert KeepSmall()(body) is body
 
 
 def test_four_hundred_jobs_of_a_tenant_take_a_megabyte_and_not_a_hundred() -> None:

@@ -17,6 +17,7 @@ from wire import QUICK, Answer, Then, answer, refusal, watched, wired
 
 from gpuctl.adapters.kubernetes import KubernetesCluster
 from gpuctl.adapters.kubernetes.listing import Page, read_page
+from gpuctl.adapters.kubernetes.reader import OnceCluster, PartCluster
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import WorldFault
 from gpuctl.k8s import kinds
@@ -157,6 +158,28 @@ def test_what_a_watch_hears_is_cut_down_before_it_waits_for_a_reader(tmp_path: P
             heard += [event.body for event in events]
         made.close()
     assert [body["metadata"] for body in heard] == [{"name": "j", "resourceVersion": str(n)} for n in range(5, 9)]
+
+
+@pytest.mark.parametrize("namespace", [None, "mine"])
+def test_what_a_person_lists_is_cut_down_where_a_tenant_made_it_large(tmp_path: Path, namespace: str | None) -> None:
+    """In the whole cluster, and in a namespace."""
+    meta = {"name": "j", "annotations": {"note": "x" * 100_000}}
+    listed = answer(200, {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": meta}]})
+    before = [] if namespace is None else [refusal(403), answer(200, {"metadata": {}, "items": []})]
+    with wired(tmp_path, *before, listed) as (_, connection):
+        made = PartCluster(connection, namespace)
+        (found,) = made.list(kinds.JOB).items
+        made.close()
+    assert found["metadata"] == {"name": "j"}
+
+
+def test_a_command_that_reads_once_asks_for_a_kind_once(tmp_path: Path) -> None:
+    page = answer(200, {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": "j"}}]})
+    with wired(tmp_path, page, refusal(500)) as (wire, connection):
+        made = OnceCluster(connection)
+        assert [made.list(kinds.JOB).resource_version for _ in range(3)] == ["9"] * 3
+        made.close()
+        assert len(wire.asked) == 1
 
 
 def test_work_is_done_a_few_at_a_time_in_order_and_the_first_failure_is_told_when_all_is_done(tmp_path: Path) -> None:
