@@ -11,15 +11,17 @@ class Counters:
     """Counts of one cycle.
 
     `read`: jobs whose own state was read. `checks`: pending jobs checked for schedulability. `attempts`: jobs
-    attempted. `placings`: searches for a placement that no failed request ruled out. `searches`: nodes searched for
-    victims. `supposed`: effort of asking what follows from sets of victims. `cut_off`: searches for victims that ended
-    at their bound and found none, so that there may be some.
+    attempted. `placings`: searches for a placement that no failed request ruled out. `considered`: runs, and parts of
+    elastic ones, listed in searches for victims; `searches`: nodes searched for them. `supposed`: effort of asking what
+    follows from sets of victims. `cut_off`: searches for victims that ended at their bound and found none, so that
+    there may be some.
     """
 
     read: int = 0
     checks: int = 0
     attempts: int = 0
     placings: int = 0
+    considered: int = 0
     searches: int = 0
     supposed: int = 0
     cut_off: int = 0

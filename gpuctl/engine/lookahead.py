@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.cycle import decide
+from gpuctl.engine.jobs.runs import NOWHERE
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.model.decision import Admit, Displace, Move, Placement, Preempt, Reclaim, Resize, Schedule
 from gpuctl.model.declared import Declared
@@ -41,6 +42,9 @@ MAX_TRIES = 4
 """Schedules with further restraints, at the most."""
 MAX_CYCLES = 10
 """Cycles that are looked ahead, at the most: few schedules cause more than three."""
+MAX_CONSIDERED = 100_000
+"""Runs that are listed in searches for victims in all (`Counters.considered`), at the most: beyond them no more is
+foreseen, so that no tenant's jobs can make it take long."""
 
 
 class Price(NamedTuple):
@@ -62,7 +66,7 @@ class Outlook(NamedTuple):
     `resumed`: jobs whose runs make way, and that have as many workers again in the end, those with most GPUs first.
     `price`: of it, and of all that follow.
 
-    Where the cluster does not rest within MAX_CYCLES, only `twice` is known.
+    Where the cluster does not rest within the bounds, only `twice` is known.
     """
 
     running: frozenset[JobId] = frozenset()
@@ -106,14 +110,15 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
     """The schedule, or the one that is decided in its place."""
     steps, restraints, is_last = Steps(declared), UNRESTRAINED, True
-    outlook = _outlook(declared, state, decided, cache, steps)
+    outlook = _outlook(steps, state, decided, cache)
     choices = _choices(decided, outlook)
     for _ in range(MAX_TRIES):
-        if not choices:
+        if not choices or cache.counters.considered > MAX_CONSIDERED:
             break
         further = restraints | choices.pop(0)
         other = decide(declared, state, decided.at_ms, cache, further)
-        others = _outlook(declared, state, other, cache, steps)
+        paused = further.delayed.intersection(_victims(other))
+        others = _outlook(steps, state, other, cache, Restraints(delayed=paused))
         if further.delayed and not others.gained:
             is_last = False  # nothing else would change meanwhile: the start would be put off for ever
             continue
@@ -134,11 +139,14 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
         return [Restraints(unaided=outlook.in_vain)]
     if outlook.twice:
         begun = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Admit))
+        goes_on = outlook.twice.intersection(
+            each.job for each in decided.decisions if isinstance(each, Preempt | Reclaim) and each.reserved
+        )
         moved = outlook.twice.intersection(each.job for each in decided.decisions if isinstance(each, Move))
         placed = frozenset((job, place) for job, place in outlook.places.items() if job in begun)
         ways = (
             Restraints(delayed=begun.difference(outlook.places), placed=placed),
-            Restraints(delayed=begun),
+            Restraints(delayed=begun | goes_on),
             Restraints(unmoved=moved),
             Restraints(untouched=outlook.twice - begun),
         )
@@ -149,8 +157,13 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
     return [Restraints(untouched=jobs) for jobs in dict.fromkeys([frozenset(outlook.resumed), *each_alone]) if jobs]
 
 
-def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache, steps: Steps) -> Outlook:
-    """Carry the last cycle's schedule out, and those that follow from it, until nothing changes."""
+def _outlook(
+    steps: Steps, state: ClusterState, decided: Schedule, cache: EngineCache, later: Restraints = UNRESTRAINED
+) -> Outlook:
+    """Carry the last cycle's schedule out, and those that follow from it, until nothing changes.
+
+    `later`: restraints of those that follow, which hold until all else rests.
+    """
     cache.note()
     before, victims, stopped = _running(state), _victims(decided), _stopped(decided)
     begun = _started_again(state, decided)
@@ -171,7 +184,9 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
                 resumed=tuple(sorted(freely, key=lambda job: (-_gpu_milli(before[job]), job))),
                 price=price,
             )
-        state, decided = after, decide(declared, after, decided.at_ms, cache)
+        if cache.counters.considered > MAX_CONSIDERED:
+            break
+        state, decided = after, decide(steps.declared, after, decided.at_ms, cache, later)
         twice |= (stopped | begun) & _stopped(decided)
         price = price.plus(_price(state, decided))
     return Outlook(twice=frozenset(twice))
@@ -179,15 +194,19 @@ def _outlook(declared: Declared, state: ClusterState, decided: Schedule, cache: 
 
 def _price(state: ClusterState, decided: Schedule) -> Price:
     """What runs lose by one schedule."""
-    goes_on = (each for each in decided.decisions if isinstance(each, Move | Preempt | Reclaim) and each.reserved)
-    moved = {each.job for each in goes_on}
-    stopped = _stopped(decided) - moved
-    makes_way = stopped | _victims(decided).keys() - moved
-    if not makes_way:
+    stopped, victims = _stopped(decided), _victims(decided)
+    if not stopped and not victims:
         return Price()
-    left = {each.job: len(each.placement.workers) for each in decided.decisions if isinstance(each, Resize)}
-    runs = (run for run in state.runs if run.job in makes_way)
-    return Price(sum(_gpu_milli(run) - run.gpu_milli * left.get(run.job, 0) for run in runs), len(stopped))
+    left: dict[JobId, Placement] = {}
+    for each in decided.decisions:
+        if isinstance(each, Resize):
+            left[each.job] = each.placement
+        elif isinstance(each, Move | Preempt | Reclaim) and each.reserved is not None:
+            left[each.job] = each.reserved
+            stopped -= {each.job}
+    runs = (run for run in state.runs if run.job in stopped or run.job in victims)
+    lost = (_gpu_milli(run) - run.gpu_milli * len(left.get(run.job, NOWHERE).workers) for run in runs)
+    return Price(sum(max(0, milli) for milli in lost), len(stopped))
 
 
 def _running(state: ClusterState) -> dict[JobId, Run]:

@@ -12,6 +12,7 @@ The next cycle undoes what this one did, and begins with what is really there.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -26,7 +27,7 @@ from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import since_start_ms
-from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
+from gpuctl.engine.jobs.victim_order import Preference, RunOrder, in_order, run_order
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
@@ -40,7 +41,15 @@ _ENDLESS = 1 << 62
 
 T = TypeVar("T")
 
-_identity: Callable[[Allocation], tuple[JobId, str]] = attrgetter("run.job", "run.digest")
+
+def _on_node_order(allocation: Allocation) -> tuple[JobId, str, int]:
+    """The order of runs on a node, the same in whatever order they were entered."""
+    return allocation.run.job, allocation.run.digest, len(allocation.leaves_with)
+
+
+def _in_project_order(allocation: Allocation) -> tuple[RunOrder, int]:
+    """The order of a project's runs; of the parts of an elastic one those first that leave first."""
+    return run_order(allocation), len(allocation.leaves_with)
 
 
 class Snapshot:
@@ -48,19 +57,21 @@ class Snapshot:
 
     `protected` runs are not reclaimed for other projects; `settled` runs are not for a project by fairness, nor
     preempted by its jobs (`victims/settled.py`). `lifted` are head reservations whose place may be used for a moment;
-    failed searches are remembered for each such set. `depth`: how many suppositions it stands in.
+    failed searches are remembered for each such set. `depth`: how many suppositions it stands in. `considered`: runs,
+    and parts of elastic ones, that were listed in this cycle in searches for victims for a project's jobs.
     """
 
     __slots__ = (
         "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "accounts", "capacity",
-        "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected", "restraints",
-        "settled",
+        "considered", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected",
+        "restraints", "settled",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
         self.capacity = capacity
         self.accounts = accounts
         self.counters = Counters()
+        self.considered = Counter[ProjectName]()
         self.idle = FreeCapacity.of(capacity)
         self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
@@ -86,6 +97,7 @@ class Snapshot:
         self._undo(0, 0)
         self.lifted = frozenset()
         self._found.clear()
+        self.considered.clear()
         self.now_ms = now_ms
         self.counters = self.idle.counters = self.future_idle.counters = counters
         return touched
@@ -133,9 +145,9 @@ class Snapshot:
         for allocation in staying:
             self._account(allocation, 1)
             for node in allocation.nodes():
-                insort(self._on_node.setdefault(node, []), allocation, key=_identity)
+                insort(self._on_node.setdefault(node, []), allocation, key=_on_node_order)
         for allocation in filter(self.is_pausable, staying):
-            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
+            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=_in_project_order)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""
@@ -253,6 +265,12 @@ class Snapshot:
         key = search, self.lifted, rule, option.pool.name, option.request.profile
         return self.once(key, UnschedulableRequests)
 
+    def consider(self, project: ProjectName, runs: int) -> None:
+        """Count what is listed in a search for victims; for the project unless it is only supposed."""
+        self.counters.considered += runs
+        if self.depth == 0:
+            self.considered[project] += runs
+
     # What a cycle does
 
     @property
@@ -328,8 +346,8 @@ class Snapshot:
         for allocation in gone:
             self._account(allocation, 1)
             for node in allocation.nodes():
-                self._on_node[node].append(allocation)
-            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=run_order)
+                insort(self._on_node[node], allocation, key=_on_node_order)
+            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=_in_project_order)
         del self._paused[paused:]
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:

@@ -35,10 +35,10 @@ class Steps:
     Decisions and runs mostly stay the same objects. Measured: from the second schedule on, a step takes a third.
     """
 
-    __slots__ = ("_declared", "_jobs", "_left", "_wanted")
+    __slots__ = ("_jobs", "_left", "_wanted", "declared")
 
     def __init__(self, declared: Declared) -> None:
-        self._declared = declared
+        self.declared = declared
         self._jobs = {job.id: job for job in declared.jobs}
         self._wanted = {(job.id, job.digest) for job in declared.jobs}
         self._left: dict[JobId, tuple[Decision, Run | None]] = {}
@@ -70,7 +70,7 @@ class Steps:
             run, left = runs.get(key), self._left.get(job.id)
             if left is not None and left[0] is decision and left[1] is run:
                 continue
-            charge = _charge(self._declared, job, labels, decision.placement) if isinstance(decision, Admit) else None
+            charge = _charge(self.declared, job, labels, decision.placement) if isinstance(decision, Admit) else None
             after = transition.decided(job, run, decision, made.at_ms, charge)
             if isinstance(decision, Admit) and after is not None:
                 after = transition.started(after, made.at_ms)
@@ -82,7 +82,7 @@ class Steps:
 
     def _gone(self, runs: KeysView[RunKey]) -> set[RunKey]:
         """The runs that are not declared, and may be touched."""
-        pinned, blocked = self._declared.pinned, self._declared.blocked
+        pinned, blocked = self.declared.pinned, self.declared.blocked
         return {key for key in runs - self._wanted if key[0].project not in pinned and key[0] not in blocked}
 
 

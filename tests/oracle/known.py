@@ -22,7 +22,7 @@ KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or it "
         "lost its node, and starts again where it is stopped for another job.",
-        worlds=(742, 9012821, 10005834, 10012883, 12000579, 13019063),
+        worlds=(742, 9012821, 10012883, 12000579, 13019063),
         histories=(11000455, 19003611),
     ),
     "no rest: late": Known(
@@ -31,7 +31,7 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 9005721, 9010062, 10005131, 13017403, 14000869, 15001622),
+        worlds=(8002199, 9005721, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037),
     ),
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
@@ -63,7 +63,7 @@ KNOWN: dict[str, Known] = {
     ),
     "waits: moves": Known(
         why="4.6: moved runs find places one after another, each in its best pool; here one had to take another.",
-        worlds=(10007533,),
+        worlds=(10007533, 20000554, 20003166),
     ),
     "waits: moves and pauses": Known(
         why="4.6: the job is placed before runs that are moved for it, or the largest first; here it had to be last.",

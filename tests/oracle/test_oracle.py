@@ -16,6 +16,7 @@ from gpuctl.model.ids import JobId
 
 from .cluster import start
 from .known import KNOWN
+from .large import live_large
 from .report import run_histories, run_worlds, seeds, smallest_history, smallest_world
 from .view import View
 from .worlds import declared, draw
@@ -145,9 +146,23 @@ def test_a_run_starts_where_it_would_be_moved_to(seed: int) -> None:
     assert run_histories([seed]).families == {}
 
 
+@pytest.mark.parametrize("seed", [20002064, 20002259, 20004447])
+def test_a_paused_run_is_given_no_place_that_another_job_would_take_from_it(seed: int) -> None:
+    assert run_histories([seed]).families == {}
+
+
+def test_a_young_run_is_moved_for_a_guarantee_alone() -> None:
+    assert run_worlds([20016287]).families == {}
+
+
 @pytest.mark.parametrize("seed", [18001318, 12001219, 13003139, 15002276, 17003973])
 def test_no_run_is_paused_that_another_pause_makes_room_for(seed: int) -> None:
     assert run_histories([seed]).families == {}
+
+
+@pytest.mark.parametrize("seed", [*range(4), 15])
+def test_nothing_goes_wrong_where_searches_meet_their_bounds(seed: int) -> None:
+    assert live_large(seed) == ""
 
 
 def test_halves_of_a_gang_fill_one_device() -> None:

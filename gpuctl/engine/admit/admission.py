@@ -123,7 +123,10 @@ class Admission:
         free: a later one could be paused again for it. None goes on where elastic runs that gave up workers may.
         """
         pauses = {} if self.outcome.given_up else self.outcome.pauses
-        paused = deque(in_precedence((each.allocation for each in pauses.values() if not each.goes_on), self._snapshot))
+        open_to = (
+            job for job, pause in pauses.items() if not (pause.goes_on or job in self._snapshot.restraints.delayed)
+        )
+        paused = deque(in_precedence((pauses[job].allocation for job in open_to), self._snapshot))
         is_open, rooms_left = True, MAX_ROOMS
         while paused and (is_open or rooms_left):
             run = paused.popleft()

@@ -175,7 +175,8 @@ def _given_up(outcome: Outcome) -> Iterator[Resize]:
         if job in outcome.pauses:
             continue
         run, declared = gone[0].allocation.run, gone[0].allocation.job
-        workers = run.placement.workers[: -len(gone)] if run.placement else ()
+        count = sum(len(pause.allocation.placement.workers) for pause in gone)
+        workers = run.placement.workers[:-count] if run.placement else ()
         most = declared.workers if declared else len(workers)
         yield Resize(
             job=job,

@@ -153,7 +153,8 @@ class MigrationSearch:
         if chosen and rule.allows_moves():
             with snapshot.supposing():
                 snapshot.pause(victims_of(chosen))
-                movable = _not_for(rule.job.id, _movable(rule))
+                smaller = {eviction.job for eviction in chosen}
+                movable = [move for move in _not_for(rule.job.id, _movable(rule)) if move.job not in smaller]
                 moves = EvictionWalk(option, rule, movable, self._follows(option, rule), MAX_STEPS).run()
         found = None if moves is None else self._told(option, rule, (*moves, *chosen))
         if found is None:
@@ -208,21 +209,25 @@ class MigrationSearch:
 
 def _first_pauses(rule: VictimRule, milli: GpuMilli) -> list[Eviction]:
     """The first pauses in order that free so many GPUs, no more, and straddle no guarantee; [] where there are none."""
-    chosen: list[Eviction] = []
+    chosen: dict[JobId, Eviction] = {}
     totals: VictimTotals = {}
     for eviction in pauses(rule) if milli > 0 else ():
-        after = totals_with(totals, eviction.allocations, rule.snapshot)
-        if eviction.total_milli <= milli and rule.price(after) == 0:
-            chosen.append(eviction)
-            totals, milli = after, milli - eviction.total_milli
-    return [] if milli > 0 else chosen
+        before = chosen.get(eviction.job)  # Of an elastic run it is a part of this one, or this one is a part of it.
+        more = eviction if before is None else eviction.without(before.allocations)
+        after = totals if more is None else totals_with(totals, more.allocations, rule.snapshot)
+        if more is not None and more.total_milli <= milli and rule.price(after) == 0:
+            chosen[eviction.job] = eviction
+            totals, milli = after, milli - more.total_milli
+    return [] if milli > 0 else [*chosen.values()]
 
 
 def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
     """What comes of evictions that leave a place for a job; None where a moved run has none beside it."""
     victims, movers = victims_of(chosen), [eviction for eviction in chosen if eviction.is_move]
     cost = rule.cost(victims)
-    is_allowed = cost is not None and (not movers or rule.allows_moves(victims))
+    is_allowed = cost is not None and (
+        not movers or rule.allows_moves(victims, (move.allocations[0] for move in movers))
+    )
     moves = _moves_beside(rule.snapshot, assignment, movers, victims) if is_allowed else None
     if cost is None or moves is None:
         return None

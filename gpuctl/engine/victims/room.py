@@ -201,21 +201,21 @@ def _restart(victim: Allocation, snapshot: Snapshot) -> Room | None:
     return None
 
 
-def _regain(worker: Allocation, snapshot: Snapshot) -> Room | None:
-    """Start a surplus worker again where the pods of its run can go, or in the room that is made for it."""
-    job, made_with = worker.job, worker.run.made_with
+def _regain(extra: Allocation, snapshot: Snapshot) -> Room | None:
+    """Start surplus workers again where the pods of their run can go, or in the room that is made for them."""
+    job, made_with, workers = extra.job, extra.run.made_with, extra.placement.workers
     if job is None or made_with is None:
         return None
-    nodes = (snapshot.capacity.nodes.get(each.node) for each in worker.placement.workers)
+    nodes = (snapshot.capacity.nodes.get(each.node) for each in workers)
     pools = {node.pool for node in nodes if node is not None}
     for option in options_of(job, snapshot.capacity):
         if option.pool.name in pools:
-            run = UnderScaled(worker, job, made_with, option.of(1))
-            idle = place_in(run.usable(snapshot.idle), run.option)
-            if idle is not None and snapshot.allows(job, run.option):
-                snapshot.occupy(job, Assignment(run.option, idle))
+            run, all_of_them = UnderScaled(extra, job, made_with, option.of(1)), option.of(len(workers))
+            idle = place_in(run.usable(snapshot.idle), all_of_them)
+            if idle is not None and snapshot.allows(job, all_of_them):
+                snapshot.occupy(job, Assignment(all_of_them, idle))
                 return None
-            room = find_room_in_place(snapshot, run, 1, _always)
+            room = find_room_in_place(snapshot, run, len(workers), _always)
             return None if room is None else _take(room, job, snapshot)
     return None
 

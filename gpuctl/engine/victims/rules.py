@@ -167,10 +167,12 @@ class VictimRule:
 
         For a job within its project's guarantee as soon as it could be paused for it: a pause would cost more.
         """
-        if allocation.run.job in self.snapshot.restraints.unmoved:
-            return False
+        is_free = allocation.run.job not in self.snapshot.restraints.unmoved
+        return is_free and self._is_old_enough(allocation, is_guaranteed=self.is_guaranteed)
+
+    def _is_old_enough(self, allocation: Allocation, *, is_guaranteed: bool) -> bool:
         least = self.snapshot.min_runtime.after(allocation.run.starts)
-        least_ms = min(least.guarantee_ms, least.moves_ms) if self.is_guaranteed else least.moves_ms
+        least_ms = min(least.guarantee_ms, least.moves_ms) if is_guaranteed else least.moves_ms
         return self.snapshot.has_run(allocation, least_ms)
 
     def _most_milli(self, project: ProjectName, strategy: ReclaimStrategy | None) -> GpuMilli:
@@ -227,11 +229,14 @@ class VictimRule:
         milli, stopped = gpu_milli_of(chosen), sum(not allocation.is_extra for allocation in chosen)
         return Cost(price, milli, stopped, 0, 0, 0, milli, preferences)
 
-    def allows_moves(self, victims: Iterable[Allocation] = ()) -> bool:
-        """Whether others may be moved for the job: its project stays within its fair share once victims have left."""
+    def allows_moves(self, victims: Iterable[Allocation] = (), moved: Iterable[Allocation] = ()) -> bool:
+        """Whether others may be moved for the job: its project stays within its fair share once victims have left, and
+        `moved` are old enough for the right that it has then.
+        """
         project = self.job.id.project
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
-        return any(rights_of(self.snapshot.accounts, self.domain, project, self.milli - own_milli))
+        rights = rights_of(self.snapshot.accounts, self.domain, project, self.milli - own_milli)
+        return any(rights) and all(self._is_old_enough(run, is_guaranteed=rights[0]) for run in moved)
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
         """A set with others that make it allowed, wherever they run; None when none do.

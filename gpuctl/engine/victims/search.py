@@ -43,6 +43,10 @@ A search that finds nothing up to here is counted as cut off, and its failure is
 MAX_CANDIDATES = 40
 """With more candidates not all sets are tried: what the walk finds is taken, and what it misses is missed."""
 
+MAX_CONSIDERED = 100_000
+"""Runs, and parts of elastic ones, listed in a cycle in searches for one project's jobs; beyond it these are cut off.
+Bench workloads need up to 40,000. Without it one project's elastic jobs have a cycle take as long as they like."""
+
 Order: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
 """Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
 
@@ -257,7 +261,12 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     failed, is_plain = _unschedulable(option, rule), rule.is_plain
     if failed is not None and failed.cover(option.request):
         return None
+    snapshot, project = rule.snapshot, rule.job.id.project
+    if snapshot.considered[project] > MAX_CONSIDERED:
+        snapshot.counters.cut_off += 1
+        return None
     evictions = pauses(rule)
+    snapshot.consider(project, sum(len(eviction.allocations) for eviction in evictions))
     # For a gang the walk asks node by node, and what follows is known of the whole set only.
     walk = EvictionWalk(option, rule, evictions, follows if option.request.workers == 1 else None)
     taken = walk.run()
@@ -268,7 +277,7 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     first = None if cost is None else (cost.more(*(follows((paused(victims),)) or (0, 0))), (paused(victims),))
     if is_plain and option.request.workers == 1 and (first is None or first[0] == cost):
         if taken is None and not walk.is_exhaustive:
-            rule.snapshot.counters.cut_off += 1
+            snapshot.counters.cut_off += 1
         elif taken is None and failed is not None:
             failed.add(option.request)
         return first

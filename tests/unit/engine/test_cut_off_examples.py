@@ -10,10 +10,10 @@ from test_consolidation_examples import Places, running
 from worlds import World, declared, job, live_nodes, pool, project
 
 from gpuctl.diag.wording import reason_text
-from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine import EngineCache, lookahead, schedule
 from gpuctl.engine.victims import consolidation, search
 from gpuctl.model.decision import Pending, Preempt, Reason
-from gpuctl.model.declared import Declared
+from gpuctl.model.declared import Declared, Sharing
 from gpuctl.model.units import GpuMilli
 
 SENTENCE = (
@@ -52,6 +52,8 @@ def test_the_page_of_rules_has_the_numbers() -> None:
     assert f"{search.MAX_STEPS:,} sets a node" in page
     assert f"{consolidation.MAX_STEPS} sets |" in page
     assert f"{consolidation.MAX_PLACINGS:,} placements |" in page
+    assert f"| {search.MAX_CONSIDERED:,} runs" in page
+    assert f"{lookahead.MAX_CONSIDERED:,} runs listed" in page
 
 
 def test_with_as_many_as_are_tried_nothing_is_known_to_make_way() -> None:
@@ -113,3 +115,23 @@ def test_moves_that_were_cut_off_are_not_remembered_as_failed(monkeypatch: pytes
     cache = EngineCache()
     assert {reasons_in(world, tree, cache)[name].code for name in ("b/one", "b/more")} == {"GPU5024"}
     assert cache.counters.searches > remembered
+
+
+def test_what_is_listed_for_one_projects_jobs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elastic jobs of many workers and sizes: each number of workers is another search, in each cycle ahead too."""
+    pools = [pool(nodes=[8] * 10, sharing=Sharing.DRA)]
+    projects = [project("a", 40_000), project("b", 40_000)]
+    sizes = (100, 300, 500, 700, 1000, 2000)
+    elastic = [
+        replace(job(f"a/e{index}", milli, workers=60 + index), min_workers=1 + index, priority=index)
+        for index, milli in enumerate(sizes)
+    ]
+    singles = [job(f"b/{index:02}", 1000) for index in range(80)]
+    tree = declared(projects, [*elastic, *singles], pools)
+
+    world, cache, most = World(nodes=live_nodes(pools)), EngineCache(), 500
+    running(world, singles, {f"b/{index:02}": ((f"dgx1-{index // 8 + 1}", (index % 8,)),) for index in range(80)})
+    monkeypatch.setattr(search, "MAX_CONSIDERED", most)
+    monkeypatch.setattr(lookahead, "MAX_CONSIDERED", most)
+    reasons_in(world, tree, cache)
+    assert most < cache.counters.considered < 4 * most, "without the bounds it is 77,579"

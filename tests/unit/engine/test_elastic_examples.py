@@ -46,6 +46,18 @@ def test_as_many_as_are_needed_go_and_no_more() -> None:
         assert changed(decided(world, tree)) == {"b/f": left}
 
 
+def test_of_many_workers_as_many_go_to_sixteen_and_then_at_most_an_eighth_more() -> None:
+    nodes = (8,) * 5
+    run = job("b/f", workers=40, min_workers=1)
+    places = at(*((node + 1, gpu) for node, gpus in enumerate(nodes) for gpu in range(gpus)))
+    for wanted, left in ((16, 24), (18, 22), (19, 20), (27, 13), (28, 10)):
+        projects = [project("a", 1000 * wanted), project("b", 0, weight=1)]
+        counted = pool(nodes=nodes, sharing=Sharing.DEVICE_PLUGIN)
+        policy = SchedulingPolicy(consolidation=False)
+        tree = declared(projects, [run, job("a/w", 1000, workers=wanted)], [counted], policy=policy)
+        assert changed(decided(world_of(tree, b_f=places), tree)) == {"b/f": left}
+
+
 def test_where_surplus_is_not_enough_a_run_goes_besides_it_and_all_that_is_not_needed_stays() -> None:
     elastic = job("b/f", workers=2, min_workers=1)
     tree = tree_of(elastic, job("b/x", 2000), job("b/y", workers=4), job("a/w", 3000))
