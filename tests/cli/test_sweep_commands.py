@@ -75,7 +75,8 @@ def test_the_live_screen_has_a_row_for_a_sweep_in_each_of_its_tables(lab: tuple[
         now_ms = SystemClock().now_ms()
         lines = [line.text for line in screen(cluster_view(current.state, current.jobs, now_ms), now_ms, 160)]
     running, waiting = [row for row in rows("\n".join(lines)) if row[0].startswith("tune")]
-    assert running[:3] == ["tune", "a", "2 Starting"]
+    assert running[:2] == ["tune", "a"]
+    assert running[2] in {"2 Starting", "2 Running"}  # by how long ago they were let go
     assert waiting[:3] == ["tune (1)", "a", "1"]
 
 
