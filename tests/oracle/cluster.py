@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from gpuctl.engine import EngineCache, schedule
@@ -125,6 +126,13 @@ class TinyCluster:
             if not self.carry_out(tree, self.decide(tree)):
                 return count
         return None
+
+    def in_vain(self) -> Iterator[tuple[JobId, str]]:
+        """The jobs for which runs lost GPUs and that do not run, each with what was lost for it."""
+        running = {job for job, run in self.runs.items() if run.phase in ACTIVE}
+        for loss in self.losses:
+            if loss.beneficiary is not None and loss.beneficiary not in running:
+                yield loss.beneficiary, f"{loss.job} ({loss.kind}) for {loss.beneficiary}, which does not run"
 
     def add_waiting(self, job: JobId) -> None:
         """A job's run is made and waits from now on."""

@@ -211,11 +211,8 @@ def _places(run: Run) -> Iterator[Placement]:
 
 
 def _wasted(spec: WorldSpec, cluster: TinyCluster) -> Iterator[Disagreement]:
-    running = {job for job, run in cluster.runs.items() if run.phase in ACTIVE}
-    for loss in cluster.losses:
-        if loss.beneficiary is not None and loss.beneficiary not in running:
-            tells = f"{loss.job} ({loss.kind}) for {loss.beneficiary}, which does not run"
-            yield Disagreement(Kind.IN_VAIN, "", spec, str(loss.beneficiary), tells)
+    for job, tells in cluster.in_vain():
+        yield Disagreement(Kind.IN_VAIN, "", spec, str(job), tells)
     stops = Counter(loss.job for loss in cluster.losses if loss.kind != "shrink")
     for job, count in stops.items():
         if count > 1:

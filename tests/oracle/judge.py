@@ -106,12 +106,9 @@ def _settled(spec: WorldSpec, tree: Declared, cluster: TinyCluster) -> Iterator[
     else:
         yield Disagreement(Kind.UNREST, "", spec, spec.wanted, "still changing after 12 cycles")
         return
-    running = {job for job, run in cluster.runs.items() if run.phase in ACTIVE}
-    for loss in cluster.losses:
-        if loss.beneficiary is not None and loss.beneficiary not in running:
-            tells = f"{loss.job} ({loss.kind}) for {loss.beneficiary}, which does not run"
-            yield Disagreement(Kind.IN_VAIN, "", spec, str(loss.beneficiary), tells)
-            return
+    for job, tells in cluster.in_vain():
+        yield Disagreement(Kind.IN_VAIN, "", spec, str(job), tells)
+        return
     stops = Counter(loss.job for loss in cluster.losses if loss.kind != "shrink")
     for job, count in stops.items():
         if count > 1:

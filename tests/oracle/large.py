@@ -122,7 +122,4 @@ def _wrong(spec: WorldSpec, cluster: TinyCluster, random: Random) -> Iterator[st
             break
     else:
         yield f"still changing after {MOST_SCHEDULES} schedules"
-    running = {job for job, run in cluster.runs.items() if run.phase in ACTIVE}
-    for loss in cluster.losses:
-        if loss.beneficiary is not None and loss.beneficiary not in running:
-            yield f"{loss.job} ({loss.kind}) for {loss.beneficiary}, which does not run"
+    yield from (tells for _, tells in cluster.in_vain())

@@ -238,16 +238,20 @@ def test_a_taken_port_is_told() -> None:
         MetricsServer(PrometheusMeters(), f"127.0.0.1:{taken.getsockname()[1]}")
 
 
+def halves_of_requests(server: MetricsServer, stack: ExitStack) -> list[socket.socket]:
+    """As many connections as are served at once, each with a request that has not ended."""
+    address = "127.0.0.1", server.port
+    clients = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(MOST_AT_ONCE)]
+    for each in clients:
+        each.sendall(b"GET /metrics HTTP/1.1\r\n")
+    return clients
+
+
 def test_slow_clients_of_metrics_end_and_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BriefHandler, "timeout", 1.0)
     with ExitStack() as stack:
         server = stack.enter_context(MetricsServer(PrometheusMeters(), "127.0.0.1:0"))
-        slow = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            for _ in range(MOST_AT_ONCE)
-        ]
-        for each in slow:
-            each.sendall(b"GET /metrics HTTP/1.1\r\n")
+        slow = halves_of_requests(server, stack)
         assert [each.recv(1) for each in slow] == [b""] * MOST_AT_ONCE
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answered:
             assert answered.status == 200
@@ -257,12 +261,7 @@ def test_silent_clients_keep_no_probe_out() -> None:
     """Else whoever reaches the port could have the kubelet restart the controller, for as long as they like."""
     with ExitStack() as stack:
         server = stack.enter_context(MetricsServer(PrometheusMeters(), "127.0.0.1:0"))
-        silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
-            for _ in range(MOST_AT_ONCE)
-        ]
-        for each in silent:
-            each.sendall(b"GET /metrics HTTP/1.1\r\n")
+        silent = halves_of_requests(server, stack)
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=2) as answered:
             assert answered.status == 200
         assert silent[0].recv(1) == b""
