@@ -29,7 +29,7 @@ def settled(declared: Declared, state: ClusterState, at_ms: Instant) -> ClusterS
 
 
 class Steps:
-    """The steps of a cluster with the same declarations.
+    """The steps of a cluster with the same declarations, `declared`.
 
     `_left`: jobs whose run a decision left as it was, with both: the same decision leaves the same run as it is again.
     Decisions and runs mostly stay the same objects. Measured: from the second schedule on, a step takes a third.

@@ -252,7 +252,8 @@ class Admission:
         assignment = self._foreseen_place(pending, options)
         if assignment is not None:
             self._snapshot.occupy(pending.job, assignment)
-        assignment = assignment or self._repacking.admit(pending, options)
+        else:
+            assignment = self._repacking.admit(pending, options)
         if assignment is None:
             return False
         self._start(pending, assignment, "start")

@@ -59,7 +59,7 @@ class Allocation:
 
     `leaving`: it is stopping, so it is no longer part of what its project holds. `keeps_claim`: it stops for no other
     job, so its GPUs are still claimed by its project until it waits like others. An elastic run is several allocations:
-    one of the workers it can't do without, and one for each `is_extra` worker. `leaves_with`: the allocations of the
+    one of the workers it can't do without, and `is_extra` ones of the others. `leaves_with`: the allocations of the
     same run that leave with this one. Never changed. Not frozen, because that would double the cost of making one.
     """
 

@@ -47,7 +47,7 @@ class Eviction(NamedTuple):
         return not (self.is_move or self.allocations[0].is_extra)
 
     def nodes(self) -> Iterable[NodeName]:
-        """The nodes of a run that stops or moves, or that of the extra worker that the eviction is for."""
+        """The nodes of a run that stops or moves, or those of the extra workers that the eviction is for."""
         first, *others = self.allocations
         if first.is_extra or not others:
             return first.nodes()

@@ -114,7 +114,7 @@ def over_allocated(snapshot: Snapshot, domain: DomainName, strategy: ReclaimStra
 
 
 def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
-    """The totals with some victims more. An elastic run that stops is one victim; else each extra worker is one."""
+    """The totals with some victims more. An elastic run that stops is one victim; else each extra part is one."""
     lost: dict[ProjectName, tuple[GpuMilli, GpuMilli]] = {}
     for allocation in allocations:
         milli, (total, largest) = allocation.total_milli, lost.get(allocation.project, (0, 0))
