@@ -115,7 +115,8 @@ NOTES: Mapping[Kind, Collection[str]] = {
 LONGEST_NOTE = 1 << 16
 """The longest annotation to keep of an object that is not gpuctl's own: a longer one reads as absent."""
 LARGEST_WHOLE = 1 << 16
-"""The largest object, in bytes as `marshal` writes it, that a command keeps as it is."""
+"""The largest object, in bytes as `marshal` writes it, that a command keeps as it is, and that a cycle takes for one of
+gpuctl's own by its field manager alone: any user may name that. With the guard only gpuctl writes the label."""
 MOST_PARTS = 5_000
 """An object of gpuctl's own has some hundreds of parts. One with more is kept like an object of others."""
 _MARKS = {value: value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION"))}
@@ -303,11 +304,15 @@ def _bears_our_name(body: Body) -> bool:
 
 
 def _is_too_much(body: Body, fields: FieldSet) -> bool:
-    """Whether an object has more parts than any that gpuctl makes. They are counted only if the object is large."""
-    open_ = [fields, *(body[key] for key in body if key not in _ASIDE)]
+    """Whether an object has more parts than any that gpuctl makes, or is large and does not bear gpuctl's label. Parts
+    are counted only if the object is large."""
+    open_ = [fields, annotations_of(body), *(body[key] for key in body if key not in _ASIDE)]
     with suppress(ValueError):  # no JSON
-        if len(marshal.dumps(open_, _BRIEFLY)) < MOST_PARTS:
+        size_bytes = len(marshal.dumps(open_, _BRIEFLY))
+        if size_bytes < MOST_PARTS:
             return False
+        if size_bytes > LARGEST_WHOLE and not _bears_our_name(body):
+            return True
     left = MOST_PARTS
     while open_ and left >= 0:
         value = open_.pop()

@@ -10,11 +10,11 @@ something only because no other user may write those labels onto anything that m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuctl.install.installation import ACCOUNT, ENGINE_ACCOUNTS, USUAL, Duties, Installation, made
-from gpuctl.install.matching import everywhere, in_projects, rule
+from gpuctl.install.matching import cel_list, everywhere, in_projects, rule, validation, variable
 from gpuctl.install.pods import hides_gpus_before, is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
@@ -81,7 +81,8 @@ def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
         found.append(_fence(wanted.namespace_prefix, duties.engine))
     if wanted.guard:
         makers = makers_of(wanted, duties)
-        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _owners(makers, duties)]
+        found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _own_objects(makers, duties)]
+        found += [_owners(makers, duties)]
         found += [_scale(makers, duties), _autoscalers(makers), _other_workloads(makers, duties), _ends(makers, duties)]
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
@@ -91,7 +92,7 @@ def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
 def _fence(prefix: str, engine: str) -> tuple[str, Mapping[str, Any]]:
     """The controller's rights are the cluster's wherever namespaces come and go; this bounds them to its own."""
     home = names.SYSTEM_NAMESPACE
-    here = _list(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
+    here = cel_list(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
     resource = "request.resource.resource"
     slices = kinds.KINDS[kinds.ENDPOINT_SLICE].plural
     may = (
@@ -104,13 +105,13 @@ def _fence(prefix: str, engine: str) -> tuple[str, Mapping[str, Any]]:
     of_cluster = f"request.name == '{names.PRIORITY_CLASS}'"
     if engine:
         groups = sorted({group_of(kind) for kind in (*kinds.of_engine(engine), kinds.PRIORITY_CLASS)})
-        of_cluster = f"request.resource.group in {_list(groups)}"
+        of_cluster = f"request.resource.group in {cel_list(groups)}"
     own = f"!has(request.namespace) ? {of_cluster} : ({in_namespaces})"
     return "gpuctl-stays-home", {
         "matchConstraints": everywhere(rule("*", "*", ("*",), (*_WRITES, "DELETE"))),
         "matchConditions": [{"name": "the-controller", "expression": f"request.userInfo.username == '{ACCOUNT}'"}],
         "validations": [
-            _validation(
+            validation(
                 f"{resource} == '{kinds.KINDS[kinds.EVENT].plural}' || ({own})",
                 f"gpuctl writes in namespaces that begin with {prefix} (gpuctl install --cluster-prefix) and its own",
             )
@@ -123,7 +124,7 @@ def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
     An update adds containers to look into a pod, gpuctl's too: of it only those are judged.
     """
-    by_maker = f"request.userInfo.username in {_list(makers)}"
+    by_maker = f"request.userInfo.username in {cel_list(makers)}"
     ours = f"{by_maker} && '{names.JOB_LABEL}' in object.metadata.?labels.orValue({{}})"
     added = "dyn({'ephemeralContainers': dyn(object).spec.?ephemeralContainers.orValue([])})"
     lists = ("containers", "initContainers", "ephemeralContainers")
@@ -133,19 +134,19 @@ def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
             rule("", "v1", ("pods",), ("CREATE",)), rule("", "v1", ("pods/ephemeralcontainers",), ("UPDATE",))
         ),
         "variables": [
-            _variable("ours", ours),
-            _variable("pod", f"request.operation == 'UPDATE' ? {added} : dyn(object).spec"),
-            _variable("notes", "request.operation == 'UPDATE' ? {} : object.metadata.?annotations.orValue({})"),
-            _variable("containers", containers),
+            variable("ours", ours),
+            variable("pod", f"request.operation == 'UPDATE' ? {added} : dyn(object).spec"),
+            variable("notes", "request.operation == 'UPDATE' ? {} : object.metadata.?annotations.orValue({})"),
+            variable("containers", containers),
         ],
         "validations": [
-            *(_validation(f"variables.ours || !({way})", text) for way, text in ways()),
-            _validation(
+            *(validation(f"variables.ours || !({way})", text) for way, text in ways()),
+            validation(
                 f"!(variables.ours && '{_OF_RAY}' in object.metadata.labels) || {hides_gpus_before()}",
                 "KubeRay's wait-gcs-ready runs the job's image with all GPUs of the node in sight: start KubeRay with "
                 "ENABLE_INIT_CONTAINER_INJECTION=false",
             ),
-            _validation(
+            validation(
                 "variables.pod.?nodeName.orValue('') == ''",
                 "spec.nodeName goes past the scheduler and its account of GPUs",
             ),
@@ -164,11 +165,11 @@ def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         "matchConstraints": in_projects(rule("", "v1", ("pods",), ("UPDATE",))),
         "matchConditions": [_others(makers)],
         "validations": [
-            _validation(
+            validation(
                 f"({same_notes}) || {_MAY_PATCH_NODES}",
                 "annotations that give a pod GPUs are written by gpuctl, schedulers and nodes only",
             ),
-            _validation(
+            validation(
                 f"{tolerations('object')}.all(t, !{reaches_gpu_nodes()} || t in {tolerations('oldObject')})",
                 "only gpuctl's pods tolerate the taints of GPU nodes",
             ),
@@ -187,22 +188,39 @@ def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         ),
         "matchConditions": [_others(makers)],
         "variables": [
-            _variable("now", _places_of("object")),
-            _variable("before", f"request.operation == 'UPDATE' ? {_places_of('oldObject')} : {[{}] * len(_PLACES)}"),
+            variable("now", _places_of("object")),
+            variable("before", f"request.operation == 'UPDATE' ? {_places_of('oldObject')} : {[{}] * len(_PLACES)}"),
         ],
         "validations": [
-            _validation(
+            validation(
                 f"{list(range(len(_PLACES)))}.all(i, {_same('variables.now[i]', 'variables.before[i]', _IS_MARK)})",
                 f"labels and annotations of {_MARK[:-1]} are written by gpuctl only: declare the job in Git",
             ),
-            _validation(
+            validation(
                 f"!variables.before.exists(m, m.exists(k, {_IS_MARK})) || dyn(object).?spec == dyn(oldObject).?spec",
                 "this is gpuctl's: change its declaration in Git",
             ),
-            _validation(
+            validation(
                 f"request.resource.resource != 'resourceclaimtemplates' || !dyn(object).metadata.name.{_OF_RUNS}",
                 "what is called like this is gpuctl's, and a run's pods claim what it says: declare the job in Git",
             ),
+        ],
+    }
+
+
+def _own_objects(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
+    """Only gpuctl writes the label by which the controller knows its own objects, which it keeps whole in memory."""
+    own = [kind for kind in kinds.KINDS if kind in kinds.RENDERED - kinds.CLUSTER_SCOPED and kind != kinds.CONFIG_MAP]
+    pairs = dict.fromkeys((*((group_of(kind), kinds.KINDS[kind].plural) for kind in own), *duties.pairs))
+    label = f"metadata.?labels[?'{names.MANAGED_BY_LABEL}'].orValue('') == '{names.MANAGED_BY}'"
+    return "gpuctl-own-objects", {
+        "matchConstraints": in_projects(*(rule(group, "*", (plural,), _WRITES) for group, plural in pairs)),
+        "matchConditions": [_others(makers)],
+        "validations": [
+            validation(
+                f"!(dyn(object).{label}) || (request.operation == 'UPDATE' && dyn(oldObject).{label})",
+                f"the label {names.MANAGED_BY_LABEL}: {names.MANAGED_BY} is written by gpuctl only",
+            )
         ],
     }
 
@@ -216,28 +234,28 @@ def _owners(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, An
     owners = "['Job', 'ReplicaSet', 'Deployment', 'StatefulSet']"
     workload = f"o.kind in {owners} && o.apiVersion.split('/')[0] in ['batch', 'apps']"
     groups = dict.fromkeys(group for group, _ in duties.pairs)
-    others = f"o.apiVersion.split('/')[0] in {_list(groups)} && variables.more"
+    others = f"o.apiVersion.split('/')[0] in {cel_list(groups)} && variables.more"
     pod = "o.kind == 'Pod' && o.apiVersion == 'v1' && request.resource.resource in ['resourceclaims', 'statefulsets']"
     by_server = "request.resource.resource == 'jobs' && !dyn(object).spec.?manualSelector.orValue(false)"
-    is_own = f"k in {_list(_OWN_PODS)}"
+    is_own = f"k in {cel_list(_OWN_PODS)}"
     before = "request.operation == 'UPDATE' ? dyn(oldObject).metadata.{} : {}".format
     return "gpuctl-owners", {
         "matchConstraints": in_projects(*_makers_of_pods(), rule("resource.k8s.io", "*", ("resourceclaims",), _WRITES)),
         "matchConditions": [_others(makers, "system:kube-scheduler")],
         "variables": [
-            _variable("more", _are_more(makers)),
-            _variable("ownersBefore", before("?ownerReferences.orValue([])", "[]")),
-            _variable("labels", "dyn(object).metadata.?labels.orValue({})"),
-            _variable("labelsBefore", before("?labels.orValue({})", "{}")),
-            _variable("made", "dyn(object).?spec.?template.?metadata.?labels.orValue({})"),
+            variable("more", _are_more(makers)),
+            variable("ownersBefore", before("?ownerReferences.orValue([])", "[]")),
+            variable("labels", "dyn(object).metadata.?labels.orValue({})"),
+            variable("labelsBefore", before("?labels.orValue({})", "{}")),
+            variable("made", "dyn(object).?spec.?template.?metadata.?labels.orValue({})"),
         ],
         "validations": [
-            _validation(
+            validation(
                 f"dyn(object).metadata.?ownerReferences.orValue([]).all(o, "
                 f"!(({workload}) || ({others}) || ({pod})) || variables.ownersBefore.exists(b, b.uid == o.uid))",
                 "owners that are workloads are written by Kubernetes' controllers only",
             ),
-            _validation(
+            validation(
                 f"(request.resource.resource != 'pods' || variables.labels.all(k, !({is_own}) || "
                 "(k in variables.labelsBefore && variables.labelsBefore[k] == variables.labels[k])))"
                 f" && (({by_server}) || !variables.made.exists(k, {is_own}))",
@@ -259,7 +277,7 @@ def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mappin
         "matchConstraints": in_projects(*rules),
         "matchConditions": [_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],
         "validations": [
-            _validation(
+            validation(
                 "dyn(object).?spec == dyn(oldObject).?spec && request.operation == 'UPDATE'",
                 "in this namespace such an object is declared in Git, as the manifest of a job",
             )
@@ -294,9 +312,9 @@ def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]
             {"name": "of-gpuctl", "expression": f"request.operation == 'CREATE' || {marked}"},
         ],
         "variables": [
-            _variable("unchanged", "request.operation != 'UPDATE'"),
-            _variable("options", f"request.operation == 'DELETE' ? dyn(request.options) : {of_eviction}"),
-            _variable("longest", f"request.operation == 'DELETE' ? {grace} : {_EVICTION_GRACE_S}"),
+            variable("unchanged", "request.operation != 'UPDATE'"),
+            variable("options", f"request.operation == 'DELETE' ? dyn(request.options) : {of_eviction}"),
+            variable("longest", f"request.operation == 'DELETE' ? {grace} : {_EVICTION_GRACE_S}"),
         ],
         "validations": [*_ends_with_its_pods()],
     }
@@ -307,26 +325,26 @@ def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
     labels = f"{before}.all(k, k in {now} && {now}[k] == {before}[k])"
     finalizers = f"{_entries('finalizers', 'object')}.all(n, n in {_entries('finalizers', 'oldObject')})"
     owners = f"{_entries('ownerReferences', 'object')} == {_entries('ownerReferences', 'oldObject')}"
-    yield _validation(
+    yield validation(
         "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
         "!variables.options.?orphanDependents.orValue(false)",
         "this is gpuctl's: its pods are deleted with it, or they would keep their GPUs",
     )
-    yield _validation(
+    yield validation(
         "request.resource.resource != 'pods' || "
         f"variables.options.?gracePeriodSeconds.orValue(0) <= variables.longest || {_MAY_PATCH_NODES}",
         "this is gpuctl's: its pod has no longer to end than its terminationGracePeriodSeconds, or "
         f"{_EVICTION_GRACE_S} s where it is evicted",
     )
-    yield _validation(
+    yield validation(
         f"variables.unchanged || {finalizers} || {_MAY_PATCH_NODES}",
         "this is gpuctl's: a finalizer would keep its pods and their GPUs after its end",
     )
-    yield _validation(
+    yield validation(
         f"variables.unchanged || {owners} || {_MAY_PATCH_NODES}",
         "this is gpuctl's: without its owner, or with another beside it, it would keep its GPUs after its job's end",
     )
-    yield _validation(
+    yield validation(
         f"variables.unchanged || {labels} || {_MAY_PATCH_NODES}",
         "this is gpuctl's: without a label that it has its controller would let it go, and it would keep its GPUs",
     )
@@ -347,7 +365,7 @@ def _scale(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any
         "matchConstraints": in_projects(rule("apps", "v1", resources, ("UPDATE",)), *others),
         "matchConditions": [_others(makers, AUTOSCALER)],
         "validations": [
-            _validation(
+            validation(
                 f"!dyn(oldObject).?status.?selector.orValue('').contains('{_MARK}') && !request.name.{_OF_RUNS}",
                 "this is gpuctl's: change its replicas in Git",
             )
@@ -365,7 +383,7 @@ def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         "matchConstraints": in_projects(rule("autoscaling", "*", resources, _WRITES)),
         "matchConditions": [_others(makers, AUTOSCALER)],
         "validations": [
-            _validation(
+            validation(
                 f"!dyn(object).spec.scaleTargetRef.name.{_OF_RUNS}",
                 "what is called like this is gpuctl's: declare its scaling in Git",
             )
@@ -390,22 +408,9 @@ def _entries(field: str, source: str) -> str:
 
 
 def _others(makers: Sequence[str], *more: str) -> Mapping[str, str]:
-    return {"name": "by-others", "expression": f"!(request.userInfo.username in {_list((*makers, *more))})"}
-
-
-def _variable(name: str, expression: str) -> Mapping[str, str]:
-    return {"name": name, "expression": expression}
-
-
-def _validation(expression: str, text: str) -> Mapping[str, str]:
-    return {"expression": expression, "message": text, "reason": "Forbidden"}
+    return {"name": "by-others", "expression": f"!(request.userInfo.username in {cel_list((*makers, *more))})"}
 
 
 def _are_more(makers: Sequence[str]) -> str:
     """Whether controllers besides Kubernetes' own are trusted; a template of a chart has the list."""
-    return f"{_list(makers)}.size() > {len(MAKERS)}"
-
-
-def _list(values: Iterable[str]) -> str:
-    """A CEL list of texts."""
-    return "[" + ", ".join(f"'{value}'" for value in values) + "]"
+    return f"{cel_list(makers)}.size() > {len(MAKERS)}"

@@ -1,4 +1,4 @@
-"""Which requests an admission policy is about, with the API server's defaults written out.
+"""The parts of an admission policy: which requests it is about, with the API server's defaults written out, and CEL.
 
 `kubectl apply` takes a list with a default that was left away for a changed one at each apply; and one field that is
 missing in `matchConstraints`, which has one owner as a whole, refuses `kubectl apply --server-side` after it.
@@ -31,3 +31,18 @@ def rule(group: str, version: str, resources: Iterable[str], operations: Iterabl
         "operations": list(operations),
         "scope": "*",
     }
+
+
+def variable(name: str, expression: str) -> Mapping[str, str]:
+    """What expressions call `variables.NAME`."""
+    return {"name": name, "expression": expression}
+
+
+def validation(expression: str, text: str) -> Mapping[str, str]:
+    """A request for which the expression is false is refused with the text."""
+    return {"expression": expression, "message": text, "reason": "Forbidden"}
+
+
+def cel_list(values: Iterable[str]) -> str:
+    """A CEL list of texts."""
+    return "[" + ", ".join(f"'{value}'" for value in values) + "]"

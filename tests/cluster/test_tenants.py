@@ -286,6 +286,23 @@ def test_only_the_guard_stops_gpuctls_labels_on(kind: str, place: Place) -> None
     assert ("written by gpuctl only" in said) if place.guarded else (said == "")
 
 
+NAMED = {
+    "job": (jobs("a"), job()),
+    "deployment": (apps("a", "deployments"), workload()),
+    "service": ("/api/v1/namespaces/gpu-a/services", {"spec": {"ports": [{"port": 80}]}}),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_only_the_guard_stops_what_would_pass_for_gpuctls_own(kind: str, place: Place) -> None:
+    url, body = NAMED[kind]
+    labelled = {**body, "metadata": {"name": "x", "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}}
+    said = place.attempt("POST", f"{url}?dryRun=All", labelled, user="ann")
+    assert ("is written by gpuctl only" in said) if place.guarded else (said == "")
+    labelled["metadata"]["labels"] = {names.MANAGED_BY_LABEL: "Helm"}
+    assert place.attempt("POST", f"{url}?dryRun=All", labelled, user="ann") == ""
+
+
 def claim(**meta: Any) -> Any:
     exactly = {"deviceClassName": "x", "allocationMode": "ExactCount", "count": 1}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}

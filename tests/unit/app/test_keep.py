@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuctl.app.kept import MOST_PARTS, NOTES, Keep, KeepSmall
+from gpuctl.app.kept import LARGEST_WHOLE, MOST_PARTS, NOTES, Keep, KeepSmall
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import ref_of
 from gpuctl.k8s.requests import requests_of
@@ -204,6 +204,17 @@ def test_an_object_of_ours_has_room_for_all_that_gpuctl_makes() -> None:
     body = job(labels=OURS)
     body["spec"]["template"]["spec"]["containers"][0]["env"] = env
     assert Keep()(body)["spec"]["template"]["spec"] == body["spec"]["template"]["spec"]
+
+
+def test_of_what_is_large_the_label_tells_that_it_is_ours_for_any_user_may_write_as_our_field_manager() -> None:
+    body = job(labels=OURS)
+    body["spec"]["template"]["spec"]["containers"][0]["args"] = ["x" * 2 * LARGEST_WHOLE]
+    body["metadata"]["managedFields"] = [
+        {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:a": {}}}
+    ]
+    assert Keep()(body)["spec"]["template"]["spec"] == body["spec"]["template"]["spec"]
+    body["metadata"]["labels"] = {}
+    assert "spec" not in Keep()(body)
 
 
 @pytest.mark.parametrize("damaged", [None, 3, "text", [], {"metadata": 1}, {"metadata": {"labels": []}, "spec": []}])
