@@ -233,15 +233,15 @@ def test_a_tag_called_as_the_branch_hides_no_change(change: Path, tmp_path: Path
 
 
 def test_a_cluster_that_the_change_renames_is_planned(change: Path, tmp_path: Path) -> None:
-    """Else its jobs would lose their declarations unseen."""
+    """Else the controller would find no folder to follow, unseen."""
     execute(["git", "mv", "clusters/tr4858", "clusters/b"], cwd=change, check=True)
     WorkingCopy(change).commit("renamed", AT_MS)
-    assert step("plan", change, tmp_path, {}).returncode == 0
+    assert step("plan", change, tmp_path, {}).returncode == 3
     plans = (tmp_path / "summary.md").read_text()
     assert plans.count("<!-- gpuctl plan tr4858") == 2
-    assert "objects are deleted" in plans
+    assert "> **refused** GPU8003: there is no folder clusters/tr4858" in plans
     done = gitlab(change, tmp_path)
-    assert (done.returncode, "0 to create, 0 to change, 33 to delete" in done.stdout) == (0, True)
+    assert (done.returncode, "refused GPU8003: there is no folder clusters/tr4858" in done.stdout) == (3, True)
 
 
 def test_a_link_in_the_place_of_a_cluster_is_no_cluster(change: Path, tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ def test_a_link_in_the_place_of_a_cluster_is_no_cluster(change: Path, tmp_path: 
     WorkingCopy(change).commit("linked", AT_MS)
     for check in (step("validate", change, tmp_path, {}), gitlab(change, tmp_path)):
         assert (check.returncode, "error GPU8003" in check.stderr) == (2, True)
-    assert step("plan", change, tmp_path, {}).returncode == 0
-    assert "objects are deleted" in (tmp_path / "summary.md").read_text()
+    assert step("plan", change, tmp_path, {}).returncode == 3
+    assert "> **refused** GPU8003" in (tmp_path / "summary.md").read_text()
 
 
 def test_what_is_checked_is_what_is_committed(change: Path, tmp_path: Path) -> None:
