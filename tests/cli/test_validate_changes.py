@@ -116,6 +116,24 @@ def test_a_change_that_breaks_a_file_it_does_not_touch(run: Run, top: Path) -> N
     assert ("GPU3004", OTHER) in found
 
 
+def test_a_warning_that_the_change_makes_an_error_is_told(run: Run, top: Path, repository: WorkingCopy) -> None:
+    """It is at the same line as before, in a file that the change does not touch, and holds its project back now."""
+    policy = yaml.safe_dump({
+        "apiVersion": "gpuctl.dev/v1",
+        "kind": "Policy",
+        "metadata": {"name": "none"},
+        "spec": {"match": {"kind": "Job"}, "severity": "warning", "cel": "object.spec.gpus < 1.0", "message": "No."},
+    })
+    repository.write("policies/none.yaml", policy.encode())
+    base = repository.commit("a policy that warns", AT_MS)
+    assert told(run, "--changed-since", base, PROD) == (0, [])
+    (top / "policies/none.yaml").write_text(policy.replace("severity: warning", "severity: error"))
+    code, found = told(run, "--changed-since", base, PROD)
+    assert (code, {each for each, _ in found}) == (1, {"GPU4001"})
+    (top / "policies/none.yaml").write_text(policy.replace("No.", "Never."))
+    assert told(run, "--changed-since", base, PROD) == (0, [])
+
+
 def test_what_the_base_has_gained_is_no_part_of_the_change(run: Run, top: Path, repository: WorkingCopy) -> None:
     execute(["git", "branch", "feature"], cwd=top, check=True)
     breaks(OTHER)
