@@ -84,6 +84,16 @@ def test_no_project_hides_its_files_in_a_cluster_of_its_own(run: Run, top: Path)
     assert (code, found) == (1, [("GPU3029", (own / "cluster.yaml").as_posix())])
 
 
+def test_a_cluster_at_the_top_takes_in_no_other(run: Run, top: Path) -> None:
+    """The folders of projects would be no projects' there, so a file could declare for another one."""
+    wrong = Path(JOB.replace("team-a/jobs/a-1-g", "team-b/jobs/forged"))
+    wrong.write_text(Path(JOB).read_text().replace("name: a-1-g\n", "name: forged\n"))
+    (top / "extra.yaml").write_text('message: "x\nkind: Cluster\ny"\n')
+    for argument in ([], [PROD], [JOB]):
+        code, found = told(run, *argument)
+        assert (code, {each for each, _ in found}) == (1, {"GPU3008"})
+
+
 def test_a_file_of_no_cluster_is_an_error(run: Run, top: Path) -> None:
     del top
     assert told(run, "docs/x.yaml", JOB) == (1, [("GPU6301", "docs/x.yaml")])
