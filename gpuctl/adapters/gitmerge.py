@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import Git, unavailable
 from gpuctl.adapters.gittree import shown
-from gpuctl.adapters.links import left_by_link
+from gpuctl.adapters.links import holder, left_by_link, name_below
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.comparison import Comparison, Merge
 from gpuctl.model.ids import NO_REVISION, Revision
@@ -144,11 +144,17 @@ def since(
 
 
 def _found(folder: Path) -> tuple[Repository, str]:
-    """The repository that a folder is in, and the folder's path there; also for one that is in no working tree."""
+    """The repository that a folder is in, and the folder's path there; also for one that is in no working tree.
+
+    A submodule that is named from the repository around it is of that one, whose commits have nothing of what is in it.
+    """
     if left_by_link(folder):
         raise unavailable("GPU8004", url=str(folder))
     standing = _existing(folder)
     repository, inside = Repository.containing(standing)
+    outer = repository.holder
+    if outer is not None and not folder.is_absolute() and not Path.cwd().is_relative_to(repository.folder.resolve()):
+        repository, inside = Repository(outer), name_below(outer, standing)
     return repository, (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
 
 
@@ -192,9 +198,9 @@ def _is_folder(path: Path) -> bool:
 def _in_working_tree(
     folder: Path, repository: Repository, path: str, read: Callable[[str], SourceTree]
 ) -> SourceTree | None:
-    """The cluster as it is in the working tree. None where a commit of it has none: no folder, or a link to one."""
-    here = repository.folder.resolve() / path
-    if not _is_folder(folder) or here.resolve() != here:
+    """The cluster as it is in the working tree. None where a commit of it has none: no folder, a link, a submodule."""
+    top = repository.folder.resolve()
+    if not _is_folder(folder) or (top / path).resolve() != top / path or top in (holder(folder) or top).parents:
         return None
     return _in_repository(read(str(folder)), repository, path)
 

@@ -157,6 +157,14 @@ class Repository:
         return found
 
     @property
+    def holder(self) -> Path | None:
+        """The top of the repository that this one is a submodule of; None for none."""
+        if (self.folder / ".git").is_dir():
+            return None
+        outer = self._run("rev-parse", "--show-superproject-working-tree").output.removesuffix(b"\n")
+        return Path(os.fsdecode(outer)) if outer else None
+
+    @property
     def is_begun(self) -> bool:
         """Whether there is a commit on what is checked out: not before the first one."""
         return not self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").code
