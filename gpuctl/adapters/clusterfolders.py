@@ -31,10 +31,12 @@ class Found:
 def clusters_of(paths: Iterable[str]) -> Found:
     """Map files and folders to the folders of their clusters.
 
-    A cluster's folder is the outermost one above a file that is in a folder `clusters`, or that has a YAML file with a
-    Cluster in it; nothing above the top of the Git working tree is looked at. The outermost, because the people of a
-    project could otherwise declare a Cluster of their own around their files. A file below `policies` belongs to all
-    clusters in the folder `clusters` beside it. A folder that belongs to no cluster stands for itself.
+    A cluster's folder is the one in the folder `clusters` at the top of the Git working tree, whether or not something
+    above it declares a Cluster, which a change could add. Else it is the outermost one above a file that is in a folder
+    `clusters`, or that has a YAML file with a Cluster in it; nothing above the top of the Git working tree is looked
+    at. The outermost, because the people of a project could otherwise declare a Cluster of their own around their
+    files. A file below `policies` belongs to all clusters in the folder `clusters` beside it. A folder that belongs to
+    no cluster stands for itself.
     """
     folders: dict[str, None] = {}
     strangers: list[str] = []
@@ -50,7 +52,8 @@ def _clusters(path: str) -> Iterator[str]:
     here = Path(os.path.abspath(path))  # noqa: PTH100 - as it is named: a linked file belongs where its link is
     is_folder = here.is_dir()
     above = _from_the_top(here if is_folder else here.parent)
-    for folder in above:
+    usual = [folder for folder in above if folder.parent == above[0] / CLUSTERS]
+    for folder in usual or above:
         if folder.parent.name == CLUSTERS or _declares_cluster(folder):
             yield path if folder == here else _as_given(folder, path)
             return

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.adapters.gitrun import Git, unavailable
 from gpuctl.adapters.gittree import shown
-from gpuctl.adapters.links import left_by_link
+from gpuctl.adapters.links import holder, left_by_link, name_below
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.comparison import Comparison, Merge
 from gpuctl.model.ids import NO_REVISION, Revision
@@ -64,8 +64,8 @@ def compare(
     compared = Comparison(base=_shown(base, ours), head=named, folder=path, base_commit=ours)
     compared = compared if head is None else replace(compared, head_commit=theirs)
     after = _read(repository, theirs, path) if head is not None else None
-    if head is None and _is_folder(folder):
-        after = _in_repository(read_folder(str(folder)), repository, path)
+    if head is None:
+        after = _in_working_tree(folder, repository, path, read_folder)
     added = repository.confirmations(ours, theirs)
     confirmed = [repository.confirmations(NO_REVISION, tip) for tip in {ours, theirs}]
     tips = Compared(
@@ -120,32 +120,47 @@ def roll_back(folder: Path, base: str, to: str) -> Compared:
     return Compared(comparison=compared, before=before, after=after, confirmations=confirmations)
 
 
-def since(folder: Path, name: str, read: Callable[[str], SourceTree]) -> tuple[SourceTree | None, SourceTree]:
-    """A cluster where the current branch left the one that is named, None if it was not there, and as it is now.
+def since(
+    folder: Path, name: str, read: Callable[[str], SourceTree], head: str | None = None
+) -> tuple[SourceTree | None, SourceTree]:
+    """A cluster where `head` left the branch that is named, None if it was not there, and as it is at `head`.
 
-    Now is the working tree, which `read` reads, with what is not committed. Both have paths from the top of the
-    repository. Raises SourceUnavailable: GPU8004, GPU8006, and those of `Repository.tree` and `compare`.
+    Without `head` it is the current branch, and the working tree, which `read` reads, with what is not committed. Both
+    have paths from the top of the repository. Raises SourceUnavailable: GPU8004, GPU8006, GPU8003 for a cluster that is
+    not at `head`, and those of `Repository.tree` and `compare`.
     """
     repository, path = _found(folder)
-    commit, head = _commit(repository, name), _commit(repository, "HEAD")
-    parted = repository.merge_base(commit, head)
+    commit, changed = _commit(repository, name), _commit(repository, head or "HEAD")
+    parted = repository.merge_base(commit, changed)
     if parted is None:
-        raise _unrelated(repository, Comparison(base=name, head="HEAD", folder=path))
-    return _read(repository, parted, path), _in_repository(read(str(folder)), repository, path)
+        raise _unrelated(repository, Comparison(base=name, head=head or "HEAD", folder=path))
+    before = _read(repository, parted, path)
+    if head is not None:
+        return before, repository.tree(changed, path)
+    now = _in_working_tree(folder, repository, path, read)
+    if now is None:
+        raise unavailable(_MISSING_FOLDER, path=path, revision=WORKING_TREE)
+    return before, now
 
 
 def _found(folder: Path) -> tuple[Repository, str]:
-    """The repository that a folder is in, and the folder's path there; also for one that is in no working tree."""
+    """The repository that a folder is in, and the folder's path there; also for one that is in no working tree.
+
+    A submodule that is named from the repository around it is of that one, whose commits have nothing of what is in it.
+    """
     if left_by_link(folder):
         raise unavailable("GPU8004", url=str(folder))
     standing = _existing(folder)
     repository, inside = Repository.containing(standing)
+    outer = repository.holder
+    if outer is not None and not folder.is_absolute() and not Path.cwd().is_relative_to(repository.folder.resolve()):
+        repository, inside = Repository(outer), name_below(outer, standing)
     return repository, (Path(inside) / folder.absolute().relative_to(standing)).as_posix()
 
 
 def _shown(name: str, commit: Revision) -> str:
-    """A revision as people are told it: an id in full, as CI jobs have it, is cut."""
-    return commit[:_SHOWN_DIGITS] if name == commit else name
+    """A revision as people are told it: an id in full is cut, a branch that is named in full, as CI jobs do, too."""
+    return commit[:_SHOWN_DIGITS] if name == commit else name.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
 
 def _commit(repository: Repository, name: str) -> Revision:
@@ -178,6 +193,16 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def _in_working_tree(
+    folder: Path, repository: Repository, path: str, read: Callable[[str], SourceTree]
+) -> SourceTree | None:
+    """The cluster as it is in the working tree. None where a commit of it has none: no folder, a link, a submodule."""
+    top = repository.folder.resolve()
+    if not _is_folder(folder) or (top / path).resolve() != top / path or top in (holder(folder) or top).parents:
+        return None
+    return _in_repository(read(str(folder)), repository, path)
 
 
 def _in_repository(tree: SourceTree, repository: Repository, path: str) -> SourceTree:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuctl.adapters.gitrun import Answer, Git, last_line, unavailable
 from gpuctl.adapters.gittree import Entry, Links, Listing, Meter, blob_sizes, file_contents, shown
-from gpuctl.adapters.links import left_by_link
+from gpuctl.adapters.links import left_by_link, name_below
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.k8s.bounds import MOST_AMOUNT, whole_number
 from gpuctl.model.history import Commit
@@ -39,6 +39,9 @@ _REMEMBERED_TREES = 8
 _REMEMBERED_BYTES = 2 * MAX_TREE_BYTES
 _ARGUMENTS_BYTES = 1 << 16
 _FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_AMBIGUOUS = re.compile(r"^warning: refname '(.+)' is ambiguous\.$", re.MULTILINE)
+_PLAIN_NAME = re.compile(rf"HEAD|@|refs/.+|{_FULL_ID.pattern}")
+"""Names that Git takes for what they are, whatever tag is called the same."""
 _LASTING = frozenset({"GPU8003", "GPU8014"})
 """Faults of a commit itself: another look finds the same."""
 
@@ -60,7 +63,10 @@ class Repository:
 
     @staticmethod
     def containing(path: Path) -> tuple[Repository, str]:
-        """The repository a folder is in, and the folder's path inside it."""
+        """The repository a folder is in, and the folder's path inside it, by its name there.
+
+        A link to a folder has nothing below it in a commit, wherever it leads, so it is not followed.
+        """
         folder = path if path.is_dir() else path.parent
         answer = Git().run("-C", str(folder.absolute()), "rev-parse", "--show-toplevel")
         if "dubious ownership" in answer.error:
@@ -68,14 +74,20 @@ class Repository:
         top = Path(os.fsdecode(answer.output.removesuffix(b"\n")))
         if answer.code or left_by_link(path) or not path.resolve().is_relative_to(top.resolve()):
             raise unavailable("GPU8004", url=str(path))
-        return Repository(top), path.resolve().relative_to(top.resolve()).as_posix()
+        return Repository(top), name_below(top, path)
 
     def resolve(self, name: str) -> Revision:
-        """The commit that a branch, tag or id names."""
+        """The commit that a branch, tag or id names.
+
+        Raises GPU8006 where none is named so, GPU8025 where several may be: Git would take a tag `origin/main`, which
+        anybody may push who may push a branch, for the branch of the remote.
+        """
         bad = not name or name.startswith("-")
-        answer = None if bad else self._run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        answer = None if bad else self._run("rev-parse", "--verify", f"{name}^{{commit}}")
         if answer is None or answer.code:
             raise unavailable("GPU8006", revision=name, url=str(self.folder))
+        if any(not _PLAIN_NAME.fullmatch(found) for found in _AMBIGUOUS.findall(answer.error)):
+            raise unavailable("GPU8025", revision=name, url=str(self.folder))
         return self._seen_here(Revision(answer.text))
 
     def tree(self, revision: Revision, path: str) -> SourceTree:
@@ -143,6 +155,14 @@ class Repository:
         if answer.code or not found:
             raise unavailable("GPU8003", path=where, revision=revision)
         return found
+
+    @property
+    def holder(self) -> Path | None:
+        """The top of the repository that this one is a submodule of; None for none."""
+        if (self.folder / ".git").is_dir():
+            return None
+        outer = self._run("rev-parse", "--show-superproject-working-tree").output.removesuffix(b"\n")
+        return Path(os.fsdecode(outer)) if outer else None
 
     @property
     def is_begun(self) -> bool:

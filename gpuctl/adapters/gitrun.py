@@ -60,6 +60,7 @@ _SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.pager=cat",
+    "core.warnAmbiguousRefs=true",
     "gc.auto=0",
     "gc.autoDetach=false",
     "gc.bigPackThreshold=256m",

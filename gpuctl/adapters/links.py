@@ -1,4 +1,4 @@
-"""Links on the way to a folder, and the Git working tree that they lead out of."""
+"""Links on the way to a folder, the Git working tree that they lead out of, and what the folder is called in it."""
 
 from __future__ import annotations
 
@@ -24,3 +24,14 @@ def left_by_link(folder: Path) -> Path | None:
         if top is not None and not Path(os.path.realpath(link)).is_relative_to(top):
             return top
     return None
+
+
+def name_below(top: Path, path: Path) -> str:
+    """What a path that is in a folder is called there. Links below the top are not followed.
+
+    One that is named by a link from elsewhere to within the folder has the name of what the link leads to.
+    """
+    named, real = path.absolute(), top.resolve()
+    outside = next((each for each in (*reversed(named.parents), named) if each.resolve() == real), None)
+    inside = path.resolve().relative_to(real) if outside is None else named.relative_to(outside)
+    return Path(os.path.normpath(inside)).as_posix()

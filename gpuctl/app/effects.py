@@ -43,6 +43,7 @@ from gpuctl.plan import (
     is_confirmed,
     make_plan,
     mass_stop,
+    namespaces_left,
     obstacles,
     quota_cut,
     removal,
@@ -108,6 +109,7 @@ def on_inventory(  # noqa: PLR0913, PLR0917 - what it depends on
     effect = effect_of(before, at_rest(_patient(head), began, _AT_MS))
     refused = (
         *_told(mass_stop(head, began, frozenset()).refusals, head),
+        *(() if base is None else namespaces_left(base, head)),
         *_unconfirmed(base, head, effect),
         *_cuts(base, head, effect),
         *_told(_frozen(base, head, effect, now_ms), head),

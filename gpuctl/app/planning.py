@@ -14,7 +14,10 @@ from gpuctl.app.effects import Foreseen
 from gpuctl.app.other_engine import waiting_manifests
 from gpuctl.app.settings import setting_changes, written_changes
 from gpuctl.compile import Written, fields_of_a_new_run
+from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.span import SourceSpan
+from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.objects import labels_of
@@ -71,10 +74,19 @@ def plan_report(
         breaches=tuple(_breach_changes(before, after)),
         effect=foreseen.effect if foreseen is not None else None,
         ground=foreseen.ground if foreseen is not None else None,
-        refusals=foreseen.refusals if foreseen is not None else Refusals(),
+        refusals=foreseen.refusals if foreseen is not None else _of_no_folder(before, compared),
         cluster=next((side.cluster.name for side in (head, base) if side is not None), ""),
         owners={each.name: each.owners for each in base.projects if each.owners} if base is not None else {},
     )
+
+
+def _of_no_folder(before: Side | None, compared: Comparison) -> Refusals:
+    """Where the cluster's folder is gone, or has another name, the controller deletes nothing and takes up nothing."""
+    if before is None:
+        return Refusals()
+    told = message("GPU8003", {"path": compared.folder, "revision": compared.head})
+    span = SourceSpan(file=compared.folder)
+    return Refusals(new=(Diagnostic(code="GPU8003", message=told, span=span, help=CODES["GPU8003"].fix),))
 
 
 def _department_limits(

@@ -143,10 +143,13 @@ def _known(
 
 
 def _made(before: Iterable[Diagnostic], after: Iterable[Diagnostic], changed: frozenset[str]) -> Iterator[Diagnostic]:
-    """What is told of a change. Of equal mistakes in equal lines, as many are known as there were."""
-    were = Counter(known_by(diagnostic) for diagnostic in before)
+    """What is told of a change. Of equal mistakes in equal lines, as many are known as there were.
+
+    A warning that becomes an error, as of a policy that the change makes stricter, was no error before.
+    """
+    were = Counter((known_by(diagnostic), diagnostic.severity) for diagnostic in before)
     for diagnostic in after:
-        key = known_by(diagnostic)
+        key = known_by(diagnostic), diagnostic.severity
         were[key] -= 1
         if were[key] < 0 or diagnostic.span.file in changed:
             yield diagnostic

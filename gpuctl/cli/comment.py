@@ -107,7 +107,8 @@ def comment(  # noqa: PLR0913 - an argument for each option
     --plan writes a plan that another job has made, say one without a token for a pull request of a fork. Anybody may
     have written the file: it is read up to 16 MiB, held against its schema, and all of it is text. The comment says
     that it was read, and of which commits it says to be; it is not written unless that is the newest commit of the
-    request, or the merge that GitHub has made of it.
+    request, or the merge that GitHub has made of it. --head COMMIT goes with it: the plan has to be of that commit, the
+    one of the job that made it, else whoever wrote the file could write under the request of another.
 
     The repository, the request and the API's address come from the environment of GitHub Actions or GitLab CI. The
     token comes from GITHUB_TOKEN or GH_TOKEN, from GITLAB_TOKEN, or from --token-file; GitLab's CI_JOB_TOKEN can't
@@ -143,11 +144,13 @@ def comment(  # noqa: PLR0913 - an argument for each option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be told. `origin` is empty for a plan that was made here; `commit`: the head that a read one names."""
+    """What is to be told. `origin` is empty for a plan that was made here; `commit`: the head that a read one names;
+    `wanted`: the one that it has to name."""
 
     page: PlanPage
     origin: str = ""
     commit: str = ""
+    wanted: str | None = None
 
 
 def _made(folder: Path | None, given: Mapping[str, Any]) -> Plan:
@@ -159,13 +162,13 @@ def _made(folder: Path | None, given: Mapping[str, Any]) -> Plan:
 
 
 def _read(file: Path, folder: Path | None, given: Mapping[str, Any]) -> Plan:
-    if folder is not None or any(value for option, value in given.items() if option != "no_cache"):
-        raise click.UsageError("--plan goes without DIR and without options of a plan: the file holds one")
+    if folder is not None or any(value for option, value in given.items() if option not in {"no_cache", "head"}):
+        raise click.UsageError("--plan goes without DIR and without options of a plan but --head: the file holds one")
     found = saved_plan(file)
     base, head = ((commit or "")[:_SHORT] for commit in (found.merge.base_commit, found.merge.head_commit))
     commits = f"base {base or 'of no commit'}, head {head or 'of no commit'}"
     origin = f"This plan was made by another job and read from a file, which says that it is of {commits}."
-    return Plan(page=found.comment, origin=origin, commit=found.merge.head_commit or "")
+    return Plan(page=found.comment, origin=origin, commit=found.merge.head_commit or "", wanted=given["head"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,17 +187,19 @@ def _send(options: ForgeOptions, plan: Plan, sent: Message) -> None:
 
     if not plan.origin:
         _summarize(sent.text)
+    if plan.origin and plan.wanted not in {None, plan.commit}:
+        raise _of_another_commit(plan.commit, f"commit {str(plan.wanted)[:_SHORT]}")
     number = wiring.forge_number(options)
     with wiring.forge(options) as forge:
         if plan.origin and plan.commit not in forge.commits_of(number):
-            raise _of_another_commit(plan.commit, number)
+            raise _of_another_commit(plan.commit, f"the newest commit of request {number}")
         say(forge.put_comment(number, marker(plan.page.cluster), sent.text))
         forge.set_labels(number, sent.ours, sent.wanted)
     say(f"labels: {', '.join(sorted(sent.wanted)) or 'none'}")
 
 
-def _of_another_commit(commit: str, number: int) -> Failure:
-    told = message("GPU6211", {"commit": commit[:_SHORT] or "no commit", "number": number})
+def _of_another_commit(commit: str, wanted: str) -> Failure:
+    told = message("GPU6211", {"commit": commit[:_SHORT] or "no commit", "wanted": wanted})
     return Failure("GPU6211", told, hint=CODES["GPU6211"].fix, exit_code=EXIT_FAILED)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from gpuctl.diag.wording import message
 if TYPE_CHECKING:
     from gpuctl.adapters.clusterfolders import Found
     from gpuctl.app.validation import Validation
+    from gpuctl.model.source import SourceTree
 
 FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     "text": show_diagnostics,
@@ -41,7 +42,7 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     "validate",
     examples=(
         "gpuctl validate clusters/tr4858",
-        "gpuctl validate --changed-since origin/main -o github",
+        "gpuctl validate --changed-since origin/main --head HEAD -o github",
         "gpuctl validate clusters/tr4858/projects/team-a/jobs/a-1-g.yaml",
         "gpuctl validate --expanded clusters/tr4858/projects/team-a",
         "gpuctl validate --changed-since origin/main --jobs 10000",
@@ -53,6 +54,11 @@ FORMS: dict[str, Callable[[Sequence[Diagnostic]], None]] = {
     "revision",
     metavar="REV",
     help="Check the clusters that the change touches, and tell only mistakes that are new or in changed files.",
+)
+@click.option(
+    "--head",
+    metavar="REV",
+    help="With --changed-since: check this revision, as the reconciler will read it, instead of the working tree.",
 )
 @click.option(
     "--no-cache",
@@ -77,6 +83,7 @@ def validate(  # noqa: PLR0913 - an argument for each option
     paths: tuple[str, ...],
     revision: str | None,
     *,
+    head: str | None,
     no_cache: bool,
     expanded: bool,
     most_jobs: int | None,
@@ -89,7 +96,9 @@ def validate(  # noqa: PLR0913 - an argument for each option
 
     --changed-since compares the working tree with the commit where it left REV: what REV has gained meanwhile is no
     part of the change. Mistakes that were there before, in files that did not change, are counted and not told, and do
-    not fail the check. Paths are told from the top of the repository.
+    not fail the check. Paths are told from the top of the repository. With --head REV the files of that commit are
+    checked instead, as the reconciler will read them: a .gitattributes can have Git make other files of a commit, and
+    the working tree can have a folder by a link or a submodule where the commit has none.
 
     --expanded prints the jobs declared in PATH as YAML, and what is wrong to standard error. A default has a comment
     with its file and line.
@@ -104,13 +113,16 @@ def validate(  # noqa: PLR0913 - an argument for each option
     """
     from gpuctl.adapters.clusterfolders import clusters_of  # noqa: PLC0415 - nothing else of the shell is needed
 
+    if head is not None and revision is None:
+        raise Failure("GPU9002", "--head goes with --changed-since")
     found = clusters_of(paths or cluster_folders())
     if expanded:
         if revision is not None or form != "text":
             raise Failure("GPU9002", "--expanded goes neither with --changed-since nor with -o")
         _expand(found, paths or found.folders, most_jobs)
         return
-    validation = _validation(found.folders, revision, most_jobs, cached=not no_cache)
+    change = None if revision is None else Change(since=revision, head=head)
+    validation = _validation(found.folders, change, most_jobs, cached=not no_cache)
     strangers = tuple(_stranger(path) for path in found.strangers)
     validation = replace(validation, diagnostics=(*strangers, *validation.diagnostics))
     FORMS[form](validation.diagnostics)
@@ -143,18 +155,29 @@ def _is_in(file: str, path: str) -> bool:
     return path in {".", file} or file.startswith(path + os.sep)
 
 
-def _validation(folders: Sequence[str], revision: str | None, most_jobs: int | None, *, cached: bool) -> Validation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is checked of a change: what `head`, else the working tree, has that it had not where it left `since`."""
+
+    since: str
+    head: str | None
+
+
+def _validation(folders: Sequence[str], change: Change | None, most_jobs: int | None, *, cached: bool) -> Validation:
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415
     from gpuctl.adapters.verdicts import verdict_folder  # noqa: PLC0415
     from gpuctl.app.validate import validate, validate_change  # noqa: PLC0415
 
     collect_seldom(OBJECTS_OF_A_COMMAND)
     verdicts = verdict_folder(os.environ) if cached else None
-    if revision is None:
+    if change is None:
         return validate(folders, read_tree, verdicts, most_jobs)
     from gpuctl.adapters.gitmerge import since  # noqa: PLC0415 - only this option needs Git
 
-    return validate_change(folders, lambda folder: since(Path(folder), revision, read_tree), verdicts, most_jobs)
+    def trees(folder: str) -> tuple[SourceTree | None, SourceTree]:
+        return since(Path(folder), change.since, read_tree, change.head)
+
+    return validate_change(folders, trees, verdicts, most_jobs)
 
 
 def _stranger(path: str) -> Diagnostic:

@@ -8,7 +8,7 @@ the change, and after it. There it is valid while the deletion is under way, ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
@@ -60,12 +60,7 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
         recorded = ledger is not None and ref in ledger.inventory
         other = _other_cluster(declared, live)
         if other and not (recorded and state.claimed.get(ref.name) != other):
-            found[project.name] = Diagnostic(
-                code="GPU6006",
-                message=message("GPU6006", {"namespace": project.namespace, "project": project.name, "cluster": other}),
-                span=project.span,
-                help="give one of the two clusters another `namespacePrefix`, or the project another name",
-            )
+            found[project.name] = _belongs_to(other, project)
         elif project.adopt and not recorded:
             found |= _adoption(project, live, state)
         elif not recorded:
@@ -76,6 +71,25 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
                 help="set `adopt: true` on the project to take the namespace over, or give the project another name",
             )
     return found
+
+
+def namespaces_left(base: Declared, head: Declared) -> Iterator[Diagnostic]:
+    """The refusals that a new name of the cluster leads to, for each project whose namespace stays: under that name it
+    is another cluster, and what is there is the old one's."""
+    if head.cluster.name != base.cluster.name:
+        taken = {project.namespace for project in base.projects}
+        for project in head.projects:
+            if project.namespace in taken:
+                yield _belongs_to(base.cluster.name, project)
+
+
+def _belongs_to(cluster: str, project: Project) -> Diagnostic:
+    return Diagnostic(
+        code="GPU6006",
+        message=message("GPU6006", {"namespace": project.namespace, "project": project.name, "cluster": cluster}),
+        span=project.span,
+        help="give one of the two clusters another `namespacePrefix`, or the project another name",
+    )
 
 
 def _adoption(project: Project, live: Body, state: ClusterState) -> Mapping[ProjectName, Diagnostic]:

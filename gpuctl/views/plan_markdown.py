@@ -35,8 +35,8 @@ class Bounds:
 
 
 def marker(cluster: str) -> str:
-    """The hidden line that a comment begins with, by which it is found again."""
-    return f"<!-- gpuctl plan {re.sub('[^a-z0-9.-]', '-', cluster)[:253]} -->"
+    """The hidden line that a comment begins with, by which it is found again. No two clusters have the same."""
+    return f"<!-- gpuctl plan {re.sub('[^a-z0-9.-]', lambda each: f'_{ord(each[0]):x}_', cluster)} -->"
 
 
 def markdown(page: PlanPage, most_chars: int = GITHUB_CHARS, *, origin: str = "") -> str:

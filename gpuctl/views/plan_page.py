@@ -8,6 +8,7 @@ list, and `plan_markdown` escapes every text.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -181,11 +182,11 @@ def page(report: PlanReport) -> PlanPage:
         failed=tuple(
             GateText(gate=_text(each.gate), names=_text(plan_report.failed_names(each))) for each in report.failed
         ),
-        losses=_job_rows([cells for _, cells in losses]),
+        losses=_job_rows(plan_report.in_turns(losses)),
         owners=_owners(report, sorted({project for project, _ in losses})),
         projects=_project_rows(report),
-        starts=_job_rows([_cells(row) for row in others if row.mark == "+"]),
-        waits=_job_rows([_cells(row) for row in others if not row.mark]),
+        starts=_job_rows(plan_report.in_turns((row.job.project, _cells(row)) for row in others if row.mark == "+")),
+        waits=_job_rows(plan_report.in_turns((row.job.project, _cells(row)) for row in others if not row.mark)),
         effect="" if effect is None else _text(_effect(report, effect)),
         limits=_lines([*plan_report.limit_notes(report)]),
         settings=_lines([*plan_report.setting_lines(report)]),
@@ -244,8 +245,9 @@ def _losses(report: PlanReport, rows: Sequence[plan_effect.Row]) -> list[tuple[P
 
 
 def _owners(report: PlanReport, projects: Sequence[ProjectName]) -> tuple[str, ...]:
-    """The owners of projects, each once."""
-    names = dict.fromkeys(owner for project in projects for owner in report.owners.get(project, ()))
+    """The owners of projects, each once; the first of each project before the second of any."""
+    ranked = [(at, owner) for project in projects for at, owner in enumerate(report.owners.get(project, ()))]
+    names = dict.fromkeys(owner for _, owner in sorted(ranked, key=itemgetter(0)))
     return tuple(map(_text, names))[:MOST_ROWS]
 
 

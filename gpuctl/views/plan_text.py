@@ -88,7 +88,7 @@ def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str])
         Segment(f"  {plan_effect.ground_text(ground)}", "dim"),
     )
     rows = list(plan_effect.rows(effect))
-    shown = rows[:SHOWN_JOBS]
+    shown = rows if len(rows) <= SHOWN_JOBS else _most_telling(rows)
     for row, cells in zip(shown, _aligned([(str(row.job), _gpus(row), row.text) for row in shown]), strict=True):
         yield (Segment(f"  {row.mark or '.'} ", MARK_STYLES[row.mark]), Segment(cells))
     if len(rows) > SHOWN_JOBS:
@@ -103,6 +103,12 @@ def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str])
         yield (Segment("Projects (GPUs)", "strong"),)
         for cells in _aligned(holdings):
             yield (Segment(f"  {cells}"),)
+
+
+def _most_telling(rows: Sequence[plan_effect.Row]) -> list[plan_effect.Row]:
+    """Of more rows than are shown, those of what loses GPUs first, and not all of one project."""
+    losses_first = sorted(rows, key=lambda row: row.mark not in {"-", "~"})
+    return plan_report.in_turns((row.job.project, row) for row in losses_first)[:SHOWN_JOBS]
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -49,6 +49,12 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
     return {"PATH": f"{bin_}:{os.environ['PATH']}", "HOME": str(tmp_path), **more}
 
 
+def commit(top: Path, path: str, text: str) -> None:
+    copy = WorkingCopy(top)
+    copy.write(path, text.encode())
+    copy.commit("changed", AT_MS)
+
+
 def head_of(top: Path) -> str:
     """The newest commit, by which a code host names a request's."""
     return execute(["git", "rev-parse", "HEAD"], cwd=top, check=True, capture_output=True, text=True).stdout.strip()
@@ -84,7 +90,7 @@ def test_the_action_runs_no_python_of_the_pull_request(change: Path, tmp_path: P
 def test_the_action_marks_mistakes_of_the_change(change: Path, tmp_path: Path) -> None:
     done = step("validate", change, tmp_path, {})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    (change / JOB).write_text(NEW.replace("gpus: 2", "gpus: many"))
+    commit(change, JOB, NEW.replace("gpus: 2", "gpus: many"))
     done = step("validate", change, tmp_path, {"clusters": "clusters/tr4858"})
     assert done.returncode == 1
     assert done.stdout.startswith(f"::error file={JOB},line=4,")
@@ -205,6 +211,74 @@ def test_a_folder_that_names_the_same_cluster_hides_no_comment_and_no_label(chan
     assert (len(other.comments), sorted(other.labels)) == (2, ["gpuctl/pauses", "gpuctl/refused"])
 
 
+def test_a_tag_called_as_the_branch_hides_no_change(change: Path, tmp_path: Path) -> None:
+    """Whoever may push a branch may mostly push a tag, and Git takes a tag before a branch of a remote."""
+    commit(change, JOB, NEW.replace("gpus: 2", "gpus: many"))
+    execute(["git", "tag", "origin/main"], cwd=change, check=True)
+    done = step("validate", change, tmp_path, {})
+    assert (done.returncode, done.stdout.count("::error")) == (1, 1)
+    commit(change, JOB, NEW)
+    execute(["git", "tag", "-f", "origin/main"], cwd=change, check=True)
+    assert step("plan", change, tmp_path, {}).returncode == 0
+    assert "`origin/main` → `" in (summary := (tmp_path / "summary.md").read_text())
+    assert "1 job starts" in summary
+    upstream = str(tmp_path / "upstream")
+    execute(["git", "clone", "-q", "--bare", str(change), upstream], check=True)
+    execute(["git", "branch", "-f", "main", "HEAD~3"], cwd=upstream, check=True)
+    execute(["git", "remote", "add", "origin", upstream], cwd=change, check=True)
+    done = gitlab(change, tmp_path, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
+    assert (done.returncode, "1 job starts" in done.stdout) == (0, True)
+    done = step("validate", change, tmp_path, {"base": "origin/main"})
+    assert (done.returncode, "GPU8025" in done.stderr) == (2, True)
+
+
+def test_a_cluster_that_the_change_renames_is_planned(change: Path, tmp_path: Path) -> None:
+    """Else the controller would find no folder to follow, unseen."""
+    execute(["git", "mv", "clusters/tr4858", "clusters/b"], cwd=change, check=True)
+    WorkingCopy(change).commit("renamed", AT_MS)
+    assert step("plan", change, tmp_path, {}).returncode == 3
+    plans = (tmp_path / "summary.md").read_text()
+    assert plans.count("<!-- gpuctl plan tr4858") == 2
+    assert "> **refused** GPU8003: there is no folder clusters/tr4858" in plans
+    done = gitlab(change, tmp_path)
+    assert (done.returncode, "refused GPU8003: there is no folder clusters/tr4858" in done.stdout) == (3, True)
+
+
+def test_a_link_in_the_place_of_a_cluster_is_no_cluster(change: Path, tmp_path: Path) -> None:
+    """The reconciler follows none, and would hold back all that comes after."""
+    execute(["git", "mv", "clusters/tr4858", "aside"], cwd=change, check=True)
+    (change / "clusters").mkdir(exist_ok=True)
+    (change / "clusters/tr4858").symlink_to("../aside")
+    execute(["git", "add", "."], cwd=change, check=True)
+    WorkingCopy(change).commit("linked", AT_MS)
+    for check in (step("validate", change, tmp_path, {}), gitlab(change, tmp_path)):
+        assert (check.returncode, "error GPU8003" in check.stderr) == (2, True)
+    assert step("plan", change, tmp_path, {}).returncode == 3
+    assert "> **refused** GPU8003" in (tmp_path / "summary.md").read_text()
+
+
+def test_what_is_checked_is_what_is_committed(change: Path, tmp_path: Path) -> None:
+    """By an attribute, the working folder says something else than the commit that the reconciler reads."""
+    commit(change, ".gitattributes", "*.yaml working-tree-encoding=ISO646-DE\n")
+    commit(change, JOB, f"{NEW}# a change\n")
+    told = execute(["git", "show", f"HEAD:{JOB}"], cwd=change, check=True, capture_output=True, text=True)
+    assert "spec: äimage: x, gpus: 2ü" in told.stdout
+    for check in (step("validate", change, tmp_path, {}), gitlab(change, tmp_path)):
+        assert check.returncode == 1, check.stderr
+
+
+def test_a_check_that_is_killed_does_not_pass(change: Path, tmp_path: Path) -> None:
+    """A change could have it need more memory than there is."""
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    (killed / "gpuctl").write_text("#!/bin/sh\ncase $1 in validate) exit 0 ;; esac\nkill -9 $$\n")
+    (killed / "gpuctl").chmod(0o755)
+    path = {"PATH": f"{killed}:{os.environ['PATH']}"}
+    assert step("plan", change, tmp_path, {}, path).returncode == 137
+    assert step("plan", change, tmp_path, {"comment": "true"}, path).returncode == 137
+    assert gitlab(change, tmp_path, **path).returncode == 137
+
+
 def test_no_input_is_run_by_the_action(change: Path, tmp_path: Path) -> None:
     for given in ("$(touch ran)", "`touch ran`; touch ran", "--help"):
         for name in ("validate", "plan"):
@@ -228,7 +302,7 @@ def test_the_template_reports_mistakes_and_shows_the_plan(change: Path, tmp_path
     assert (done.returncode, json.loads((change / "gpuctl-quality.json").read_text())) == (0, [])
     assert "d-2-gg  2 GPUs  starts" in done.stdout
     assert gitlab(change, tmp_path, GPUCTL_FAIL_ON="paused").returncode == 3
-    (change / JOB).write_text(NEW.replace("gpus: 2", "gpus: many"))
+    commit(change, JOB, NEW.replace("gpus: 2", "gpus: many"))
     done = gitlab(change, tmp_path, GPUCTL_CLUSTERS="clusters/tr4858")
     assert done.returncode == 1
     (told,) = json.loads((change / TEMPLATE["gpuctl"]["artifacts"]["reports"]["codequality"]).read_text())

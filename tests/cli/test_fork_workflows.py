@@ -137,6 +137,7 @@ class Fork:
         empty.mkdir(exist_ok=True)
         where = {"GITHUB_API_URL": host.url, "GITHUB_REPOSITORY": REPOSITORY, "NO_PROXY": "127.0.0.1"}
         context = {"github.token": TOKEN, "github.event.workflow_run.id": "1"}
+        context["github.event.workflow_run.head_sha"] = self.head
         made = Runner(empty, self.folder / "store", context, self.environment(**where))
         made.run(workflow("comment"))
         return made
@@ -215,6 +216,17 @@ def test_an_artifact_that_names_another_request_is_not_posted(fork: Fork) -> Non
         assert (done.returncode != 0, host.comments, host.labels) == (True, [], [])
         assert "\x1b" not in done.stdout + done.stderr
     assert not list(fork.folder.rglob("ran"))
+
+
+def test_no_plan_is_posted_under_the_request_of_another_person(fork: Fork) -> None:
+    """Whoever makes the artifact may name that request, and its newest commit: all can read both."""
+    fork.plan()
+    file = fork.folder / "store" / "plan" / "plan.json"
+    file.write_text(file.read_text().replace(fork.head, "b" * 40))
+    with served(host := GitHubHost(head="b" * 40)):
+        (done,) = fork.comment(host).done
+    assert (done.returncode, "GPU6211" in done.stderr) == (1, True)
+    assert (host.comments, host.labels) == ([], [])
 
 
 def test_what_else_is_in_the_artifact_is_not_run(fork: Fork) -> None:

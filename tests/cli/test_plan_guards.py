@@ -141,6 +141,21 @@ def test_gates_for_ci(run: Run, repository: WorkingCopy) -> None:
     assert (wrong.exit_code, "is none of paused, stopped" in wrong.stderr, "\x1b" in wrong.stderr) == (1, True, False)
 
 
+def test_a_cluster_with_another_name_or_folder_is_told(run: Run, repository: WorkingCopy) -> None:
+    """Of neither the controller deletes or starts anything: the plan of the declared nodes has to say so, too."""
+    rewrite(repository, CLUSTER, "name: tr4858", "name: other")
+    folder = folder_in(repository)
+    result = run("plan", folder, "--base", "main", "-o", "json")
+    codes = [each["code"] for each in json.loads(result.stdout)["refusals"]]
+    assert (result.exit_code, codes) == (3, ["GPU6006"] * 4)
+    rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: other-")
+    assert run("plan", folder, "--base", "main").exit_code == 2
+    folder.rename(folder.with_name("moved"))
+    result = run("plan", folder, "--base", "main", "-o", "json")
+    codes = [each["code"] for each in json.loads(result.stdout)["refusals"]]
+    assert (result.exit_code, codes) == (3, ["GPU8003"])
+
+
 def test_many_jobs_that_would_be_deleted_are_told(run: Run, repository: WorkingCopy) -> None:
     rewrite(repository, CLUSTER, "  namespacePrefix: gpu-", "  namespacePrefix: gpu-\n  scheduling: {deleteGuard: 2}")
     repository.commit("a guard", AT_MS + 1000)

@@ -84,6 +84,16 @@ def test_no_project_hides_its_files_in_a_cluster_of_its_own(run: Run, top: Path)
     assert (code, found) == (1, [("GPU3029", (own / "cluster.yaml").as_posix())])
 
 
+def test_a_cluster_at_the_top_takes_in_no_other(run: Run, top: Path) -> None:
+    """The folders of projects would be no projects' there, so a file could declare for another one."""
+    wrong = Path(JOB.replace("team-a/jobs/a-1-g", "team-b/jobs/forged"))
+    wrong.write_text(Path(JOB).read_text().replace("name: a-1-g\n", "name: forged\n"))
+    (top / "extra.yaml").write_text('message: "x\nkind: Cluster\ny"\n')
+    for argument in ([], [PROD], [JOB]):
+        code, found = told(run, *argument)
+        assert (code, {each for each, _ in found}) == (1, {"GPU3008"})
+
+
 def test_a_file_of_no_cluster_is_an_error(run: Run, top: Path) -> None:
     del top
     assert told(run, "docs/x.yaml", JOB) == (1, [("GPU6301", "docs/x.yaml")])
@@ -114,6 +124,24 @@ def test_a_change_that_breaks_a_file_it_does_not_touch(run: Run, top: Path) -> N
     code, found = told(run, "--changed-since", "HEAD")
     assert code == 1
     assert ("GPU3004", OTHER) in found
+
+
+def test_a_warning_that_the_change_makes_an_error_is_told(run: Run, top: Path, repository: WorkingCopy) -> None:
+    """It is at the same line as before, in a file that the change does not touch, and holds its project back now."""
+    policy = yaml.safe_dump({
+        "apiVersion": "gpuctl.dev/v1",
+        "kind": "Policy",
+        "metadata": {"name": "none"},
+        "spec": {"match": {"kind": "Job"}, "severity": "warning", "cel": "object.spec.gpus < 1.0", "message": "No."},
+    })
+    repository.write("policies/none.yaml", policy.encode())
+    base = repository.commit("a policy that warns", AT_MS)
+    assert told(run, "--changed-since", base, PROD) == (0, [])
+    (top / "policies/none.yaml").write_text(policy.replace("severity: warning", "severity: error"))
+    code, found = told(run, "--changed-since", base, PROD)
+    assert (code, {each for each, _ in found}) == (1, {"GPU4001"})
+    (top / "policies/none.yaml").write_text(policy.replace("No.", "Never."))
+    assert told(run, "--changed-since", base, PROD) == (0, [])
 
 
 def test_what_the_base_has_gained_is_no_part_of_the_change(run: Run, top: Path, repository: WorkingCopy) -> None:

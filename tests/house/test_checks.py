@@ -72,7 +72,7 @@ def test_the_action_reads_each_of_its_inputs_and_no_others() -> None:
     for step in steps:
         script = step["run"]
         known = {*step.get("env", {}), *re.findall(r"\b(\w+)=", script), *re.findall(r"\bfor (\w+) in", script)}
-        known |= set(re.findall(r"read -r -a (\w+)", script))
+        known |= set(re.findall(r'read -r (?:-a|-d "") (\w+)', script))
         used = set(re.findall(r"\$\{?#?(\w+)", script)) - {"1"}
         assert {name for name in used - known if not name.startswith(("GITHUB_", "RUNNER_"))} == set()
         assert "${{" not in script

@@ -86,9 +86,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU6211",
         title="the plan is of another commit",
-        message="the plan is of {commit}, which is not the newest commit of request {number}",
+        message="the plan is of {commit}, which is not {wanted}",
         why="A plan that is read from a file may be of an earlier commit, or of another request. Under this request it "
-        "would say something untrue.",
+        "would say something untrue. With `--head`, it is not of the commit of the job that made it.",
         fix="Plan the commit that the request has now, by its id: gpuctl plan DIR --base BASE --head COMMIT -o json. A "
         "plan of the working tree is of no commit.",
     ),

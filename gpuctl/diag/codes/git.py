@@ -202,4 +202,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Commit what is there: `git add --all && git commit`. Before that, `gpuctl validate DIR` checks the "
         "declarations, and `gpuctl render DIR` prints their objects.",
     ),
+    CodeEntry(
+        code="GPU8025",
+        title="a name of several things",
+        message="{revision} may be a tag or a branch of {url}: both are there",
+        why="Of a tag and a branch with one name Git takes the tag. Whoever may push a branch may push a tag that is "
+        "called `origin/main`, too, and a change would be compared with itself.",
+        fix="Name it in full: `refs/remotes/origin/main` for the branch of a remote, `refs/heads/NAME`, "
+        "`refs/tags/NAME`. Or delete the one that should not be there: `git push origin --delete refs/tags/NAME`.",
+    ),
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -366,6 +367,32 @@ def test_resolving_names(copy: WorkingCopy) -> None:
         with pytest.raises(SourceUnavailable) as caught:
             repository.resolve(bad)
         assert caught.value.code == "GPU8006"
+
+
+def test_a_name_of_several_things_is_no_commits(copy: WorkingCopy) -> None:
+    """Git takes the tag. Where it takes what a name says in any case, a tag of that name hinders nobody."""
+    repository, _ = Repository.containing(copy.folder)
+    head = repository.resolve("main")
+    for ref in ("refs/remotes/origin/main", "refs/tags/origin/main", "refs/tags/HEAD", f"refs/tags/{head}"):
+        subprocess.run(["git", "-C", str(copy.folder), "update-ref", ref, "HEAD"], check=True)
+    for name in ("origin/main", "origin/main~0"):
+        with pytest.raises(SourceUnavailable) as caught:
+            repository.resolve(name)
+        assert caught.value.code == "GPU8025"
+    for name in ("refs/remotes/origin/main", "HEAD", "HEAD~0", "@", head):
+        assert repository.resolve(name) == head
+
+
+def test_a_link_is_what_it_is_in_a_commit(copy: WorkingCopy, tmp_path: Path) -> None:
+    """It has nothing below it there. Where a link elsewhere leads is the caller's own choice."""
+    (copy.folder / "clusters/two").symlink_to("one")
+    (copy.folder / "clusters/top").symlink_to("..")
+    (tmp_path / "way").symlink_to(copy.folder)
+    (tmp_path / "inside").symlink_to(copy.folder / "clusters")
+    for name in ("clusters/two", "clusters/top", "clusters/top/clusters/one", "clusters/two/../one"):
+        assert Repository.containing(copy.folder / name)[1] == os.path.normpath(name)
+    for way in ("way/clusters/one", "inside/one"):
+        assert Repository.containing(tmp_path / way)[1] == "clusters/one"
 
 
 def test_a_removed_file_is_gone_from_the_next_commit(copy: WorkingCopy, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.gitmerge import Compared, compare, roll_back
+from gpuctl.adapters.gitmerge import Compared, compare, roll_back, since
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.comparison import Merge
 from gpuctl.model.ids import NO_REVISION
@@ -173,6 +173,24 @@ def test_a_folder_behind_a_link_that_leaves_the_repository_is_not_read(
     for head in (None, "HEAD"):
         with pytest.raises(SourceUnavailable, match="is not a Git repository"):
             compare(Path(name), "HEAD", head, read_tree)
+
+
+def test_a_submodule_is_nothing_of_the_repository_around_it(
+    clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request could have a cluster's folder replaced by one, in which a branch is what the request likes."""
+    other = Clone(tmp_path / "other")
+    clone.git("rm", "-rq", ONE)
+    clone.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.folder), ONE)
+    clone.git("commit", "-qm", "a submodule")
+    monkeypatch.chdir(clone.folder)
+    for head in (None, "HEAD"):
+        compared = compare(Path(ONE), "HEAD~1", head, read_tree)
+        assert (compared.before is not None, compared.after) == (True, None)
+        with pytest.raises(SourceUnavailable, match="no folder"):
+            since(Path(ONE), "HEAD~1", read_tree, head)
+    monkeypatch.chdir(ONE)
+    assert compare(Path(ONE), "HEAD", "HEAD", read_tree).after is not None
 
 
 def test_conflicts_are_named_and_head_is_compared_with_where_it_began(clone: Clone) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hostile import TEXT
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -21,7 +21,7 @@ from gpuctl.model.comparison import Comparison
 from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect, Ground, Holding, Refusals, Stop, Stopped
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
-from gpuctl.views import plan_markdown
+from gpuctl.views import plan_markdown, plan_text
 from gpuctl.views.plan_form import document
 from gpuctl.views.plan_markdown import GITHUB_CHARS, LEAST_CHARS, marker
 from gpuctl.views.plan_page import ReadPlan, page, read_plan
@@ -32,7 +32,7 @@ A, B = ProjectName("team-a"), ProjectName("team-b")
 COMPARED = Comparison(base="main", head="feature", folder="clusters/prod")
 GITHUB_WIDTH, WIDEST_WORD = 7, 60
 """The most columns of a table that fit side by side on GitHub; the longest word that a name brings."""
-_OUR_HTML = re.compile(r"<!-- gpuctl plan [a-z0-9.-]* -->|<!-- -->|</?details>|</?summary>|</?sub>")
+_OUR_HTML = re.compile(r"<!-- gpuctl plan [a-z0-9._-]* -->|<!-- -->|</?details>|</?summary>|</?sub>")
 
 
 def _report(jobs: int = 2, objects: int = 2, **changed: Any) -> PlanReport:
@@ -123,6 +123,18 @@ def test_the_owners_of_those_that_lose_are_named_once_and_no_others() -> None:
     assert text.count("@acme/vision") == 1
     assert "Owners: @acme/vision and ann@<!-- -->example.com" in text
     assert "@bob" not in text
+
+
+def test_the_many_rows_of_one_project_hide_no_other() -> None:
+    """Whoever makes the change may have any number of jobs end in a project of their own, and any number of owners."""
+    report = _report(jobs=1500, owners={A: tuple(f"@own{n}" for n in range(40)), B: ("@bob",)})
+    assert report.effect is not None
+    lost = Stopped(job=JobId(project=B, name="theirs"), gpu_milli=8000, why=Stop.REMOVED)
+    report = replace(report, effect=replace(report.effect, stopped=(*report.effect.stopped, lost)))
+    lines = ["".join(part.text for part in line) for line in plan_text.text(report)]
+    for told in (markdown(report, LEAST_CHARS), " ".join(lines)):
+        assert "team-b/theirs" in told
+    assert "Owners: @own0, @bob, @own1" in markdown(report)
 
 
 @pytest.mark.parametrize("owner", ["@all", "@Everyone", "@a b", "@a/b/c", "@a<b>", "x@all", "@\u202eall"])
@@ -245,7 +257,15 @@ def _attacked(node: Any, attack: str) -> Any:
 
 @given(TEXT)
 def test_the_marker_is_one_comment_whatever_the_name(name: str) -> None:
-    assert re.fullmatch(r"<!-- gpuctl plan [a-z0-9.-]* -->", marker(name))
+    assert re.fullmatch(r"<!-- gpuctl plan [a-z0-9._-]* -->", marker(name))
+
+
+@given(TEXT, TEXT)
+@example("prod (clusters/eu-1)", "prod (clusters/eu_1)")
+@example("prod (clusters/eu-1)", "prod (clusters/eu!1)")
+def test_no_two_clusters_have_one_marker(one: str, other: str) -> None:
+    """Else a folder that a change adds would have the comment of another cluster overwritten."""
+    assert (marker(one) == marker(other)) == (one == other)
 
 
 def _refusal(text: str) -> Diagnostic:
