@@ -40,7 +40,7 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(12014634, 12018856, 19009240),
+        worlds=(12014634, 19009240),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
@@ -60,14 +60,6 @@ KNOWN: dict[str, Known] = {
         why="4.4: an elastic run was next for an idle GPU, so a run was paused for a job; a cycle later the job "
         "started on that GPU instead.",
         histories=(11003548,),
-    ),
-    "waits: moves": Known(
-        why="4.6: moved runs find places one after another, each in its best pool; here one had to take another.",
-        worlds=(10007533, 20000554, 20003166),
-    ),
-    "waits: moves and pauses": Known(
-        why="4.6: the job is placed before runs that are moved for it, or the largest first; here it had to be last.",
-        worlds=(12000131,),
     ),
     "waits: a ceiling judged after victims left": Known(
         why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. Once own "
