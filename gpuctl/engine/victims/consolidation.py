@@ -59,10 +59,10 @@ class MigrationSearch:
     def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Room | None:
         """The cheapest moves, with pauses or without, that make room for an option, which must not fit now.
 
-        `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the moved runs
-        find places one after another. All sets of moves and pauses are tried where candidates are few, else, for a job
-        within its project's guarantee, moves beside one set of pauses. If nothing is found so, or no placement is left,
-        the search is cut off (`Counters.cut_off`).
+        `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the job and the
+        moved runs find places one after another. All sets of moves and pauses are tried where candidates are few,
+        else, for a job within its project's guarantee, moves beside one set of pauses. If nothing is found so, or no
+        placement is left, the search is cut off (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
@@ -126,9 +126,11 @@ class MigrationSearch:
         self.has_looked = True
         moves = self._moves_in(rule)
         left = _not_for(rule.job.id, moves)
+        cut_off = self._snapshot.counters.cut_off
         walk = EvictionWalk(option, rule, left, self._follows(option, rule), MAX_STEPS)
         chosen = walk.run()
-        if chosen is None and walk.is_exhaustive and len(left) == len(moves) and self._placings_left > 0:
+        is_exhaustive = walk.is_exhaustive and self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
+        if chosen is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves", option, rule.is_guaranteed).add(option.request)
         return None if chosen is None else self._told(option, rule, chosen)
 
@@ -340,4 +342,7 @@ def _placed(snapshot: Snapshot, wanted: Sequence[Sequence[PoolOption]]) -> list[
             left = [option for option in left if option is not first.option]
         return None
 
-    return placed(wanted)
+    found = placed(wanted)
+    if found is None and snapshot.counters.placings >= last:
+        snapshot.counters.cut_off += 1
+    return found
