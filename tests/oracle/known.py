@@ -20,14 +20,13 @@ class Known:
 
 KNOWN: dict[str, Known] = {
     "stopped twice": Known(
-        why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or it "
-        "lost its node, and starts again where it is stopped for another job.",
-        worlds=(742, 9012821, 10012883, 12000579, 13019063),
-        histories=(11000455, 19003611),
+        why="4.5: nothing is paused twice for one change. An elastic job starts with one worker, and the run that made "
+        "way starts again before the job has room for a second.",
+        worlds=(12000579,),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 19002171),
+        histories=(8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 19002171, 19003611),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
