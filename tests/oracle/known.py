@@ -20,14 +20,13 @@ class Known:
 
 KNOWN: dict[str, Known] = {
     "stopped twice": Known(
-        why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or it "
-        "lost its node, and starts again where it is stopped for another job.",
-        worlds=(742, 9012821, 10012883, 12000579, 13019063),
-        histories=(11000455, 19003611),
+        why="4.5: nothing is paused twice for one change. An elastic job starts with one worker, and the run that made "
+        "way starts again before the job has room for a second.",
+        worlds=(12000579,),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 19002171),
+        histories=(8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 19002171, 19003611),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
@@ -40,7 +39,7 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(12014634, 12018856, 19009240),
+        worlds=(12014634, 19009240),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
@@ -60,14 +59,6 @@ KNOWN: dict[str, Known] = {
         why="4.4: an elastic run was next for an idle GPU, so a run was paused for a job; a cycle later the job "
         "started on that GPU instead.",
         histories=(11003548,),
-    ),
-    "waits: moves": Known(
-        why="4.6: moved runs find places one after another, each in its best pool; here one had to take another.",
-        worlds=(10007533, 20000554, 20003166),
-    ),
-    "waits: moves and pauses": Known(
-        why="4.6: the job is placed before runs that are moved for it, or the largest first; here it had to be last.",
-        worlds=(12000131,),
     ),
     "waits: a ceiling judged after victims left": Known(
         why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. Once own "

@@ -8,11 +8,10 @@ room, runs that a rule allows are paused besides, for as few GPUs as can be.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, options_of, place_all
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, options_of, place
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
@@ -43,6 +42,9 @@ MAX_PLACINGS = 2_000
 Later searches of the cycle are cut off. Without it 100 gangs that all differ on 80 nodes take more than 300 s.
 """
 
+MAX_PLACINGS_BESIDE = 100
+"""Placements tried for the runs of one set of moves: the bound where several pools are open to many of them."""
+
 
 class MigrationSearch:
     """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
@@ -57,10 +59,10 @@ class MigrationSearch:
     def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Room | None:
         """The cheapest moves, with pauses or without, that make room for an option, which must not fit now.
 
-        `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the moved runs
-        find places one after another. All sets of moves and pauses are tried where candidates are few, else, for a job
-        within its project's guarantee, moves beside one set of pauses. If nothing is found so, or no placement is left,
-        the search is cut off (`Counters.cut_off`).
+        `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the job and the
+        moved runs find places one after another. All sets of moves and pauses are tried where candidates are few,
+        else, for a job within its project's guarantee, moves beside one set of pauses. If nothing is found so, or no
+        placement is left, the search is cut off (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
@@ -124,9 +126,11 @@ class MigrationSearch:
         self.has_looked = True
         moves = self._moves_in(rule)
         left = _not_for(rule.job.id, moves)
+        cut_off = self._snapshot.counters.cut_off
         walk = EvictionWalk(option, rule, left, self._follows(option, rule), MAX_STEPS)
         chosen = walk.run()
-        if chosen is None and walk.is_exhaustive and len(left) == len(moves) and self._placings_left > 0:
+        is_exhaustive = walk.is_exhaustive and self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
+        if chosen is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves", option, rule.is_guaranteed).add(option.request)
         return None if chosen is None else self._told(option, rule, chosen)
 
@@ -291,35 +295,26 @@ def _moves_beside(
 ) -> tuple[Migration, ...] | None:
     """A place for each beside what the beneficiary takes, free now or left by those that leave; None when one has none.
 
-    They are placed largest first; if that fails, first those that may use the fewest pools.
+    They are placed largest first.
     """
-
-    def pools(move: Eviction) -> int:
-        job = move.allocations[0].job
-        return len(job.pools) if job else 0
-
-    gone = (*movers_of(movers), *victims)
-    in_order = sorted(movers, key=_size)
-    by_pools = sorted(in_order, key=pools)
-    with snapshot.idle.without(gone):
+    movers = sorted(movers, key=_size)
+    with snapshot.idle.without((*movers_of(movers), *victims)):
         snapshot.idle.take((assignment,))
-        found = _placed(snapshot, (_options_of(snapshot, move) for move in in_order))
-        if found is None and by_pools != in_order:
-            in_order = by_pools
-            found = _placed(snapshot, (_options_of(snapshot, move) for move in in_order))
+        found = _placed(snapshot, [tuple(_options_of(snapshot, move)) for move in movers])
         snapshot.idle.give_back((assignment,))
-    return None if found is None else tuple(map(Migration, in_order, found))
+    return None if found is None else tuple(map(Migration, movers, found))
 
 
 def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Eviction]) -> Assignment | None:
-    """Where a job goes if it and the moved runs are placed largest first; None when one has no place."""
+    """Where a job goes after the first of the moved runs, largest first, or after more; None when one has no place."""
     movers = sorted((eviction for eviction in chosen if eviction.is_move), key=_size)
-    own = -option.request.gpu_milli, -option.request.total_milli
-    wanted: list[Iterable[PoolOption]] = [_options_of(snapshot, move) for move in movers]
-    wanted.insert(bisect_left(movers, own, key=lambda move: _size(move)[:2]), (option,))
+    wanted = [tuple(_options_of(snapshot, move)) for move in movers]
     with snapshot.idle.without((*movers_of(movers), *victims_of(chosen))):
-        found = _placed(snapshot, wanted)
-    return None if found is None else next(each for each in found if each.option is option)
+        for before in range(1, len(movers) + 1):
+            found = _placed(snapshot, [*wanted[:before], (option,), *wanted[before:]])
+            if found is not None:
+                return found[before]
+    return None
 
 
 def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
@@ -327,9 +322,27 @@ def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
     return -each.gpu_milli, -move.total_milli, -each.cpu_milli, -each.mem_bytes, move.job
 
 
-def _placed(snapshot: Snapshot, wanted: Iterable[Iterable[PoolOption]]) -> list[Assignment] | None:
-    """The best idle place for one after another; None when one has none. Takes nothing."""
-    found = place_all(snapshot.idle, wanted)
-    if found is not None:
-        snapshot.idle.give_back(found)
+def _placed(snapshot: Snapshot, wanted: Sequence[Sequence[PoolOption]]) -> list[Assignment] | None:
+    """The best idle place for one after another; None when one has none. Takes nothing.
+
+    Where one has none, the one before it has its next best pool, up to MAX_PLACINGS_BESIDE placements in all.
+    """
+    idle, last = snapshot.idle, snapshot.counters.placings + MAX_PLACINGS_BESIDE
+
+    def placed(wanted: Sequence[Sequence[PoolOption]]) -> list[Assignment] | None:
+        if not wanted:
+            return []
+        left = wanted[0]
+        while left and snapshot.counters.placings < last and (first := place(idle, left)) is not None:
+            idle.take((first,))
+            others = placed(wanted[1:])
+            idle.give_back((first,))
+            if others is not None:
+                return [first, *others]
+            left = [option for option in left if option is not first.option]
+        return None
+
+    found = placed(wanted)
+    if found is None and snapshot.counters.placings >= last:
+        snapshot.counters.cut_off += 1
     return found

@@ -51,6 +51,7 @@ def test_the_page_of_rules_has_the_numbers() -> None:
     assert f"{search.MAX_CANDIDATES} candidates, {search.MAX_STEPS:,} sets" in page
     assert f"{search.MAX_STEPS:,} sets a node" in page
     assert f"{consolidation.MAX_STEPS} sets |" in page
+    assert f"{consolidation.MAX_PLACINGS_BESIDE} placements for each" in page
     assert f"{consolidation.MAX_PLACINGS:,} placements |" in page
     assert f"| {search.MAX_CONSIDERED:,} runs" in page
     assert f"{lookahead.MAX_CONSIDERED:,} runs listed" in page
