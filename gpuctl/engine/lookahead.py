@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gpuctl.engine.cache.engine_cache import EngineCache
+from gpuctl.engine.counters import Counters
 from gpuctl.engine.cycle import decide
 from gpuctl.engine.jobs.runs import NOWHERE
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
@@ -42,9 +43,9 @@ MAX_TRIES = 4
 """Schedules with further restraints, at the most."""
 MAX_CYCLES = 10
 """Cycles that are looked ahead, at the most: few schedules cause more than three."""
-MAX_CONSIDERED = 100_000
-"""Runs that are listed in searches for victims in all (`Counters.considered`), at the most: beyond them no more is
-foreseen, so that no tenant's jobs can make it take long."""
+MAX_CONSIDERED, MAX_TRIED = 100_000, 10_000
+"""Runs listed in searches for victims, and placements tried beside moved runs, in all (`Counters`), at the most: beyond
+them no more is foreseen, so that no tenant's jobs can make it take long."""
 
 
 class Price(NamedTuple):
@@ -53,10 +54,6 @@ class Price(NamedTuple):
 
     gpu_milli: GpuMilli = 0
     stopped: int = 0
-
-    def plus(self, other: Price) -> Price:
-        """That of both."""
-        return Price(*map(add, self, other))
 
 
 class Outlook(NamedTuple):
@@ -113,7 +110,7 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
     outlook = _outlook(steps, state, decided, cache)
     choices = _choices(decided, outlook)
     for _ in range(MAX_TRIES):
-        if not choices or cache.counters.considered > MAX_CONSIDERED:
+        if not choices or _is_over(cache.counters):
             break
         further = restraints | choices.pop(0)
         other = decide(declared, state, decided.at_ms, cache, further)
@@ -184,12 +181,17 @@ def _outlook(
                 resumed=tuple(sorted(freely, key=lambda job: (-_gpu_milli(before[job]), job))),
                 price=price,
             )
-        if cache.counters.considered > MAX_CONSIDERED:
+        if _is_over(cache.counters):
             break
         state, decided = after, decide(steps.declared, after, decided.at_ms, cache, later)
         twice |= (stopped | begun) & _stopped(decided)
-        price = price.plus(_price(state, decided))
+        price = Price(*map(add, price, _price(state, decided)))
     return Outlook(twice=frozenset(twice))
+
+
+def _is_over(counters: Counters) -> bool:
+    """Whether so much was searched that no more is foreseen."""
+    return counters.considered > MAX_CONSIDERED or counters.tried > MAX_TRIED
 
 
 def _price(state: ClusterState, decided: Schedule) -> Price:

@@ -179,14 +179,16 @@ class MigrationSearch:
 
     def _told(self, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
         """What comes of a set of evictions, if the rule allows it and each moved run has a place."""
-        placings = self._snapshot.counters.placings
+        counters, placings = self._snapshot.counters, self._snapshot.counters.placings
         placement = place_without(rule.snapshot, option, (*victims_of(chosen), *movers_of(chosen)))
         found = None if placement is None else _beside(Assignment(option, placement), chosen, rule)
         if placement is not None and found is None:
             # The best place for the job may be the only one for a moved run.
             among = _placed_among(rule.snapshot, option, chosen)
             found = None if among is None else _beside(among, chosen, rule)
-        self._placings_left -= 1 + self._snapshot.counters.placings - placings
+        tried = 1 + counters.placings - placings
+        counters.tried += tried
+        self._placings_left -= tried
         return found
 
     def _moves_in(self, rule: VictimRule) -> list[Eviction]:

@@ -12,7 +12,7 @@ from worlds import World, declared, job, live_nodes, pool, project
 from gpuctl.diag.wording import reason_text
 from gpuctl.engine import EngineCache, lookahead, schedule
 from gpuctl.engine.victims import consolidation, search
-from gpuctl.model.decision import Pending, Preempt, Reason
+from gpuctl.model.decision import Pending, Preempt, Reason, Reclaim
 from gpuctl.model.declared import Declared, Sharing
 from gpuctl.model.units import GpuMilli
 
@@ -55,6 +55,7 @@ def test_the_page_of_rules_has_the_numbers() -> None:
     assert f"{consolidation.MAX_PLACINGS:,} placements |" in page
     assert f"| {search.MAX_CONSIDERED:,} runs" in page
     assert f"{lookahead.MAX_CONSIDERED:,} runs listed" in page
+    assert f"{lookahead.MAX_TRIED:,} placements tried beside moved runs" in page
 
 
 def test_with_as_many_as_are_tried_nothing_is_known_to_make_way() -> None:
@@ -136,3 +137,20 @@ def test_what_is_listed_for_one_projects_jobs_is_bounded(monkeypatch: pytest.Mon
     monkeypatch.setattr(lookahead, "MAX_CONSIDERED", most)
     reasons_in(world, tree, cache)
     assert most < cache.counters.considered < 4 * most, "without the bounds it is 77,579"
+
+
+def test_what_is_tried_in_cycles_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No moves make room for the gang, which is tried again in each cycle ahead after the pause of a loan."""
+    world, tree = scattered(12)
+    pools = [pool(nodes=[4] * 13)]
+    more = [job("c/loan", 2000), job("c/other", 2000), job("d/own", 2000)]
+    tree = declared([*tree.projects, project("c", 0), project("d", 2000)], [*tree.jobs, *more], pools)
+    world.nodes = live_nodes(pools)
+    running(world, more[:2], {"c/loan": (("dgx1-13", (0, 1)),), "c/other": (("dgx1-13", (2, 3)),)})
+    world.cycle(tree)
+    monkeypatch.setattr(consolidation, "MAX_PLACINGS", 200)
+    monkeypatch.setattr(lookahead, "MAX_TRIED", 0)
+    cache = EngineCache()
+    made = schedule(tree, world.state(), world.now_ms, cache)
+    assert any(isinstance(each, Reclaim) for each in made.decisions)
+    assert 200 <= cache.counters.tried < 300, "without the bound it is 651"
