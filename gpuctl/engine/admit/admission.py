@@ -156,8 +156,7 @@ class Admission:
         for pending in (queue := pending_jobs.reserved_before()):
             reserved = None if is_head(pending) else reserved_for(pending, self._snapshot)
             assignment = self._foreseen_place(pending, pending.options) or reserved
-            is_delayed = pending.job.id in self._snapshot.restraints.delayed
-            if assignment is None or is_delayed or not self._snapshot.allows(pending.job, assignment.option):
+            if assignment is None or not self._snapshot.allows(pending.job, assignment.option):
                 continue
             if is_loose(pending, pending_jobs, self._snapshot):
                 loose.append((pending, assignment))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.engine import reasons
+from gpuctl.engine.admit.reservations import was_moved
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
@@ -145,8 +146,7 @@ def decisions_of(
     for job, (assignment, reason) in outcome.started.items():
         pending, placement = pending_jobs.find(job), assignment.placement
         run, record = pending.run, pending.record
-        was_moved = run is not None and run.reason is not None and run.reason.code == reasons.MOVED
-        record = record._replace(starts=record.starts + 1, paused_for=record.paused_for if was_moved else None)
+        record = record._replace(starts=record.starts + 1, paused_for=record.paused_for if was_moved(run) else None)
         further = further_nodes(pending.job, placement, pending_jobs.capacity)
         yield job, Admit(job=job, reason=reason, record=record, placement=named(placement, uuids), further=further)
     for job, pause in outcome.pauses.items():

@@ -42,12 +42,20 @@ def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot)
 
 def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
     """Whether a loose reservation that is not held is given up for a pending job: one of its project that would preempt
-    its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's.
+    its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's. That of a
+    moved run is, too, if the run would be stopped again and so starts later.
     """
+    if pending.job.id in snapshot.restraints.delayed and was_moved(pending.run):
+        return True
     if _is_outranked(pending, assignment, pending_jobs, snapshot):
         return True
     is_guaranteed = stays_guaranteed(snapshot, pending, assignment.option)
     return not is_guaranteed and _is_guaranteed_to_others(pending, pending_jobs, snapshot)
+
+
+def was_moved(run: Run | None) -> bool:
+    """Whether a run has stopped in order to go on elsewhere."""
+    return run is not None and run.reason is not None and run.reason.code == reasons.MOVED
 
 
 def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption) -> bool:
