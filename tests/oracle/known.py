@@ -21,8 +21,9 @@ class Known:
 KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change. An elastic job starts with one worker, and the run that made "
-        "way starts again before the job has room for a second.",
+        "way starts again before the job has room for a second; or a run starts where it is stopped for another job.",
         worlds=(12000579,),
+        histories=(21002531,),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
@@ -35,11 +36,11 @@ KNOWN: dict[str, Known] = {
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
         "counts for the other, so that the run takes nothing: its price was thought to be higher.",
-        worlds=(10005691, 12004302, 13011643, 19011300),
+        worlds=(10005691, 12004302, 13011643, 19011300, 21004499),
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(12014634, 19009240),
+        worlds=(12014634, 19009240, 21002482),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
