@@ -8,6 +8,7 @@ room, runs that a rule allows are paused besides, for as few GPUs as can be.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -43,7 +44,7 @@ Later searches of the cycle are cut off. Without it 100 gangs that all differ on
 """
 
 MAX_PLACINGS_BESIDE = 100
-"""Placements tried for the runs of one set of moves: the bound where several pools are open to many of them."""
+"""Placements tried for one set of moves beyond the first of each run: the bound where many may use several pools."""
 
 
 class MigrationSearch:
@@ -308,15 +309,25 @@ def _moves_beside(
 
 
 def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Eviction]) -> Assignment | None:
-    """Where a job goes after the first of the moved runs, largest first, or after more; None when one has no place."""
+    """Where a job goes among the moved runs, largest first, and where that fails after one of them, after two, and so
+    on; None when one has no place.
+    """
     movers = sorted((eviction for eviction in chosen if eviction.is_move), key=_size)
+    own = -option.request.gpu_milli, -option.request.total_milli
+    by_size = bisect_left(movers, own, key=lambda move: _size(move)[:2])
     wanted = [tuple(_options_of(snapshot, move)) for move in movers]
+    counters, last = snapshot.counters, snapshot.counters.placings + MAX_PLACINGS
+    found: Assignment | None = None
     with snapshot.idle.without((*movers_of(movers), *victims_of(chosen))):
-        for before in range(1, len(movers) + 1):
-            found = _placed(snapshot, [*wanted[:before], (option,), *wanted[before:]])
-            if found is not None:
-                return found[before]
-    return None
+        for before in dict.fromkeys([by_size or 1, *range(1, len(movers) + 1)]):
+            places = _placed(snapshot, [*wanted[:before], (option,), *wanted[before:]])
+            if places is not None:
+                found = places[before]
+                break
+            if counters.placings >= last:
+                counters.cut_off += 1
+                break
+    return found
 
 
 def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
@@ -327,24 +338,25 @@ def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
 def _placed(snapshot: Snapshot, wanted: Sequence[Sequence[PoolOption]]) -> list[Assignment] | None:
     """The best idle place for one after another; None when one has none. Takes nothing.
 
-    Where one has none, the one before it has its next best pool, up to MAX_PLACINGS_BESIDE placements in all.
+    Where one has none, the one before it has its next best pool: up to MAX_PLACINGS_BESIDE placements more than it
+    takes if each has a place at once.
     """
-    idle, last = snapshot.idle, snapshot.counters.placings + MAX_PLACINGS_BESIDE
-
-    def placed(wanted: Sequence[Sequence[PoolOption]]) -> list[Assignment] | None:
-        if not wanted:
-            return []
-        left = wanted[0]
-        while left and snapshot.counters.placings < last and (first := place(idle, left)) is not None:
-            idle.take((first,))
-            others = placed(wanted[1:])
-            idle.give_back((first,))
-            if others is not None:
-                return [first, *others]
-            left = [option for option in left if option is not first.option]
+    idle, counters, found, left = snapshot.idle, snapshot.counters, list[Assignment](), list(wanted)
+    last = counters.placings + sum(map(len, wanted)) + MAX_PLACINGS_BESIDE
+    while len(found) < len(wanted) and counters.placings < last:
+        at = len(found)
+        best = place(idle, left[at])
+        if best is not None:
+            idle.take((best,))
+            found.append(best)
+        elif found:
+            other = found.pop()
+            idle.give_back((other,))
+            left[at - 1 :] = [tuple(each for each in left[at - 1] if each is not other.option), *wanted[at:]]
+        else:
+            return None
+    idle.give_back(found)
+    if len(found) < len(wanted):
+        counters.cut_off += 1
         return None
-
-    found = placed(wanted)
-    if found is None and snapshot.counters.placings >= last:
-        snapshot.counters.cut_off += 1
     return found

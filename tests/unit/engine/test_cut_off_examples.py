@@ -12,7 +12,7 @@ from worlds import World, declared, job, live_nodes, pool, project
 from gpuctl.diag.wording import reason_text
 from gpuctl.engine import EngineCache, lookahead, schedule
 from gpuctl.engine.victims import consolidation, search
-from gpuctl.model.decision import Pending, Preempt, Reason, Reclaim
+from gpuctl.model.decision import Move, Pending, Preempt, Reason, Reclaim
 from gpuctl.model.declared import Declared, Sharing
 from gpuctl.model.units import GpuMilli
 
@@ -56,6 +56,20 @@ def test_the_page_of_rules_has_the_numbers() -> None:
     assert f"| {search.MAX_CONSIDERED:,} runs" in page
     assert f"{lookahead.MAX_CONSIDERED:,} runs listed" in page
     assert f"{lookahead.MAX_TRIED:,} placements tried beside moved runs" in page
+
+
+def test_more_runs_are_moved_for_a_job_than_places_are_tried_again() -> None:
+    """Half of each node is free, so half of the nodes are emptied for the gang."""
+    count = consolidation.MAX_PLACINGS_BESIDE // 2
+    pools = [pool(nodes=[8] * count)]
+    jobs = [job(f"a/{node:02}-{index}") for node in range(count) for index in range(4)]
+    jobs += [job("b/gang", 8000, workers=count // 2)]
+    world = World(nodes=live_nodes(pools))
+    tree = declared([project("a", 4000 * count), project("b", 4000 * count)], jobs, pools)
+    running(world, jobs, {f"a/{node:02}-{i}": ((f"dgx1-{node + 1}", (i,)),) for node in range(count) for i in range(4)})
+    world.cycle(tree)
+    made = schedule(tree, world.state(), world.now_ms)
+    assert sum(isinstance(decision, Move) for decision in made.decisions) == 2 * count
 
 
 def test_with_as_many_as_are_tried_nothing_is_known_to_make_way() -> None:
