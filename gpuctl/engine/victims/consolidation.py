@@ -319,7 +319,7 @@ def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Evict
     counters, last = snapshot.counters, snapshot.counters.placings + MAX_PLACINGS
     found: Assignment | None = None
     with snapshot.idle.without((*movers_of(movers), *victims_of(chosen))):
-        for before in dict.fromkeys([by_size or 1, *range(1, len(movers) + 1)]):
+        for before in sorted(range(1, len(movers) + 1), key=lambda turn: turn != by_size):
             places = _placed(snapshot, [*wanted[:before], (option,), *wanted[before:]])
             if places is not None:
                 found = places[before]
