@@ -20,9 +20,9 @@ class Known:
 
 KNOWN: dict[str, Known] = {
     "stopped twice": Known(
-        why="4.5: nothing is paused twice for one change. An elastic job starts with one worker, and the run that made "
-        "way starts again before the job has room for a second; or a run starts where it is stopped for another job.",
-        worlds=(12000579,),
+        why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or an "
+        "elastic job starts with one worker, and the run that made way starts again before it has room for a second.",
+        worlds=(742, 10012883, 12000579),
         histories=(21002531,),
     ),
     "no rest: late": Known(
