@@ -296,9 +296,8 @@ def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
 def _moves_beside(
     snapshot: Snapshot, assignment: Assignment, movers: Sequence[Eviction], victims: Sequence[Allocation]
 ) -> tuple[Migration, ...] | None:
-    """A place for each beside what the beneficiary takes, free now or left by those that leave; None when one has none.
-
-    They are placed largest first.
+    """A place for each, largest first, beside what the beneficiary takes: free now or left by those that leave. None when
+    one has none.
     """
     movers = sorted(movers, key=_size)
     with snapshot.idle.without((*movers_of(movers), *victims)):
@@ -309,8 +308,8 @@ def _moves_beside(
 
 
 def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Eviction]) -> Assignment | None:
-    """Where a job goes among the moved runs, largest first, and where that fails after one of them, after two, and so
-    on; None when one has no place.
+    """Where a job goes if it and the moved runs are placed largest first; where that fails, if it is placed after the
+    largest of them, after the two largest, and so on, up to MAX_PLACINGS placements. None when one has no place.
     """
     movers = sorted((eviction for eviction in chosen if eviction.is_move), key=_size)
     own = -option.request.gpu_milli, -option.request.total_milli
