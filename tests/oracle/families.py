@@ -20,6 +20,8 @@ class Kind(StrEnum):
     """The cluster rests, and a job waits that has a legal way to run."""
     STAYS_SMALL = "stays small at rest"
     """The cluster rests, and an elastic run that lacks workers has a legal way to one more."""
+    STARTS_SMALL = "starts small"
+    """An elastic job starts with fewer workers than have a place on idle GPUs."""
     DEAR = "dear"
     """Room was made at a higher price than the cheapest legal set, counting what follows."""
     ILLEGAL = "illegal"

@@ -96,7 +96,8 @@ def _settled(spec: WorldSpec, tree: Declared, cluster: TinyCluster) -> Iterator[
     cluster.losses.clear()
     for _ in range(12):
         made, state, now_ms = cluster.decide(tree), cluster.state(), cluster.now_ms
-        found = _share_first(spec, View(tree, state, now_ms), made)
+        view = View(tree, state, now_ms)
+        found = _share_first(spec, view, made) or _starts_small(spec, view, made)
         if found is not None:
             yield found
             return
@@ -176,6 +177,30 @@ def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | 
             if within_share(claim) and within_ceilings(claim) and seats(beside, job, job.min_workers, (), ()):
                 tells = f"{above.id} ({workers}w) starts above its share, {job.id} waits within its own"
                 return Disagreement(Kind.SHARE_FIRST, "", spec, str(job.id), tells)
+    return None
+
+
+def _starts_small(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | None:
+    """An elastic job starts with as many workers as have a place beside all that is placed in the same cycle.
+
+    Of a list of pools the first with room is taken, even if another has room for more workers.
+    """
+    if any(isinstance(d, Resize | Displace) for d in made.decisions):
+        return None  # What they hold is not in the view.
+    if any(len(held.workers) < held.job.workers for held in view.held):
+        return None  # Idle GPUs may be kept for a run that scales up once others have started.
+    jobs = {job.id: job for job in view.tree.jobs}
+    new = {d.job: d.placement for d in made.decisions if isinstance(d, Admit)}
+    makes_way = Preempt | Reclaim | Move
+    kept = {d.job: d.reserved for d in made.decisions if isinstance(d, Pending | makes_way) and d.reserved}
+    for job in (jobs[name] for name in new):
+        workers = len(new[job.id].workers) + 1
+        beside = _beside(view, [(jobs[name], place) for name, place in (new | kept).items() if name != job.id])
+        claim = Claim(beside, job, job.gpu_milli * workers)
+        pool = view.pool_of[new[job.id].workers[0].node]
+        able = replace(job, pools=(pool,)) if job.pools_in_order else job
+        if workers <= job.workers and within_ceilings(claim) and seats(beside, able, workers, (), ()):
+            return Disagreement(Kind.STARTS_SMALL, "", spec, str(job.id), f"{workers - 1}w of {job.workers}w")
     return None
 
 

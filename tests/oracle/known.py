@@ -27,7 +27,7 @@ KNOWN: dict[str, Known] = {
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8004338, 9003188, 9004569, 10003178, 11000140, 13000944, 19002171, 19003611),
+        histories=(8004338, 9003188, 9004569, 11000140, 13000944, 19002171),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",

@@ -32,7 +32,7 @@ from gpuctl.engine.admit.reservations import (
     waits_for,
     yields,
 )
-from gpuctl.engine.admit.scale_up import ScaleUp
+from gpuctl.engine.admit.scale_up import ScaleUp, larger_start
 from gpuctl.engine.admit.schedulability import Schedulability
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place_in
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
@@ -104,6 +104,7 @@ class Admission:
         self.outcome.all_unschedulable &= not self._migrations.has_looked
         self._let_go_on()
         self._reserve_for_longest_waiting(pending_jobs)
+        self._enlarge_starts(pending_jobs)
         return self.outcome
 
     def _reserve_for_longest_waiting(self, pending_jobs: PendingJobs) -> None:
@@ -115,6 +116,14 @@ class Admission:
             reason = reasons.kept_for_oldest(assignment.option.pool.name)
             self.outcome.kept[pending.job.id] = assignment, reason
             self._note(pending, "keep", assignment.option)
+
+    def _enlarge_starts(self, pending_jobs: PendingJobs) -> None:
+        """Start elastic jobs with as many workers as idle GPUs allow, beyond their projects' shares too."""
+        small = ((pending_jobs.find(job), assignment) for job, (assignment, _) in self.outcome.started.items())
+        for pending, assignment in [each for each in small if each[0].job.is_elastic]:
+            larger = larger_start(pending, assignment, self._snapshot)
+            if larger is not assignment:
+                self._start(pending, larger, "start")
 
     def _let_go_on(self) -> None:
         """Reserve places for paused runs: what no pending job takes, else room that is made by their own rights.
@@ -183,14 +192,16 @@ class Admission:
         """Start the jobs elsewhere if they can be now; else hold their places, or make room anew, before all others."""
         for pending, assignment in coming:
             self._snapshot.vacate(pending.job, assignment)
-            if not self._start_elsewhere(pending):
+            if not self._start_elsewhere(pending, _workers(assignment.option)):
                 self._snapshot.occupy(pending.job, assignment)
                 self._reserve(pending, assignment, waits_for(pending, assignment, self._snapshot))
         for pending in occupied:
             self._try(pending)
 
-    def _start_elsewhere(self, pending: PendingJob) -> bool:
-        return self._start_on_idle(pending, [o for o in pending.options if self._snapshot.allows(pending.job, o)])
+    def _start_elsewhere(self, pending: PendingJob, workers: int) -> bool:
+        """Start a job with no fewer workers than have a reservation: no run was paused in vain then."""
+        options = (option for option in pending.options if _workers(option) >= workers)
+        return self._start_on_idle(pending, [each for each in options if self._snapshot.allows(pending.job, each)])
 
     # Attempts
 

@@ -2,7 +2,8 @@
 
 The rules are in docs/concepts.md, "Regaining workers". One worker is attempted after the other: on GPUs that are idle
 on the nodes that its pods may use, then on what is coming free there, then on what victims leave there. Places that
-others were paused for stay reserved on the run; those that are idle are taken at once.
+others were paused for stay reserved on the run; those that are idle are taken at once. A job that starts with fewer
+workers than it asks for takes at once what all others leave.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome
 from gpuctl.engine.admit.reservations import is_free, is_place_for
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place_in
+from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_in
 from gpuctl.engine.jobs.pending_jobs import QueueKey
 from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob, ProjectQueue
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation
@@ -168,6 +169,24 @@ class ScaleUp:
             numbers = {"workers": len(run.workers), "most": run.most(snapshot.capacity), "asked": run.job.workers}
             numbers["because"] = hindered[name]
             outcome.trace.append(TraceStep(job=name, rule="stay small", numbers=numbers))
+
+
+def larger_start(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -> Assignment:
+    """The same start with as many workers as idle GPUs and ceilings allow, in its pool or one as good.
+
+    As a run it would gain them on its nodes only, and none where its pods ask for GPUs by name. Cost: a search for a
+    place in each pool for each halving of the workers that it lacks.
+    """
+    low, high, best = len(assignment.placement.workers), pending.job.workers, assignment
+    options = [option for option in pending.options if option.order == assignment.option.order]
+    snapshot.vacate(pending.job, assignment)
+    while low < high:
+        middle = (low + high + 1) // 2
+        larger = filter(None, (option.sized(middle) for option in options))
+        found = place(snapshot.idle, [each for each in larger if snapshot.allows(pending.job, each)])
+        best, low, high = (found, middle, high) if found is not None else (best, low, middle - 1)
+    snapshot.occupy(pending.job, best)
+    return best
 
 
 def _given_up(outcome: Outcome) -> Iterator[Resize]:

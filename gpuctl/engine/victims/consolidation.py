@@ -296,8 +296,9 @@ def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
 def _moves_beside(
     snapshot: Snapshot, assignment: Assignment, movers: Sequence[Eviction], victims: Sequence[Allocation]
 ) -> tuple[Migration, ...] | None:
-    """A place for each, largest first, beside what the beneficiary takes: free now or left by those that leave. None when
-    one has none.
+    """A place for each, largest first, beside what the beneficiary takes: free now or left by those that leave.
+
+    None when one has none.
     """
     movers = sorted(movers, key=_size)
     with snapshot.idle.without((*movers_of(movers), *victims)):
