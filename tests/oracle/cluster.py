@@ -59,8 +59,8 @@ class TinyCluster:
     decided: int = 0
     """Cycles that decided something new.
 
-    One that starts a job in the place that an earlier cycle reserved for it decides nothing: that was decided then, and
-    pods had to leave first. Nor does one that only waits for pods.
+    One that starts a job in the place that an earlier cycle reserved for it decides nothing, also if further workers
+    get idle GPUs beside it: that was decided then, and pods had to leave first. Nor does one that only waits for pods.
     """
 
     cache: EngineCache = field(default_factory=EngineCache, repr=False, compare=False)
@@ -105,7 +105,7 @@ class TinyCluster:
             after = transition.decided(jobs[decision.job], run, decision, self.now_ms)
             if after is not None and after != run:
                 self.runs[decision.job] = after
-                is_new |= run is None or is_stopped(run, after) or places(run) != places(after)
+                is_new |= run is None or is_stopped(run, after) or gives_other_places(run, after)
         for job in [job for job in self.runs if job not in jobs]:
             self.runs[job] = transition.removed(self.runs[job])
         self.now_ms += CYCLE_MS
@@ -178,6 +178,13 @@ def places(run: Run) -> Counter[WorkerPlacement]:
 def is_stopped(before: Run, after: Run) -> bool:
     """Whether a run is stopped, even if it goes on in the same place."""
     return before.phase in ACTIVE and after.phase is RunPhase.STOPPING
+
+
+def gives_other_places(before: Run, after: Run) -> bool:
+    """Whether a run has, or is to have, other places, and does not just start in the one that it was to have."""
+    if before.phase is RunPhase.QUEUED and before.placement is not None and after.phase in ACTIVE:
+        return not places(before) <= places(after)
+    return places(before) != places(after)
 
 
 def start(spec: WorldSpec) -> TinyCluster:

@@ -23,15 +23,15 @@ KNOWN: dict[str, Known] = {
         why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or an "
         "elastic job starts with one worker, and the run that made way starts again before it has room for a second.",
         worlds=(742, 10012883, 12000579),
-        histories=(21002531,),
+        histories=(21002531, 22004851),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(8004338, 9003188, 9004569, 11000140, 13000944, 19002171),
+        histories=(9003188, 9004569, 11000140, 13000944, 19002171, 22004851),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 9005721, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037),
+        worlds=(8002199, 9005721, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037, 22010061),
     ),
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
@@ -59,7 +59,11 @@ KNOWN: dict[str, Known] = {
     "paused beside free GPUs: idle": Known(
         why="4.4: an elastic run was next for an idle GPU, so a run was paused for a job; a cycle later the job "
         "started on that GPU instead.",
-        histories=(11003548,),
+        histories=(11003548, 22004851),
+    ),
+    "within share first": Known(
+        why="4.3: a job within its share gives up its place by looking ahead, and one beyond it starts there.",
+        worlds=(22017020,),
     ),
     "waits: a ceiling judged after victims left": Known(
         why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. Once own "
