@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gpuctl.engine.capacity.fit import UnschedulableRequests
 from gpuctl.engine.capacity.free import FreeCapacity
@@ -41,6 +41,8 @@ _ENDLESS = 1 << 62
 
 T = TypeVar("T")
 
+ByProject: TypeAlias = dict[DomainName, dict[ProjectName, list[Allocation]]]
+
 
 def _on_node_order(allocation: Allocation) -> tuple[JobId, str, int]:
     """The order of runs on a node, the same in whatever order they were entered."""
@@ -62,9 +64,9 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "accounts", "capacity",
-        "considered", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected",
-        "restraints", "settled",
+        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "_without_gpus", "accounts",
+        "capacity", "considered", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms",
+        "protected", "restraints", "settled",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
@@ -85,7 +87,8 @@ class Snapshot:
         self.depth = 0
         self._on_node: dict[NodeName, list[Allocation]] = {}
         self._leaving: dict[Allocation, None] = {}
-        self._pausable: dict[DomainName, dict[ProjectName, list[Allocation]]] = {}
+        self._pausable: ByProject = {}
+        self._without_gpus: ByProject = {}
         self._taken: dict[tuple[JobId | None, int], tuple[Job | None, Assignment]] = {}
         self._paused: list[Allocation] = []
 
@@ -147,7 +150,7 @@ class Snapshot:
             for node in allocation.nodes():
                 insort(self._on_node.setdefault(node, []), allocation, key=_on_node_order)
         for allocation in filter(self.is_pausable, staying):
-            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=_in_project_order)
+            self._enter_pausable(allocation)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""
@@ -186,14 +189,23 @@ class Snapshot:
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
         """Preemptible runs in place that are old enough to be stopped at all, by project, sorted by `run_order`."""
-        pausable, untouched = self._pausable.get(domain, {}), self._untouched
+        return self._touchable("pausable", self._pausable.get(domain, {}), domain)
+
+    def without_gpus(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
+        """Those of them that hold CPU and memory alone."""
+        return self._touchable("without GPUs", self._without_gpus.get(domain, {}), domain)
+
+    def _touchable(
+        self, kind: str, runs: Mapping[ProjectName, list[Allocation]], domain: DomainName
+    ) -> Mapping[ProjectName, list[Allocation]]:
+        untouched = self._untouched
         if not untouched:
-            return pausable
+            return runs
 
-        def rest(runs: Iterable[Allocation]) -> list[Allocation]:
-            return [run for run in runs if run.run.job not in untouched]
+        def rest(of: Iterable[Allocation]) -> list[Allocation]:
+            return [run for run in of if run.run.job not in untouched]
 
-        return self.once(("pausable", domain), lambda: {project: rest(runs) for project, runs in pausable.items()})
+        return self.once((kind, domain), lambda: {project: rest(of) for project, of in runs.items()})
 
     def is_pausable(self, allocation: Allocation) -> bool:
         """Whether a run in place is preemptible and has run for the least of its minRuntimes."""
@@ -347,7 +359,7 @@ class Snapshot:
             self._account(allocation, 1)
             for node in allocation.nodes():
                 insort(self._on_node[node], allocation, key=_on_node_order)
-            insort(self._pausable_of(allocation.domain, allocation.project), allocation, key=_in_project_order)
+            self._enter_pausable(allocation)
         del self._paused[paused:]
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
@@ -374,13 +386,16 @@ class Snapshot:
             for node in allocation.nodes():
                 self._on_node[node].remove(allocation)
         removed = set(map(id, allocations))
-        for domain, project in dict.fromkeys((run.domain, run.project) for run in allocations):
-            pausable = self._pausable_of(domain, project)
-            pausable[:] = [allocation for allocation in pausable if id(allocation) not in removed]
+        for domain, project in dict.fromkeys((run.domain, run.project) for run in allocations if run.domain):
+            for kind in (self._pausable, self._without_gpus):
+                runs = kind.get(domain, {}).get(project, [])
+                runs[:] = [allocation for allocation in runs if id(allocation) not in removed]
 
-    def _pausable_of(self, domain: DomainName | None, project: ProjectName) -> list[Allocation]:
-        """The list of a project's pausable runs, to be changed."""
-        return [] if domain is None else self._pausable.setdefault(domain, {}).setdefault(project, [])
+    def _enter_pausable(self, allocation: Allocation) -> None:
+        for kind in (self._pausable,) if allocation.total_milli else (self._pausable, self._without_gpus):
+            if allocation.domain is not None:
+                runs = kind.setdefault(allocation.domain, {}).setdefault(allocation.project, [])
+                insort(runs, allocation, key=_in_project_order)
 
     def _account(self, allocation: Allocation, sign: int) -> None:
         if allocation.domain is not None:

@@ -166,6 +166,7 @@ class Schedulability:
         return (
             bool(self._reservations)
             or any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
+            or any(snapshot.without_gpus(domain).values())
             or (comes and any(map(snapshot.future_idle.all_free_milli, snapshot.capacity.pools_of(domain))))
         )
 

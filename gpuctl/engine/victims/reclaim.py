@@ -89,12 +89,12 @@ def price_of_loss(
 ) -> int | None:
     """What it means to an owner to lose its victims (their GPUs together, and of the largest).
 
-    0: it keeps its floor. 1: only by the largest it falls below its guarantee, which must be the only way. None: it may
-    not lose so much.
+    0: it keeps its floor, or loses runs without GPUs. 1: only by the largest it falls below its guarantee, which must
+    be the only way. None: it may not lose so much.
     """
     total, largest = lost
     left, floor = accounts.in_use(domain, owner) - total, floor_milli(accounts, domain, strategy, owner)
-    if left >= floor:
+    if left >= floor or not total:
         return 0
     return 1 if strategy is ReclaimStrategy.GUARANTEE and left + largest > floor else None
 

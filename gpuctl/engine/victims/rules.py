@@ -132,6 +132,7 @@ class VictimRule:
         project = self.job.id.project
         used = (strategy for strategy in ReclaimStrategy if strategy in self.strategies)
         is_over = any(self._surplus_milli(strategy, self.chain[0]) > 0 for strategy in used)
+        is_over = is_over or bool(self.snapshot.without_gpus(self.domain).get(project))
         settled = self.snapshot.settled.get(project)
         return "reclaim", self.domain, self.chain[1:], self.strategies, project if is_over else None, settled
 
@@ -142,6 +143,11 @@ class VictimRule:
                 for project in over_allocated(self.snapshot, self.domain, strategy):
                     if self._strategy_against(project_owner(project)) is strategy:
                         yield self._of(project, pausable[project])
+        # No quota covers their CPU and memory, so that each claim goes before them.
+        for project, runs in self.snapshot.without_gpus(self.domain).items():
+            right = self._strategy_against(project_owner(project))
+            if right is not None and project != self.job.id.project:
+                yield [run for run in runs if self._may_lose(run, right)]
 
     def _of(self, project: ProjectName, allocations: Iterable[Allocation]) -> list[Allocation]:
         """Those of a project's runs that it could lose to the job, each were it the only victim."""
@@ -151,16 +157,17 @@ class VictimRule:
             return []
         # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
         is_fair = strategy is ReclaimStrategy.FAIRNESS
-        least_ms = self.snapshot.min_runtime.guarantee_ms
-        return [
-            allocation
-            for allocation in allocations
-            if allocation.total_milli > 0
-            and (allocation.total_milli <= most or not is_fair)
-            and (not self.snapshot.is_young(allocation) if is_fair else self.snapshot.has_run(allocation, least_ms))
-            and allocation.run.job not in self.snapshot.protected
-            and not (is_fair and self.snapshot.is_settled(allocation, self.job.id.project))
-        ]
+        sized = (each for each in allocations if each.total_milli > 0 and (each.total_milli <= most or not is_fair))
+        return [allocation for allocation in sized if self._may_lose(allocation, strategy)]
+
+    def _may_lose(self, allocation: Allocation, strategy: ReclaimStrategy | None) -> bool:
+        """Whether a run of another project is old enough for a strategy, and none forbids it."""
+        snapshot = self.snapshot
+        if allocation.run.job in snapshot.protected:
+            return False
+        if strategy is ReclaimStrategy.FAIRNESS:
+            return not (snapshot.is_young(allocation) or snapshot.is_settled(allocation, self.job.id.project))
+        return snapshot.has_run(allocation, snapshot.min_runtime.guarantee_ms)
 
     def may_move(self, allocation: Allocation) -> bool:
         """Whether a pausable run is old enough to be moved for the job.
