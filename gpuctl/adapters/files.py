@@ -207,8 +207,14 @@ def _too_large(folder: Path, found: TooLarge) -> SourceUnavailable:
 
 
 def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str, SourceFile]]:
-    """The declaration files below a folder. Cost: a third of what it is with a Path for each of ten thousand files."""
+    """The declaration files below a folder; of one that is outside of the tree itself, nothing but that.
+
+    Cost: a third of what it is with a Path for each of ten thousand files.
+    """
     root = top or folder.resolve()
+    if not _inside(folder.resolve(), root):
+        yield folder.as_posix(), SourceFile(content=b"", fault=SourceFault.ESCAPES)
+        return
     waiting = [folder.as_posix()]
     while waiting:
         here = waiting.pop()
