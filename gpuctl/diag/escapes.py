@@ -20,8 +20,11 @@ _BLANKS = re.compile(
 Source: Default_Ignorable_Code_Point in DerivedCoreProperties.txt, Unicode 17, and U+2800."""
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
 _LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
-_MENTIONS = re.compile(r"([@#!$%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
-"""What GitHub or GitLab would link: people, issues, merge requests, snippets, milestones."""
+_MENTIONS = re.compile(r"([@#!%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
+"""What GitHub or GitLab would link: people, issues, merge requests, milestones."""
+_DOLLAR = "<span>$</span>"
+"""GitHub takes what is between two of them for a formula, in which `%` and more hide text, also behind a backslash;
+GitLab links one before a number. Source: docs.github.com, "Writing mathematical expressions"."""
 
 
 def printable(text: str) -> str:
@@ -54,9 +57,9 @@ def yaml_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text for Markdown, with markup, links and mentions escaped."""
+    """Text for Markdown, with markup, links, mentions and formulas escaped."""
     plain = _MARKS.sub(r"\\\1", printable(text))
-    return _MENTIONS.sub(r"\g<0><!-- -->", _LINKS.sub(r"\\\g<0>", plain))
+    return _MENTIONS.sub(r"\g<0><!-- -->", _LINKS.sub(r"\\\g<0>", plain)).replace("$", _DOLLAR)
 
 
 def markdown_code(text: str) -> str:
