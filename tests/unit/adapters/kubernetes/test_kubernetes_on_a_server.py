@@ -319,7 +319,7 @@ def test_notes_become_events_and_repeats_a_series(
 def test_words_in_any_script_become_an_event(
     control_plane: ControlPlane, connection: Connection, cluster: KubernetesCluster
 ) -> None:
-    """The server counts bytes: a tenant's last words in another script would keep its run's event from being written."""
+    """The server counts bytes: a tenant's last words in another script would keep its run's event away."""
     live = cluster.apply(config("worded"))
     at_ms = time.time_ns() // 1_000_000
     note = Note(
