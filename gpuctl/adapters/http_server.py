@@ -18,7 +18,7 @@ from gpuctl.adapters.address import host_and_port
 from gpuctl.app.ports import WorldFault
 from gpuctl.diag.wording import message
 
-_BUSY = 16
+_BUSY = 64
 """How many answers are still made for connections that were cut; beside more of them, a new connection is cut too."""
 
 
