@@ -101,8 +101,7 @@ class PrometheusMeters:
         self._shared = _Shared()
         self.document = b""
         """What /status answers; empty while nothing is known."""
-        self._stale_after_ns = stale_after_ms * _MS_NS
-        self._useless_after_ns = useless_after_ms * _MS_NS
+        self._stale_after_ns, self._useless_after_ns = stale_after_ms * _MS_NS, useless_after_ms * _MS_NS
         self._beat_ns = time.monotonic_ns()
 
     def beat(self) -> None:
