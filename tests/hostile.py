@@ -27,8 +27,10 @@ ESCAPES = [
     "\x0c",
     "\x85",
 ]
+BLANKS = ["\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\u17b4", "\u180f", "\ufe0f", "\U000e0101"]
+"""Those that Python takes for printable."""
 MARKS = ["\u202e", "\u2066", "\u2069", "\u200f", "\u061c", "\u200b", "\u200d", "\u2060", "\ufeff", "\xad", "\u2028",
-         "\u2029", "\U000e0041", "\ue000", "\uffff", "\udc80"]  # fmt: skip
+         "\u2029", "\U000e0041", "\ue000", "\uffff", "\udc80", *BLANKS]  # fmt: skip
 MARKUP = ["|", "`", "<img src=x>", "</details>", "@acme/team", "#1", "[a](https://x)", "https://x", "www.x", "*", "_",
           "%0A", "::error::", "##", "[error]", "##[add-mask]", ",", "\\", '"', "'", "```", "{", "}", "{0}",
           "{a.b}"]  # fmt: skip
@@ -46,7 +48,9 @@ JSON = st.recursive(
 
 def invisible(text: str) -> set[str]:
     """The characters of a text that can't be seen, line breaks aside; and what a CI job's runner obeys anywhere."""
-    return {c for c in text if not c.isprintable() and c != "\n"} | {mark for mark in ("##[",) if mark in text}
+    return {c for c in text if (not c.isprintable() and c != "\n") or c in BLANKS} | {
+        mark for mark in ("##[",) if mark in text
+    }
 
 
 @cache

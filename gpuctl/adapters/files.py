@@ -58,7 +58,8 @@ def read_tree(cluster_dir: str) -> SourceTree:
 
 
 def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
-    """YAML files, and those below folders, each once. Links are left alone: what they lead to has a path of its own.
+    """YAML files, and those below folders, each once. Links are left alone: what they lead to has a path of its own;
+    but that a folder itself leads out of the repository is told.
 
     Raises SourceUnavailable GPU8014 for a folder with more in it than is read of a cluster.
     """
@@ -72,7 +73,8 @@ def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
             except TooLarge as beyond:
                 raise _too_large(path, beyond) from None
         for each, file in sorted(found, key=itemgetter(0)):
-            if each not in seen and not Path(each).is_symlink():
+            is_left_alone = Path(each).is_symlink() and not (each == path.as_posix() and path.is_dir())
+            if each not in seen and not is_left_alone:
                 seen.add(each)
                 yield each, file
 
@@ -207,8 +209,14 @@ def _too_large(folder: Path, found: TooLarge) -> SourceUnavailable:
 
 
 def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str, SourceFile]]:
-    """The declaration files below a folder. Cost: a third of what it is with a Path for each of ten thousand files."""
+    """The declaration files below a folder; of one that is outside of the tree itself, nothing but that.
+
+    Cost: a third of what it is with a Path for each of ten thousand files.
+    """
     root = top or folder.resolve()
+    if not _inside(folder.resolve(), root):
+        yield folder.as_posix(), SourceFile(content=b"", fault=SourceFault.ESCAPES)
+        return
     waiting = [folder.as_posix()]
     while waiting:
         here = waiting.pop()

@@ -288,9 +288,14 @@ def allowed_url(url: str) -> tuple[str, bool]:
         raise unavailable("GPU8004", url=without_password(url)) from error
 
 
+_USER = re.compile(r"(:/{1,2})(?:[^/]*@|[^/@:]+:(?![0-9]{1,5}/)[^@]*@)")
+"""User and password in an address as people write it: a password may have `@` or `/` in it though it should not."""
+
+
 def without_password(url: str) -> str:
-    """The address as it may be shown."""
-    return re.sub(r"(?<=://)[^/@]*@", "", url)
+    """The address as it may be shown: without a user and a query, either of which may be a secret."""
+    bare = _USER.sub(r"\1", url, count=1)
+    return re.sub(r"\?.*", "?...", bare) if ":/" in bare else bare
 
 
 def code_host_page(url: str) -> str:

@@ -18,6 +18,9 @@ from gpuctl.adapters.address import host_and_port
 from gpuctl.app.ports import WorldFault
 from gpuctl.diag.wording import message
 
+_BUSY = 64
+"""How many answers are still made for connections that were cut; beside more of them, a new connection is cut too."""
+
 
 class BoundedServer:
     """Serves at HOST:PORT what `handler` answers, at most `most_at_once` connections at a time, until it is closed."""
@@ -109,12 +112,15 @@ class _Server(ThreadingHTTPServer):
         self._lock = Lock()
         self._open: dict[socket.socket, None] = {}
         """The connections that are served, the oldest first."""
+        self._alive = 0
+        """How many threads there are: also those whose connection was cut while they make its answer."""
         super().__init__((host, port), handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._makes_room():
             with self._lock:
                 self._open[request] = None
+                self._alive += 1
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -125,14 +131,17 @@ class _Server(ThreadingHTTPServer):
         finally:
             with self._lock:
                 self._open.pop(request, None)
+                self._alive -= 1
 
     def _makes_room(self) -> bool:
         with self._lock:
             is_full = len(self._open) >= self._most_at_once
+            if self._alive >= self._most_at_once + _BUSY:
+                return False
             if is_full and self._oldest_makes_way:
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                _cut(oldest)  # its thread ends at once
+                _cut(oldest)  # its thread ends at once, if it waits for the client
             return not is_full or self._oldest_makes_way
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, Summary, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -14,6 +15,7 @@ from gpuctl import __version__
 from gpuctl.app.metrics import PAUSES, Measurements, ToldStatus
 from gpuctl.app.predictions import Result
 from gpuctl.compile import DeclaredSize
+from gpuctl.diag.escapes import printable
 from gpuctl.model.ids import ProjectName, Revision
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.model.utilisation import ProjectUse
@@ -96,10 +98,10 @@ class PrometheusMeters:
         ProcessCollector(registry=self.registry)
         self._synced = False
         self._useless_ns: int | None = None
+        self._shared = _Shared()
         self.document = b""
         """What /status answers; empty while nothing is known."""
-        self._stale_after_ns = stale_after_ms * _MS_NS
-        self._useless_after_ns = useless_after_ms * _MS_NS
+        self._stale_after_ns, self._useless_after_ns = stale_after_ms * _MS_NS, useless_after_ms * _MS_NS
         self._beat_ns = time.monotonic_ns()
 
     def beat(self) -> None:
@@ -175,7 +177,7 @@ class PrometheusMeters:
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """All metrics in the form that a client accepts, and the form's name."""
         encode, kind = choose_encoder(accept)
-        return encode(self.registry), kind
+        return self._shared(kind, lambda: encode(self.registry)), kind
 
     def alive(self) -> bool:
         """Whether the loop came round lately."""
@@ -192,6 +194,28 @@ class PrometheusMeters:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
+
+
+class _Shared:
+    """Makes a text once for all who asked before it was begun, and one at a time: however many ask, the loop has half
+    of the interpreter. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._begun = 0
+        self._last = (0, "", b"")
+
+    def __call__(self, kind: str, make: Callable[[], bytes]) -> bytes:
+        """The text of a kind, begun after this was called."""
+        asked = self._begun
+        with self._lock:
+            number, known, text = self._last
+            if number > asked and known == kind:
+                return text
+            self._begun = number = self._begun + 1
+            text = make()
+            self._last = number, kind, text
+            return text
 
 
 class _Now(Collector):
@@ -240,7 +264,9 @@ class _Now(Collector):
                 [((), int(status.ready))],
             )
             frozen = [
-                ((each.project or "", each.by, each.reason), (each.since_ms or 0) / 1000) for each in status.frozen
+                # Texts of people: half a character in one of them would keep all metrics from being written.
+                (tuple(map(printable, (each.project or "", each.by, each.reason))), (each.since_ms or 0) / 1000)
+                for each in status.frozen
             ]
             told = "Since when a project, or with none the cluster, is frozen; gpuctl unfreeze ends it"
             yield _gauge("gpuctl_frozen_timestamp_seconds", told, ("project", "by", "reason"), frozen)

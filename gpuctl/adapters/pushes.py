@@ -4,12 +4,14 @@ What a request says is not read, but its secret: a push to any branch has Git re
 sends the secret itself. A body that was seen before does nothing again, and however many come, Git is asked for at most
 every LEAST_S. Every replica takes them: it asks as `gpuctl sync` does, by the object that the leader watches.
 
-Bounds: a request of at most MOST_BYTES, hashed as it comes and never kept, within 10 s; MOST_AT_ONCE of them.
+Bounds: a request of at most MOST_BYTES, hashed as it comes and never kept, within 10 s; MOST_AT_ONCE of them. Of one
+with neither the secret nor what could be a signature hardly anything is read.
 """
 
 from __future__ import annotations
 
 import hmac
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
@@ -29,6 +31,7 @@ REMEMBERED = 1_024
 _CHUNK_BYTES = 1 << 16
 _TRIES = 3
 _SHORTEST_SECRET = 16
+_SIGNATURE = re.compile(r"sha256=[0-9a-f]{64}")
 
 
 class PushReceiver(BoundedServer):
@@ -82,7 +85,8 @@ class _Judge:
     def __init__(self, secret: str, signature: str, token: str) -> None:
         self._secret = secret.encode()
         self._hmac = hmac.new(self._secret, digestmod=sha256)
-        self._signature, self._token = signature, token
+        self._signature = signature
+        self._is_sent = hmac.compare_digest(sha256(self._secret).digest(), sha256(token.encode()).digest())
         self._body = sha256()
 
     def take(self, chunk: bytes) -> None:
@@ -95,11 +99,15 @@ class _Judge:
         """The hash of the body."""
         return self._body.digest()
 
+    @property
+    def may_be_right(self) -> bool:
+        """Whether it is worth reading the body: the secret was sent, or what could be a signature."""
+        return self._is_sent or _SIGNATURE.fullmatch(self._signature) is not None
+
     def is_right(self) -> bool:
         """Whether the body is signed with the secret, or the secret was sent."""
         signed = hmac.compare_digest(f"sha256={self._hmac.hexdigest()}".encode(), self._signature.encode())
-        sent = hmac.compare_digest(sha256(self._secret).digest(), sha256(self._token.encode()).digest())
-        return signed or sent
+        return signed or self._is_sent
 
 
 class _Asker:
@@ -168,6 +176,9 @@ class _Handler(BriefHandler):
         if judge is None:
             return self.answer(HTTPStatus.SERVICE_UNAVAILABLE)
         left = int(length)
+        if not judge.may_be_right:
+            self.rfile.read(min(left, _CHUNK_BYTES))  # else a sender that is set up wrong sees a reset, and no answer
+            return self.answer(HTTPStatus.UNAUTHORIZED)
         while left:
             chunk = self.rfile.read(min(left, _CHUNK_BYTES))
             if not chunk:

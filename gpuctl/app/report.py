@@ -17,7 +17,7 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.app.rejections import is_of_tenant
 from gpuctl.compile import DeclaredSize
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
-from gpuctl.diag.escapes import json_text
+from gpuctl.diag.escapes import is_visible, json_text
 from gpuctl.diag.wording import message
 from gpuctl.k8s.kinds import Kind, is_declared
 from gpuctl.k8s.timestamps import format_timestamp
@@ -270,4 +270,4 @@ def _decided(report: CycleReport, applied: Iterable[Change], stage: Stage) -> li
 def _plain(value: FieldValue) -> str:
     """A value as text: as it is if it has no spaces, else quoted."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ", ".join(value)
-    return text if text and text.isprintable() and not set(text) & set(' "=') else json_text(text)
+    return text if text and is_visible(text) and not set(text) & set(' "=') else json_text(text)

@@ -13,16 +13,24 @@ from collections.abc import Callable
 from typing import Any
 
 _COMMAND = "##["
+_BLANKS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that Python takes for printable and that are not seen: fillers of Hangul and Braille, joiners, selectors of variants.
+Source: Default_Ignorable_Code_Point in DerivedCoreProperties.txt, Unicode 17, and U+2800."""
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
 _LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
-_MENTIONS = re.compile(r"([@#!$%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
-"""What GitHub or GitLab would link: people, issues, merge requests, snippets, milestones."""
+_MENTIONS = re.compile(r"([@#!%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
+"""What GitHub or GitLab would link: people, issues, merge requests, milestones."""
+_DOLLAR = "<span>$</span>"
+"""GitHub takes what is between two of them for a formula, in which `%` and more hide text, also behind a backslash;
+GitLab links one before a number. Source: docs.github.com, "Writing mathematical expressions"."""
 
 
 def printable(text: str) -> str:
     """The text with control characters, line breaks, other invisible marks and commands as visible escapes."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    if not is_visible(text):
+        text = "".join(c if is_visible(c) else ascii(c)[1:-1] for c in text)
     return text.replace(_COMMAND, "#\\x23[")
 
 
@@ -49,9 +57,9 @@ def yaml_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text for Markdown, with markup, links and mentions escaped."""
+    """Text for Markdown, with markup, links, mentions and formulas escaped."""
     plain = _MARKS.sub(r"\\\1", printable(text))
-    return _MENTIONS.sub(r"\g<0><!-- -->", _LINKS.sub(r"\\\g<0>", plain))
+    return _MENTIONS.sub(r"\g<0><!-- -->", _LINKS.sub(r"\\\g<0>", plain)).replace("$", _DOLLAR)
 
 
 def markdown_code(text: str) -> str:
@@ -64,14 +72,19 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     if _is_plain(text):
         return text
     return "\n".join(
-        line if line.isprintable() else "".join(c if c.isprintable() else escape(c) for c in line)
+        line if is_visible(line) else "".join(c if is_visible(c) else escape(c) for c in line)
         for line in text.split("\n")
     )
 
 
 def _is_plain(text: str) -> bool:
     """Whether there is nothing to escape in any line. Cost: a fifth of looking at each line by itself."""
-    return text.replace("\n", "").isprintable()
+    return is_visible(text.replace("\n", ""))
+
+
+def is_visible(text: str) -> bool:
+    """Whether all of a text is seen as it is, in one line. Cost: of ASCII, that of `isprintable`."""
+    return text.isprintable() and (text.isascii() or _BLANKS.search(text) is None)
 
 
 def _in_json(character: str) -> str:

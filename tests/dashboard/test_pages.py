@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from html import unescape
 from ipaddress import ip_network
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import Site, serving
 
+from gpuctl.adapters.dashboard import server
 from gpuctl.adapters.dashboard.guarding import ANY_HOST, Access
 from gpuctl.adapters.dashboard.listing import ROWS, Query, jobs_page
 from gpuctl.app.ports import ClusterUnavailable
@@ -298,6 +300,35 @@ def test_clients_that_never_read_hold_up_no_other(story: Mapping[str, ClusterVie
         finally:
             for client in idle:
                 client.close()
+
+
+@pytest.mark.parametrize("begins", [b"", b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\nGET / HT"], ids=["silent", "half"])
+def test_a_connection_on_which_nothing_is_asked_for_ends(
+    story: Mapping[str, ClusterView], monkeypatch: pytest.MonkeyPatch, begins: bytes
+) -> None:
+    """A thousand of them would keep all others out."""
+    monkeypatch.setattr(server, "_ASKING_S", 0.3)
+    with serving(story["4.8"]) as site:
+        place = ("127.0.0.1", site.dashboard.port)
+        with socket.create_connection(place) as client, socket.create_connection(place) as listens:
+            listens.settimeout(PATIENCE_S)
+            listens.sendall(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            client.settimeout(0.05)
+            client.sendall(begins)
+            until = monotonic() + PATIENCE_S
+            with suppress(ConnectionError):  # this is the end, too
+                while monotonic() < until:
+                    try:
+                        if not client.recv(1 << 16):
+                            break
+                    except TimeoutError:
+                        client.sendall(b"T" if begins else b"")  # it drips
+            assert monotonic() < until
+            site.view = story["4.9"]
+            told = b""
+            while b"event: changed" not in told:  # one that is answered goes on
+                told += (more := listens.recv(1 << 16))
+                assert more
 
 
 def test_the_cluster_is_left_alone_when_no_page_is_asked_for(story: Mapping[str, ClusterView]) -> None:

@@ -6,10 +6,13 @@ felt by the API server.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gpuctl.adapters.address import host_and_port
 from gpuctl.adapters.dashboard.guarding import Access
@@ -19,6 +22,8 @@ from gpuctl.diag.wording import message
 
 _MOST_CONNECTIONS = 1_000
 _MOST_HEADER_BYTES = 16_384
+_ASKING_S = 10.0
+"""How long a connection may take to ask for something, and for the next thing: uvicorn lets one ask for ever."""
 
 
 class Dashboard:
@@ -32,6 +37,7 @@ class Dashboard:
             app,
             log_level="error",
             access_log=False,
+            http=_Asked,
             limit_concurrency=_MOST_CONNECTIONS,
             h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
             timeout_graceful_shutdown=1,
@@ -52,6 +58,33 @@ class Dashboard:
     def close(self) -> None:
         """Stop listening, after `serve` or without it."""
         self._socket.close()
+
+
+class _Asked(H11Protocol):
+    """Closes a connection on which nothing is asked for: else silent ones, or such as drip, keep all others out."""
+
+    _asked: object = None
+    _looks: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Look again and again."""
+        super().connection_made(transport)
+        self._looks = self.loop.call_later(_ASKING_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        if self._looks is not None:
+            self._looks.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        last = self.cycle  # None at first
+        is_busy = bool(last) and not last.response_complete
+        if last is self._asked and not is_busy:
+            self.transport.abort()
+            return
+        self._asked = last
+        self._looks = self.loop.call_later(_ASKING_S, self._look)
 
 
 def listening(address: str) -> socket.socket:

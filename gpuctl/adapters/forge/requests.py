@@ -155,7 +155,7 @@ class Requests:
 
     def _bounded(self, response: BaseHTTPResponse, what: str) -> bytes:
         data = bytearray()
-        for chunk in response.stream(_CHUNK_BYTES, decode_content=True):
+        for chunk in response.stream(_CHUNK_BYTES, decode_content=False):  # nothing packed was asked for
             data += chunk
             if len(data) > MAX_ANSWER_BYTES:
                 response.close()

@@ -32,7 +32,8 @@ REPEAT_MS: DurationMs = 300_000
 """How often the same Event is told at most."""
 _WAITING = 200
 _REMEMBERED = 4_096
-_LONGEST_MESSAGE = 1_000
+_LONGEST_MESSAGE_BYTES = 1_000
+"""The server takes 1,024, and refuses an Event with more."""
 _LAST_WORDS_S = 2.0
 _MS_NS = 1_000_000
 _PATIENCE = Timings(tries=1, connect_ms=2_000, answer_ms=3_000)
@@ -147,7 +148,7 @@ def event(note: Note, since_ms: Instant, count: int, instance: str) -> Body:
         "eventTime": _micro(since_ms),
         "type": note.type,
         "reason": note.reason,
-        "note": note.message[:_LONGEST_MESSAGE],
+        "note": note.message.encode()[:_LONGEST_MESSAGE_BYTES].decode(errors="ignore"),
         "action": note.reason,
         "regarding": {**regarding, "namespace": ref.namespace} if ref.namespace else regarding,
         "reportingController": REPORTER,

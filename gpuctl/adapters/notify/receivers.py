@@ -1,12 +1,13 @@
 """The receivers: an incoming webhook in Slack's form, a generic webhook, and the status of a commit on a code host.
 
-Addresses and tokens never leave in messages or logs. Redirects are not followed, and answers are read up to a bound.
+Addresses and tokens never leave in messages or logs. Redirects are not followed, and of answers only the status counts.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +30,9 @@ Read = Callable[[str], str]
 """A setting by its name; "" where it is not set."""
 _SIGNS = {NoticeKind.HELD: "🔴", NoticeKind.REFUSED: "🟠", NoticeKind.RECOVERED: "🟢", NoticeKind.APPLIED: "🟢"}
 _CONNECT_S, _ANSWER_S = 5, 10
-_MOST_ANSWER_BYTES = 16 * 1024
+_LIVELY = re.compile(r"(?<![^\W_])@(?=\w)|:(?=//)|\](?=[(\[:])|\bwww(?=\.)|\bmailto(?=:)", re.IGNORECASE)
+"""What begins a mention or a link for one of those who take Slack's form: all of them link bare addresses, and
+Mattermost and Rocket.Chat take Markdown and `@channel`."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _API = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
 _VARIABLES = {"github": "GITHUB_API_URL", "gitlab": "CI_API_V4_URL"}
@@ -118,8 +121,11 @@ def receivers_of(read: Read, remote: str) -> Sequence[Receiver]:
 
 
 def _plain(text: str) -> str:
-    """Text in which Slack finds no link, no mention and no other control. Source: api.slack.com, "Formatting text"."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Text in which no receiver of Slack's form finds a link or a mention: there is a space in each, which can be seen.
+
+    Source: api.slack.com, "Formatting text"; docs.mattermost.com, "Incoming webhooks" and "Mention people".
+    """
+    return _LIVELY.sub(r"\g<0> ", text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _post(url: str, form: Mapping[str, Any], *, key: str = "", is_secret: bool = False) -> None:
@@ -137,8 +143,7 @@ def _post(url: str, form: Mapping[str, Any], *, key: str = "", is_secret: bool =
                 "POST", url, body=body, headers=headers, timeout=timeout, retries=False, redirect=False,
                 preload_content=False,
             )  # fmt: skip
-            answer.read(_MOST_ANSWER_BYTES)
-            answer.close()
+            answer.close()  # unread: a body may come for hours, byte by byte
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise NotNow(type(error).__name__) from error  # its text has the address
     if answer.status == 429 or answer.status >= 500:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -251,6 +252,15 @@ def test_a_strange_answer_is_told_or_passed_over(host: CodeHost, forge: Forge, a
         except ForgeFault as fault:
             assert fault.code == "GPU6209"  # noqa: PT017 - either is right, a traceback is not
         host.faults.clear()
+
+
+def test_a_packed_answer_is_not_unpacked(host: CodeHost, forge: Forge) -> None:
+    """It was not asked for, and may be a thousand times as large unpacked, in each of several packings."""
+    packed = gzip.compress(gzip.compress(b"[" + b" " * (32 << 20) + b"]"))
+    headers = {"Content-Encoding": "gzip, gzip", "Content-Type": "application/json"}
+    host.faults.append((200, headers, packed))
+    fault = _fault(lambda: forge.put_comment(7, MARKER, MARKER))
+    assert (fault.code, "without JSON" in str(fault)) == ("GPU6209", True)
 
 
 def test_a_huge_answer_is_not_read_to_its_end(host: CodeHost, forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuctl.adapters.files import read_tree
-from gpuctl.adapters.git import GitSource, WorkingCopy
+from gpuctl.adapters.git import GitSource, WorkingCopy, without_password
 from gpuctl.adapters.gitrepository import Repository
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import Revision
@@ -185,6 +185,25 @@ def test_addresses_that_could_run_commands_or_be_changed_on_the_way(tmp_path: Pa
     with pytest.raises(SourceUnavailable) as caught:
         GitSource(url, ".", "main", tmp_path / "work")
     assert caught.value.code == "GPU8008"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:p@h/x.git", "https://h/x.git"),
+        ("https://token@h/x.git", "https://h/x.git"),
+        ("https://u:s3@cret@h/x.git", "https://h/x.git"),
+        ("https://u:s3/cret@h/x.git", "https://h/x.git"),
+        ("https:/u:p@h/x.git", "https:/h/x.git"),
+        ("https://u:p@h/x.git?private_token=secret", "https://h/x.git?..."),
+        ("https://h:8443/x@1.git", "https://h:8443/x@1.git"),
+        ("https://h/x@1.git", "https://h/x@1.git"),
+        ("git@h:x.git", "git@h:x.git"),
+        ("/srv/what?.git", "/srv/what?.git"),
+    ],
+)
+def test_no_secret_of_an_address_is_shown_however_it_is_written(url: str, shown: str) -> None:
+    assert without_password(url) == shown
 
 
 def test_a_password_in_the_address_is_not_shown(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -66,6 +68,44 @@ def test_slack_gets_text_without_mentions(hook: Hook) -> None:
     Slack(settings(slack_url=f"{hook.url}/x")).send(NOTICE)
     (call,) = hook.calls
     assert call.body == {"text": "🔴 *prod* held: &lt;!channel&gt; &amp; co"}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("@channel @all @here", "@ channel @ all @ here"),
+        ("image x:@channel, y-@here, z_@all", "image x:@ channel, y-@ here, z_@ all"),
+        ("[apply it](https://evil.example)", "[apply it] (https: //evil.example)"),
+        ("![x](//evil.example/x.png) [a][b] [b]: //c", "![x] (//evil.example/x.png) [a] [b] [b] : //c"),
+        ("HTTPS://x www.evil.example mailto:a@b", "HTTPS: //x www .evil.example mailto :a@b"),
+        ("registry/x@sha256:0 at 10:00", "registry/x@sha256:0 at 10:00"),
+    ],
+)
+def test_mattermost_and_rocket_chat_find_no_mention_or_link_either(hook: Hook, said: str, told: str) -> None:
+    Slack(settings(slack_url=f"{hook.url}/x")).send(replace(NOTICE, message=said))
+    (call,) = hook.calls
+    assert call.body == {"text": f"🔴 *prod* held: {told}"}
+
+
+def test_an_answer_that_does_not_end_is_not_waited_for() -> None:
+    """A byte a second keeps every time to read below its bound."""
+    with ExitStack() as stack:
+        there = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        ended = Event()
+        stack.callback(ended.set)
+
+        def drip() -> None:
+            client, _ = there.accept()
+            with client, suppress(OSError):
+                client.recv(1 << 16)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n")
+                while not ended.wait(0.5):
+                    client.sendall(b"x")
+
+        Thread(target=drip, daemon=True).start()
+        began = time.monotonic()
+        Webhook(settings(webhook_url=f"http://127.0.0.1:{there.getsockname()[1]}")).send(NOTICE)
+        assert time.monotonic() - began < 30
 
 
 def test_a_webhook_gets_a_signed_form(hook: Hook) -> None:

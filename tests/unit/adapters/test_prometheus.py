@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from threading import Event, Semaphore
 
 import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from gpuctl.adapters.http_server import BriefHandler
 from gpuctl.adapters.metrics_server import MOST_AT_ONCE, MetricsServer
 from gpuctl.adapters.prometheus import PrometheusMeters
-from gpuctl.app.metrics import Amount, Measurements, Sort
+from gpuctl.app.metrics import Amount, Measurements, Sort, ToldStatus
 from gpuctl.app.ports import WorldFault
 from gpuctl.compile import DeclaredSize
 from gpuctl.model.decision import FairShare
 from gpuctl.model.ids import DomainName, PoolName, ProjectName, Revision
+from gpuctl.observe.freezes import decode_frozen
 
 TEAM, POOL = ProjectName("team-a"), PoolName("v100")
 SHARE = FairShare(
@@ -79,6 +86,25 @@ def scene() -> Iterator[Scene]:
     with MetricsServer(made.meters, "127.0.0.1:0") as server:
         made.port = server.port
         yield made
+
+
+class Slow(Collector):
+    """A measurement that waits, and counts how often it was made, and how often at once."""
+
+    def __init__(self) -> None:
+        self.made, self.now, self.most = 0, 0, 0
+        self.begun, self.goes_on = Semaphore(0), Event()
+
+    def describe(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("slow", "How often")
+
+    def collect(self) -> Iterator[Metric]:
+        self.made, self.now = self.made + 1, self.now + 1
+        self.most = max(self.most, self.now)
+        self.begun.release()
+        assert self.goes_on.wait(60)
+        yield GaugeMetricFamily("slow", "How often", value=self.made)
+        self.now -= 1
 
 
 def is_counted(name: str) -> bool:
@@ -207,6 +233,31 @@ def test_no_label_can_grow_without_bound(scene: Scene) -> None:
     assert labels == declared | ours | one
 
 
+def test_no_text_of_a_person_keeps_the_metrics_from_being_written(scene: Scene) -> None:
+    """Who may freeze writes this annotation, and JSON has halves of characters, which are no UTF-8."""
+    said = '{"project/x\\ud800": {"by": "\\ud800", "reason": "a\\nb\\u202e", "sinceMs": 7000}}'
+    scene.meters.status(ToldStatus(frozen=decode_frozen(said)))
+    told = [name for name in scene.samples() if name.startswith("gpuctl_frozen")]
+    assert told == ["gpuctl_frozen_timestamp_seconds" + r'{by="\ud800",project="x\ud800",reason="a\nb\u202e"}']
+
+
+def test_many_scrapes_at_once_are_made_one_at_a_time_and_shared() -> None:
+    """Else whoever reaches the port takes the loop's time: each scrape of 300 projects is 0.1 s of a processor."""
+    meters = PrometheusMeters()
+    slow = Slow()
+    meters.registry.register(slow)
+    with ThreadPoolExecutor(20) as threads:
+        first = threads.submit(meters.exposition, "")
+        slow.begun.acquire()
+        others = [threads.submit(meters.exposition, "") for _ in range(19)]
+        time.sleep(0.5)  # all of them ask
+        slow.goes_on.set()
+        assert b"slow 1.0" in first.result()[0]
+        assert not any(b"slow 1.0" in each.result()[0] for each in others)  # it was begun before they asked
+    assert slow.most == 1
+    assert slow.made < 10  # 2, but for threads that begin late
+
+
 def test_probes(scene: Scene) -> None:
     assert scene.get("/healthz") == (200, "ok\n")
     assert scene.get("/readyz") == (503, "the cluster was not read yet\n")
@@ -267,3 +318,47 @@ def test_silent_clients_keep_no_probe_out() -> None:
         assert silent[0].recv(1) == b""
         silent[-1].sendall(b"\r\n")
         assert silent[-1].recv(8) == b"HTTP/1.0"
+
+
+def test_answers_that_take_long_are_few_whoever_asks() -> None:
+    """A connection that is cut ends no thread that makes its answer: there must not be one more for each that comes."""
+    meters = PrometheusMeters()
+    slow = Slow()
+    meters.registry.register(slow)
+    with ExitStack() as stack:
+        server = stack.enter_context(MetricsServer(meters, "127.0.0.1:0"))
+        stack.callback(slow.goes_on.set)
+        address = "127.0.0.1", server.port
+        last = None
+        for _ in range(4 * MOST_AT_ONCE):
+            last = stack.enter_context(socket.create_connection(address, timeout=20))
+            with suppress(OSError):  # it is cut already
+                last.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert last is not None
+        assert _is_cut(last)
+        made = [each for each in threading.enumerate() if "process_request_thread" in each.name]
+        assert MOST_AT_ONCE <= len(made) <= 2 * MOST_AT_ONCE
+        slow.goes_on.set()
+        within(lambda: _answers(server.port))
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
+            return bool(answered.status == 200)
+    except OSError:
+        return False
+
+
+def _is_cut(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def within(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -92,6 +92,16 @@ def test_without_the_secret_nothing_happens(port: int, world: World, headers: di
     assert world.asked == 0
 
 
+@pytest.mark.parametrize("header", ["", "X-Hub-Signature-256: sha256=0\r\n", "X-Gitlab-Token: a guess\r\n"])
+def test_a_large_body_of_a_stranger_is_not_waited_for(port: int, world: World, header: str) -> None:
+    """Hashing 25 MiB of whoever reaches the port, again and again, would take the loop's time."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(f"POST /push HTTP/1.1\r\nContent-Length: {MOST_BYTES}\r\n{header}\r\n".encode())
+        client.sendall(b"x" * (1 << 16))
+        assert client.recv(12) == b"HTTP/1.0 401"
+    assert world.asked == 0
+
+
 @pytest.mark.parametrize("secret", ["", "short"])
 def test_without_a_secret_of_its_own_nothing_is_accepted(port: int, world: World, secret: str) -> None:
     world.secret = secret

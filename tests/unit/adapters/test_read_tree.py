@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from gpuctl.adapters.files import read_tree
+from gpuctl.adapters.files import read_files, read_tree
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model import source
 from gpuctl.model.source import MAX_ENTRIES, MAX_FILE_BYTES, SourceFault
@@ -70,6 +71,23 @@ def test_links_stay_in_the_repository(repository: Path, tmp_path: Path) -> None:
     assert files["gone.yaml"].fault is files["loop.yaml"].fault is SourceFault.DANGLING
     assert all(file.content == b"" for file in files.values() if file.fault)
     assert {"secret.yaml", "inside"}.isdisjoint(files)
+
+
+@pytest.mark.parametrize("name", ["policies", "clusters/c"])
+def test_nothing_is_listed_behind_a_link_that_leaves_the_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """`policies -> /` of a pull request had CI walk its machine, and print the names of files there."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "customer-x.yaml").write_text("a: 1\n")
+    shutil.rmtree(repository / name)
+    (repository / name).symlink_to(outside)
+    monkeypatch.chdir(repository)
+    files = read_tree("clusters/c").files
+    assert files[name].fault is SourceFault.ESCAPES
+    assert not any("customer" in path for path in files)
+    assert [(path, file.fault) for path, file in read_files([name])] == [(name, SourceFault.ESCAPES)]
 
 
 def test_a_link_that_leads_into_git_is_refused(repository: Path) -> None:

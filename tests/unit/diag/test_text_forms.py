@@ -4,13 +4,17 @@ import json
 import unicodedata
 
 import pytest
+import yaml
+from hostile import BLANKS
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuctl.diag.diagnostic import Diagnostic, Severity
+from gpuctl.diag.escapes import markdown_text
 from gpuctl.diag.forms.github import workflow_commands
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.text import json_form, text_form
+from gpuctl.views.yamltext import yaml_document
 
 
 def one(line: str, column: int, end: int, **fields: str) -> Diagnostic:
@@ -53,6 +57,18 @@ def test_the_caret_under_tabs_wide_and_combining_characters() -> None:
 def test_control_characters_do_not_reach_the_terminal() -> None:
     text = text_form([one("a: \x1b[31mred\x07", 4, 5, message="\x1b]0;x", file="\x1b.yaml", help="\x9b")])
     assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_what_is_printable_to_python_and_blank_to_people_is_shown(blank: str) -> None:
+    """Else a value of a change, or a name, reads like another one."""
+    found = one(f"image: a{blank}", 8, 9, message=f"a{blank}", file=f"a{blank}.yaml")
+    for text in (text_form([found]), workflow_commands([found]), json_form([found]), yaml_document({"a": f"a{blank}"})):
+        assert blank not in text
+        assert "a\\u" in text.lower()
+    assert json.loads(json_form([found]))["diagnostics"][0]["message"] == f"a{blank}"
+    assert yaml.safe_load(yaml_document({"a": f"a{blank}"})) == {"a": f"a{blank}"}
+    assert markdown_text(blank) == markdown_text(ascii(blank)[1:-1])
 
 
 @pytest.mark.parametrize("column", range(1, 20))

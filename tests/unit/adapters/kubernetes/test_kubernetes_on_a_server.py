@@ -314,3 +314,20 @@ def test_notes_become_events_and_repeats_a_series(
     assert (placed["regarding"]["name"], placed["note"], placed["series"]["count"]) == ("noted", "on plain-1", 4)
     elsewhere = control_plane.call("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
     assert [event["regarding"]["name"] for event in elsewhere if event["reason"] == "Placed"] == [NAMESPACE]
+
+
+def test_words_in_any_script_become_an_event(
+    control_plane: ControlPlane, connection: Connection, cluster: KubernetesCluster
+) -> None:
+    """The server counts bytes: a tenant's last words in another script would keep its run's event away."""
+    live = cluster.apply(config("worded"))
+    at_ms = time.time_ns() // 1_000_000
+    note = Note(
+        regarding=ref_of(live), uid=live["metadata"]["uid"], type="Warning", reason="Worded", message="漢" * 1000,
+        at_ms=at_ms,
+    )  # fmt: skip
+    recorder = EventRecorder(connection, "gpuctl-0")
+    recorder.record([note])
+    recorder.close()
+    told = control_plane.call("GET", f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events")["items"]
+    assert [event["note"] for event in told if event["reason"] == "Worded"] == ["漢" * 333]
