@@ -16,8 +16,8 @@ _COMMAND = "##["
 _BLANKS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Characters that Python takes for printable and that are not seen: fillers of Hangul and Braille, joiners, selectors of variants.
-Source: Default_Ignorable_Code_Point in DerivedCoreProperties.txt, Unicode 17, and U+2800."""
+"""Characters that Python takes for printable and that are not seen: fillers of Hangul and Braille, joiners, selectors
+of variants. Source: Default_Ignorable_Code_Point in DerivedCoreProperties.txt, Unicode 17, and U+2800."""
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
 _LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
 _MENTIONS = re.compile(r"([@#!%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
