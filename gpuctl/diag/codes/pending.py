@@ -198,15 +198,16 @@ PAUSED = (
         code="GPU5030",
         title="paused under the quota guarantee",
         message="paused for {beneficiary}, which is within its project's quota",
-        why="The job ran on GPUs above its own project's quota, and another project needs them within its quota.",
-        fix="It starts again when GPUs are free; a higher quota or preemptible: false (within quota) protects it.",
+        why="The job ran on GPUs above its own project's quota, or on CPU and memory alone, which no quota covers, and "
+        "another project needs them within its quota.",
+        fix="It starts again when there is room; a higher quota or preemptible: false (within quota) protects it.",
     ),
     CodeEntry(
         code="GPU5031",
         title="paused for a fairer share",
         message="paused for {beneficiary}, whose project has less than its fair share",
-        why="Without this job its own project still holds at least its fair share.",
-        fix="It starts again when GPUs are free; a higher quota or overQuotaWeight protects more jobs.",
+        why="Without this job its own project still holds at least its fair share, or loses CPU and memory alone.",
+        fix="It starts again when there is room; a higher quota or overQuotaWeight protects more jobs.",
     ),
     CodeEntry(
         code="GPU5032",
