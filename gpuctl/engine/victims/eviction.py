@@ -21,9 +21,9 @@ from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
 from gpuctl.engine.victims.rules import NO_COST, Cost, VictimRule, with_leaving
-from gpuctl.engine.victims.what_if_node import WhatIfNodes
+from gpuctl.engine.victims.what_if_node import Before, WhatIfNodes
 from gpuctl.model.ids import JobId, NodeName
-from gpuctl.model.units import GpuMilli, Instant
+from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 
 class Eviction(NamedTuple):
@@ -58,6 +58,12 @@ class Eviction(NamedTuple):
         left = tuple([each for each in self.allocations if each not in gone])
         return self._replace(allocations=left, total_milli=gpu_milli_of(left)) if left else None
 
+    @property
+    def cpu_mem(self) -> tuple[CpuMilli, MemBytes]:
+        """CPU and memory of all its workers."""
+        each = [(len(part.placement.workers), part.per_worker) for part in self.allocations]
+        return sum(n * worker.cpu_milli for n, worker in each), sum(n * worker.mem_bytes for n, worker in each)
+
     def moved_loss(self, now_ms: Instant) -> int:
         """What a moved run loses: its GPU-milliseconds since its start."""
         return self.total_milli * running_ms(self.allocations[0].run, now_ms)
@@ -67,6 +73,10 @@ class Eviction(NamedTuple):
         if self.is_move:
             return Cost(0, 0, 0, 0, self.moved_loss(now_ms), 1, 0, ())
         return Cost(0, self.total_milli, int(self.stops), 0, 0, 0, self.total_milli, ())
+
+
+def _size_beside_gpus(eviction: Eviction) -> tuple[CpuMilli, MemBytes]:
+    return eviction.cpu_mem
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +204,39 @@ class EvictionSearch:
         short = self.nodes.short_milli(self.wanted)
         freed = accumulate((eviction.total_milli for eviction in self.evictions), initial=0)
         count = next((n for n, milli in enumerate(freed) if milli >= short), 0)
-        chosen = tuple(self.evictions[:count])
-        if not count or len({eviction.job for eviction in chosen}) < count:
+        chosen = tuple(self.evictions[:count]) if short else self._largest()
+        if not chosen or len({eviction.job for eviction in chosen}) < len(chosen):
             return
         before = self.nodes.remove([allocation for eviction in chosen for allocation in eviction.allocations])
         fits = self.nodes.slots >= self.wanted
         self.nodes.restore(before)
         price = self.rule.price(totals_with(totals, victims_of(chosen), self.rule.snapshot)) if fits else None
         if price is not None:
-            self._consider(chosen, reduce(Cost.plus, self._costs[:count])._replace(price=price))
+            costs = (eviction.cost(self.rule.snapshot.now_ms) for eviction in chosen)
+            self._consider(chosen, reduce(Cost.plus, costs)._replace(price=price))
+
+    def _largest(self) -> tuple[Eviction, ...]:
+        """Evictions of runs without GPUs until enough CPU and memory is free, the largest first; none that is spare.
+
+        They cost no GPUs, so no bound cuts the sets of many of them.
+        """
+        chosen: list[Eviction] = []
+        taken: list[Before] = []
+        for eviction in sorted(self.evictions, key=_size_beside_gpus, reverse=True):
+            if self.nodes.slots >= self.wanted:
+                break
+            if not (eviction.total_milli or any(each.job == eviction.job for each in chosen)):
+                chosen.append(eviction)
+                taken.append(self.nodes.remove(eviction.allocations))
+        for eviction in tuple(chosen) if self.nodes.slots >= self.wanted else ():
+            taken.append(self.nodes.remove(eviction.allocations, -1))
+            if self.nodes.slots >= self.wanted:
+                chosen.remove(eviction)
+            else:
+                self.nodes.restore(taken.pop())
+        for before in reversed(taken):
+            self.nodes.restore(before)
+        return tuple(chosen)
 
     def _extend(self, start: int, chosen: tuple[Eviction, ...], cost: Cost, totals: VictimTotals) -> None:
         if self.nodes.slots >= self.wanted and self._consider(chosen, cost):
