@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from gpuctl.engine.capacity.gang import Assignment
@@ -73,10 +74,6 @@ class Eviction(NamedTuple):
         if self.is_move:
             return Cost(0, 0, 0, 0, self.moved_loss(now_ms), 1, 0, ())
         return Cost(0, self.total_milli, int(self.stops), 0, 0, 0, self.total_milli, ())
-
-
-def _size_beside_gpus(eviction: Eviction) -> tuple[CpuMilli, MemBytes]:
-    return eviction.cpu_mem
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +219,7 @@ class EvictionSearch:
         """
         chosen: list[Eviction] = []
         taken: list[Before] = []
-        for eviction in sorted(self.evictions, key=_size_beside_gpus, reverse=True):
+        for eviction in sorted(self.evictions, key=attrgetter("cpu_mem"), reverse=True):
             if self.nodes.slots >= self.wanted:
                 break
             if not (eviction.total_milli or any(each.job == eviction.job for each in chosen)):

@@ -131,10 +131,10 @@ class VictimRule:
         """The departments above, and the strategies; and the project itself, if others could take from it."""
         project = self.job.id.project
         used = (strategy for strategy in ReclaimStrategy if strategy in self.strategies)
-        is_over = any(self._surplus_milli(strategy, self.chain[0]) > 0 for strategy in used)
-        is_over = is_over or bool(self.snapshot.without_gpus(self.domain).get(project))
+        may_lose = any(self._surplus_milli(strategy, self.chain[0]) > 0 for strategy in used)
+        may_lose = may_lose or bool(self.snapshot.without_gpus(self.domain).get(project))
         settled = self.snapshot.settled.get(project)
-        return "reclaim", self.domain, self.chain[1:], self.strategies, project if is_over else None, settled
+        return "reclaim", self.domain, self.chain[1:], self.strategies, project if may_lose else None, settled
 
     def _others(self) -> Iterator[Iterable[Allocation]]:
         pausable = self.snapshot.pausable(self.domain)
