@@ -198,7 +198,7 @@ PAUSED = (
         code="GPU5030",
         title="paused under the quota guarantee",
         message="paused for {beneficiary}, which is within its project's quota",
-        why="It held GPUs above its project's quota, or CPU alone, and another project needs them within its own quota.",
+        why="It held GPUs above its project's quota or CPU alone, and another project needs them within its own quota.",
         fix="It starts again when there is room; a higher quota or preemptible: false (within quota) protects it.",
     ),
     CodeEntry(
