@@ -197,7 +197,7 @@ class PrometheusMeters:
 
 
 class _Shared:
-    """Makes a text once for all who asked before it was begun, and one at a time: however many ask, the loop has half
+    """Makes a text once for all requests from before it was begun, one at a time: however many come, the loop has half
     of the interpreter. Safe for threads."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ Read = Callable[[str], str]
 _SIGNS = {NoticeKind.HELD: "🔴", NoticeKind.REFUSED: "🟠", NoticeKind.RECOVERED: "🟢", NoticeKind.APPLIED: "🟢"}
 _CONNECT_S, _ANSWER_S = 5, 10
 _LIVELY = re.compile(r"(?<![^\W_])@(?=\w)|:(?=//)|\](?=[(\[:])|\bwww(?=\.)|\bmailto(?=:)", re.IGNORECASE)
-"""What begins a mention or a link for one of those who take Slack's form: all of them link bare addresses, and
+"""What begins a mention or a link for one of the services that take Slack's form: all of them link bare addresses, and
 Mattermost and Rocket.Chat take Markdown and `@channel`."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _API = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
