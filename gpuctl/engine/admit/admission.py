@@ -199,7 +199,7 @@ class Admission:
             self._try(pending)
 
     def _start_elsewhere(self, pending: PendingJob, workers: int) -> bool:
-        """Start a job with no fewer workers than have a reservation: else runs were paused for workers that it lacks."""
+        """Start a job with no fewer workers than it has reserved: else runs were paused for workers that it lacks."""
         options = (option for option in pending.options if _workers(option) >= workers)
         return self._start_on_idle(pending, [each for each in options if self._snapshot.allows(pending.job, each)])
 
