@@ -8,7 +8,8 @@ workers than it asks for takes at once what all others leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome
@@ -27,6 +28,8 @@ from gpuctl.model.decision import Placement, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
 from gpuctl.model.units import Instant
+
+T = TypeVar("T")
 
 AFTER_ALL: Instant = 1 << 62
 """When a run's missing workers are queued: of equal priority the jobs that wait come first."""
@@ -83,11 +86,8 @@ class ScaleUp:
             if is_due:
                 self._gain(run, place)
             return is_due
-        best, low, high = None, 0, missing if run.option.request.gpu_milli else 0
-        while low < high:
-            middle = (low + high + 1) // 2
-            room = self._room(run, middle, within_share=within_share)
-            best, low, high = (room, middle, high) if room is not None else (best, low, middle - 1)
+        most = missing if run.option.request.gpu_milli else 0
+        best = _for_most(0, most, lambda count: self._room(run, count, within_share=within_share))
         if best is None:
             return False
         outcome.pause(best, job)
@@ -177,15 +177,25 @@ def larger_start(pending: PendingJob, assignment: Assignment, snapshot: Snapshot
     As a run it would gain them on its nodes only, and none where its pods ask for GPUs by name. Cost: a search for a
     place in each pool for each halving of the workers that it lacks.
     """
-    low, high, best = len(assignment.placement.workers), pending.job.workers, assignment
     options = [option for option in pending.options if option.order == assignment.option.order]
+
+    def find(workers: int) -> Assignment | None:
+        sized = filter(None, (option.sized(workers) for option in options))
+        return place(snapshot.idle, [each for each in sized if snapshot.allows(pending.job, each)])
+
     snapshot.vacate(pending.job, assignment)
-    while low < high:
-        middle = (low + high + 1) // 2
-        larger = filter(None, (option.sized(middle) for option in options))
-        found = place(snapshot.idle, [each for each in larger if snapshot.allows(pending.job, each)])
-        best, low, high = (found, middle, high) if found is not None else (best, low, middle - 1)
+    best = _for_most(len(assignment.placement.workers), pending.job.workers, find) or assignment
     snapshot.occupy(pending.job, best)
+    return best
+
+
+def _for_most(fewer: int, most: int, find: Callable[[int], T | None]) -> T | None:
+    """What is found for the most workers above `fewer` for which something is; each smaller number finds it too."""
+    best = None
+    while fewer < most:
+        middle = (fewer + most + 1) // 2
+        found = find(middle)
+        best, fewer, most = (found, middle, most) if found is not None else (best, fewer, middle - 1)
     return best
 
 
