@@ -1,4 +1,4 @@
-"""Record a run: `python -m tests.oracle --worlds 20000 --seed 1`, or `--histories 5000 --seed 1`."""
+"""Record a run: `python -m tests.oracle --worlds 20000 --seed 1`, or `--histories 5000`, or `--commits 5000`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from .commits import check_commits
 from .known import KNOWN
 from .report import name_of, run_histories, run_worlds, seeds, smallest_history, smallest_world, table
 
@@ -16,6 +17,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
     parser.add_argument("--worlds", type=int, default=0)
     parser.add_argument("--histories", type=int, default=0)
+    parser.add_argument(
+        "--commits", type=int, default=0, help="so many series of commits; what was not predicted fails nothing"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--examples", type=Path, help="a folder for the smallest example of each family")
     parser.add_argument("--families", action="store_true", help="exit 0 where each family found is a known one")
@@ -41,6 +45,14 @@ def main() -> int:
             text = (smallest_world if is_worlds else smallest_history)(family, found)
             asked.examples.mkdir(parents=True, exist_ok=True)
             (asked.examples / f"{name_of(family)}.yaml").write_text(text, encoding="utf-8")
+    if asked.commits:
+        began = time.process_time()
+        told = check_commits(seeds(asked.seed, asked.commits))
+        spent = time.process_time() - began
+        counts = f"{len(told.wrong)} do something else, {told.elsewhere} elsewhere"
+        say(f"{told.commits} commits; {counts}; {spent:.0f} s CPU")
+        for seed, differs in told.wrong.items():
+            say(f"{seed}: {differs}")
     return 1 if unknown else 0
 
 

@@ -15,6 +15,7 @@ from gpuctl.app.simulation import simulate_file
 from gpuctl.model.ids import JobId
 
 from .cluster import start
+from .commits import check_commits
 from .known import KNOWN
 from .large import live_large
 from .report import run_histories, run_worlds, seeds, smallest_history, smallest_world
@@ -23,6 +24,7 @@ from .worlds import declared, draw
 
 WORLDS = 2000
 HISTORIES = 600
+COMMITS = 300
 
 
 def test_no_disagreement_but_the_known_ones() -> None:
@@ -31,6 +33,12 @@ def test_no_disagreement_but_the_known_ones() -> None:
 
 def test_no_history_goes_wrong_but_the_known_ones() -> None:
     assert run_histories(seeds(0, HISTORIES)).unknown() == {}
+
+
+def test_a_commit_does_to_jobs_what_is_predicted() -> None:
+    told = check_commits(seeds(0, COMMITS))
+    assert told.wrong == {}
+    assert told.elsewhere * 20 < told.commits
 
 
 @pytest.mark.parametrize("family", KNOWN)

@@ -232,18 +232,17 @@ class Admission:
             return True
         if self._take_over(pending, [option for option in options if self._snapshot.allows(pending.job, option)]):
             return True
-        # No run is paused for a job whose object is not made yet: the API server could refuse it.
-        known, most = pending.run is not None, max(map(_workers, pending.options))
+        most = max(map(_workers, pending.options))
         whole = [option for option in options if option.request.gpu_milli and _workers(option) == most]
-        if known and self._make_room_in_one(pending, whole):
+        if self._make_room_in_one(pending, whole):
             return True
-        may_backfill = known and bool(self.reservations)
+        may_backfill = _is_known(pending) and bool(self.reservations)
         guaranteed = [o for o in options if may_backfill and stays_guaranteed(self._snapshot, pending, o)]
         if self._backfill(pending, guaranteed, lambda option: self._make_room(pending, [option])):
             return True
         if pending.job.is_elastic and self._start_smaller(pending, most):
             return True
-        return known and any(
+        return any(
             self._bring_together(pending, [each for each in alike if self._is_due(pending, each)])
             for alike in (options, tuple(self._fewest(pending)))
         )
@@ -321,6 +320,8 @@ class Admission:
             if coming is not None:
                 rules = [rule for rule in self._rules(pending, option)[:1] if rule.is_entitled]
                 return self._take(pending, Room(Assignment(option, coming), rules[0]) if rules else None)
+        if not _is_known(pending):
+            return False
         room = find_room(self._snapshot, pending.job, options, partial(self._is_due, pending))
         # To move runs is better than to pause one that straddles its project's guarantee.
         if room is not None and room.cost.price and self._bring_together(pending, options, most_price=0):
@@ -337,18 +338,18 @@ class Admission:
 
         For as many workers, idle GPUs of any pool come before room that is made.
         """
-        known, options = pending.run is not None, list[PoolOption]()
+        options = list[PoolOption]()
         for option in pending.options:
             sized = (each for each in (option, *option.smaller()) if _workers(each) < most)
             fewer = [each for each in sized if self._snapshot.is_open(pending.job, each)]
             startable = [each for each in fewer if self._may_start(pending, each)]
-            options += smaller_options(self._snapshot, startable, fewer if known and option.request.gpu_milli else ())
+            options += smaller_options(self._snapshot, startable, fewer if option.request.gpu_milli else ())
         options.sort(key=_workers, reverse=True)
         for _, same_size in groupby(options, key=_workers):
             alike = list(same_size)
             if self._start_on_idle(pending, [each for each in alike if self._may_start(pending, each)]):
                 return True
-            if known and self._make_room_in_one(pending, [each for each in alike if each.request.gpu_milli]):
+            if self._make_room_in_one(pending, [each for each in alike if each.request.gpu_milli]):
                 return True
         return False
 
@@ -362,7 +363,7 @@ class Admission:
     def _bring_together(self, pending: PendingJob, options: Iterable[PoolOption], most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
         found: list[Room] = []
-        for option in options if self._policy.consolidation else ():
+        for option in options if _is_known(pending) and self._policy.consolidation else ():
             if not option.request.gpu_milli or self._coming(pending, option) is not None:
                 continue
             rules = self._rules(pending, option)
@@ -405,3 +406,8 @@ class Admission:
 
     def _note(self, pending: PendingJob, rule: str, option: PoolOption) -> None:
         self.outcome.trace.append(gain_step(self._snapshot, pending.job.id, rule, option))
+
+
+def _is_known(pending: PendingJob) -> bool:
+    """Whether a job's object is made: no run is paused for one whose is not, for the API server could refuse it."""
+    return pending.run is not None

@@ -147,9 +147,10 @@ class Schedulability:
 
     def _may_claim(self, sort: JobSort) -> bool:
         """Whether a job of a sort outranks a run of its project, or its project is entitled to more and there are
-        sources; and may have runs paused at all: none is for a job whose object is not made.
+        sources: for a job whose object is not made that is what comes free, for no run is paused for it.
         """
-        return sort.has_run and any(self._claims(sort.first.job, option) for option in sort.first.options)
+        has_sources = sort.has_run or self._snapshot.is_freeing
+        return has_sources and any(self._claims(sort.first.job, option) for option in sort.first.options)
 
     def _claims(self, job: Job, option: PoolOption) -> bool:
         if not option.request.gpu_milli:

@@ -1,0 +1,198 @@
+"""Random commits: what is predicted of each is what happens, however long pods take to stop and to start.
+
+A plan shows which jobs a change starts, pauses, moves, resizes and stops. Here each commit changes several things at
+once; the prediction is made before it takes effect, then the engine decides cycle by cycle, as pods follow late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TypeAlias
+
+from gpuctl.engine import EngineCache, schedule
+from gpuctl.explain.prediction import Fates, fates_between, predict
+from gpuctl.model import transition
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import RunDigest, RunKey
+from gpuctl.model.state import ClusterState, Ledger, Run, RunPhase
+
+from .cluster import CYCLE_MS, TinyCluster, start
+from .histories import MINUTE_MS, Change, draw_history, with_quotas
+from .worlds import DIGEST, WorldSpec, declared
+
+COMMITTED = ("add", "remove", "quota")
+"""Changes of a history that a commit makes; the others happen to a cluster."""
+MOST_CHANGES = 3
+MOST_EDITS = 2
+MOST_CYCLES = 80
+MOST_DELAY = 3
+"""Cycles that pods take to stop or to start, at the most; by the seed none, or up to so many."""
+
+Delays: TypeAlias = dict[tuple[RunKey, RunPhase, int], int]
+"""Cycles that are left until the pods of a run have followed: by its phase and its starts."""
+
+
+@dataclass(slots=True)
+class Commits:
+    """What came of many commits. `wrong`: by seed how the first one differs. `elsewhere`: of which a job runs on
+    another node than was predicted.
+    """
+
+    commits: int = 0
+    elsewhere: int = 0
+    wrong: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Repository:
+    """What is declared: a world, the jobs that are suspended, and how often each job was changed."""
+
+    spec: WorldSpec
+    suspended: set[str] = field(default_factory=set)
+    edits: dict[str, int] = field(default_factory=dict)
+
+    def commit(self, random: Random, changes: Iterable[Change]) -> None:
+        """Take over changes of a history, and change some jobs."""
+        for change in changes:
+            if change.kind == "add" and change.job is not None:
+                self.spec = replace(self.spec, jobs=(*self.spec.jobs, change.job))
+            elif change.kind == "remove":
+                self.spec = replace(self.spec, jobs=tuple(job for job in self.spec.jobs if job.id != change.name))
+            elif change.kind == "quota":
+                self.spec = with_quotas(self.spec, change)
+        for _ in range(random.randint(0, MOST_EDITS) if self.spec.jobs else 0):
+            self._edit(random, random.choice(self.spec.jobs).id)
+
+    def _edit(self, random: Random, name: str) -> None:
+        kind = random.choice(("priority", "suspend", "resume", "edit"))
+        if kind == "priority":
+            priority = random.randint(0, 3)
+            jobs = tuple(replace(job, priority=priority) if job.id == name else job for job in self.spec.jobs)
+            self.spec = replace(self.spec, jobs=jobs)
+        elif kind == "suspend":
+            self.suspended.add(name)
+        elif kind == "resume":
+            self.suspended.discard(random.choice([name, *sorted(self.suspended)]))
+        else:
+            self.edits[name] = self.edits.get(name, 0) + 1
+
+    def declared(self) -> Declared:
+        """What the compiler would give. A changed job has another digest: its run is replaced."""
+        tree = declared(self.spec)
+        jobs = [
+            replace(job, suspend=str(job.id) in self.suspended, digest=self._digest(str(job.id))) for job in tree.jobs
+        ]
+        return replace(tree, jobs=tuple(jobs))
+
+    def _digest(self, name: str) -> RunDigest:
+        return RunDigest(f"{int(DIGEST) + self.edits.get(name, 0):08}")
+
+
+@dataclass(slots=True)
+class SlowCluster:
+    """A cluster whose pods follow a decision up to `delay` cycles late, each by itself."""
+
+    start: TinyCluster
+    random: Random
+    delay: int
+    runs: dict[RunKey, Run] = field(init=False)
+    cache: EngineCache = field(default_factory=EngineCache)
+    now_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.now_ms = self.start.now_ms
+        self.runs = {(run.job, run.digest): run for run in self.start.runs.values()}
+
+    def state(self) -> ClusterState:
+        """What would be observed."""
+        ledgers = {
+            project: Ledger(project=project, seen=frozenset(key for key in self.runs if key[0].project == project))
+            for project in {job.project for job, _ in self.runs}
+        }
+        runs = tuple(self.runs[key] for key in sorted(self.runs))
+        return ClusterState(nodes=self.start.nodes, runs=runs, ledgers=ledgers)
+
+    def settle(self, tree: Declared) -> bool:
+        """Decide and carry out until nothing changes and no pod is on its way; False: that takes too long."""
+        left: Delays = {}
+        for _ in range(MOST_CYCLES):
+            before = dict(self.runs)
+            self._decide(tree)
+            self.now_ms += CYCLE_MS
+            is_awaited = self._follow(frozenset((job.id, job.digest) for job in tree.jobs), left)
+            if self.runs == before and not is_awaited:
+                return True
+        return False
+
+    def _decide(self, tree: Declared) -> None:
+        jobs = {job.id: job for job in tree.jobs}
+        for decision in schedule(tree, self.state(), self.now_ms, self.cache).decisions:
+            job = jobs[decision.job]
+            after = transition.decided(job, self.runs.get((job.id, job.digest)), decision, self.now_ms)
+            if after is not None:
+                self.runs[job.id, job.digest] = after
+        wanted = {(job.id, job.digest) for job in tree.jobs}
+        for key in self.runs.keys() - wanted:
+            self.runs[key] = transition.removed(self.runs[key])
+
+    def _follow(self, wanted: frozenset[RunKey], left: Delays) -> bool:
+        """Let pods follow; whether some are still on their way."""
+        is_awaited = False
+        for key, run in sorted(self.runs.items()):
+            if run.phase is RunPhase.STOPPING:
+                after = transition.stopped(run)
+            elif key in wanted:
+                after = transition.started(run, self.now_ms)
+            else:
+                del self.runs[key]
+                continue
+            if after != run:
+                turn = key, run.phase, run.starts
+                left[turn] = left.get(turn, self.random.randint(0, self.delay) + 1) - 1
+                if not left[turn]:
+                    self.runs[key] = after
+                is_awaited |= left[turn] > 0
+        return is_awaited
+
+
+def check_commits(some: Iterable[int]) -> Commits:
+    """Compare what is predicted with what happens, for all commits of some seeds."""
+    told = Commits()
+    for seed in some:
+        for predicted, happened in _commits(seed):
+            told.commits += 1
+            if happened is None or predicted.keys() != happened.keys():
+                told.wrong[seed] = _differences(predicted, happened)
+                break
+            told.elsewhere += predicted != happened
+    return told
+
+
+def _commits(seed: int) -> Iterator[tuple[Fates, Fates | None]]:
+    """What is predicted of each commit, and what happens; None: the cluster does not rest."""
+    history, random = draw_history(seed), Random(f"commits {seed}")
+    first, repository = start(history.world), Repository(history.world)
+    first.settle(repository.declared())
+    cluster = SlowCluster(first, random, seed % (MOST_DELAY + 1))
+    changes = [change for change in history.changes if change.kind in COMMITTED]
+    while changes:
+        count = random.randint(1, MOST_CHANGES)
+        repository.commit(random, changes[:count])
+        del changes[:count]
+        tree, began = repository.declared(), cluster.state()
+        predicted = predict(tree, began, cluster.now_ms).fates
+        rests = cluster.settle(tree)
+        yield predicted, fates_between(tree, began, cluster.state()) if rests else None
+        if not rests:
+            break
+        cluster.now_ms += MINUTE_MS
+
+
+def _differences(predicted: Fates, happened: Fates | None) -> str:
+    if happened is None:
+        return "the cluster does not rest"
+    only = [f"{job} {fate.value}, not predicted" for job, fate in sorted(happened.keys() - predicted.keys())]
+    only += [f"{job} not {fate.value}, as predicted" for job, fate in sorted(predicted.keys() - happened.keys())]
+    return "; ".join(only)
