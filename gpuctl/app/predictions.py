@@ -24,9 +24,11 @@ from gpuctl.explain import (
     Difference,
     Fate,
     Fates,
+    Passed,
     Prediction,
     causes_since,
     compare,
+    passed,
     predict,
     restless,
     touched,
@@ -45,6 +47,8 @@ MOST_NAMED = 20
 """The most jobs, and the most differences, that one line names."""
 MOST_CAUSES = 200
 """The most causes that are kept of one prediction."""
+MOST_PASSED = 8
+"""The most states on the way that are kept of one prediction, the first ones: a difference begins with them."""
 
 _Enforced: TypeAlias = tuple[Mapping[ProjectName, str], frozenset[ProjectName], frozenset[str]]
 """What is declared, by contents; the projects that are left alone; and what is confirmed."""
@@ -74,12 +78,13 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """A prediction that waits for the cluster to be at rest, with the causes seen and the last cycle."""
+    """A prediction that waits for the cluster to be at rest, with causes and states on the way, and the last cycle."""
 
     revision: Revision
     began_ms: Instant
     prediction: Prediction
     causes: frozenset[Cause] = frozenset()
+    on_the_way: tuple[Passed, ...] = ()
     before: CycleReport | None = None
 
 
@@ -123,11 +128,15 @@ class Predictions:
         if was is not None:
             seen |= set(touched((was.schedule, was.state), report.state))
         causes = self._open.causes | frozenset(sorted(seen, key=repr)[: MOST_CAUSES - len(self._open.causes)])
-        opened = self._open = replace(self._open, causes=causes, before=_light(report))
+        opened = replace(self._open, causes=causes, before=_light(report))
+        state = None if was is None else passed(was.state, report.state, report.schedule.at_ms)
+        if state is not None and len(opened.on_the_way) < MOST_PASSED:
+            opened = replace(opened, on_the_way=(*opened.on_the_way, state))
+        self._open = opened
         waits_for = restless(report.schedule, report.state)
         if report.settled and not waits_for:
             self._open = None
-            found = compare(opened.prediction, report.state, causes, now_ms)
+            found = compare(opened.prediction, report.state, causes, now_ms, opened.on_the_way)
             return _checked(opened, found, now_ms)
         if now_ms - opened.began_ms >= LONGEST_UNREST_MS:
             self._open = None

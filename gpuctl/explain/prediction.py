@@ -7,7 +7,7 @@ observed meanwhile, or is a bug of gpuctl.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -51,6 +51,7 @@ class CauseKind(StrEnum):
     ENDED = "ended"
     REFUSED = "refused"
     OUTSIDE = "outside"
+    PODS = "pods"
     TIME = "time"
     BUG = "bug"
 
@@ -62,6 +63,9 @@ _ENDS: Mapping[RunPhase, tuple[CauseKind, str]] = {
     RunPhase.TIMED_OUT: (CauseKind.ENDED, "{} has reached its limit"),
 }
 BUG_TEXT = "no cause was observed: this is a bug of gpuctl"
+_PODS_TEXT = "pods of {} stopped or started sooner than those of others"
+MOST_NAMED = 3
+"""The most jobs that a cause names."""
 _TIME_TEXT = "the engine decides otherwise at this time (minRuntime, a limit, past use)"
 
 
@@ -84,6 +88,15 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A state on the way to rest: pods of these jobs had just stopped, or started. A prediction knows no such times."""
+
+    at_ms: Instant
+    state: ClusterState
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """A fate that was predicted and did not happen, or the other way round, or happened on other nodes.
 
@@ -102,11 +115,31 @@ def predict(declared: Declared, state: ClusterState, now_ms: Instant) -> Predict
 
     Cost: a schedule without a cache and a few of what has changed.
     """
-    began = ClusterState(
+    began = _without_objects(state)
+    return Prediction(declared=declared, began=began, fates=_fates_from(declared, began, began, now_ms))
+
+
+def passed(before: ClusterState, state: ClusterState, at_ms: Instant) -> Passed | None:
+    """The state, if pods have stopped or started since the cycle before; without live objects. Cost: linear in runs."""
+    now = {(run.job, run.digest): run.phase for run in state.runs}
+    under_way = {RunPhase.STARTING, RunPhase.STOPPING}
+    jobs = tuple([
+        run.job
+        for run in before.runs
+        if (phase := now.get((run.job, run.digest))) is not run.phase and phase not in under_way
+    ])
+    return Passed(at_ms=at_ms, state=_without_objects(state), jobs=jobs) if jobs else None
+
+
+def _without_objects(state: ClusterState) -> ClusterState:
+    return ClusterState(
         nodes=state.nodes, runs=state.runs, ledgers=state.ledgers, damaged=state.damaged, cluster=state.cluster
     )
-    rest = at_rest(declared, began, now_ms, EngineCache())
-    return Prediction(declared=declared, began=began, fates=fates_between(declared, began, rest.state))
+
+
+def _fates_from(declared: Declared, began: ClusterState, state: ClusterState, now_ms: Instant) -> Fates:
+    """What will have happened since the beginning once a state has come to rest."""
+    return fates_between(declared, began, at_rest(declared, state, now_ms, EngineCache()).state)
 
 
 def fates_between(declared: Declared, before: ClusterState, after: ClusterState) -> Fates:
@@ -226,28 +259,57 @@ def touched(before: tuple[Schedule, ClusterState], state: ClusterState) -> Itera
 
 
 def compare(
-    prediction: Prediction, state: ClusterState, causes: Collection[Cause], now_ms: Instant
+    prediction: Prediction,
+    state: ClusterState,
+    causes: Collection[Cause],
+    now_ms: Instant,
+    on_the_way: Sequence[Passed] = (),
 ) -> tuple[Difference, ...]:
     """The differences between the prediction and the cluster at rest, each with its cause.
 
-    A job's own cause explains it; else the most telling of the others. Cost: linear in runs; a prediction where
-    differences have no cause.
+    A job's own cause explains it; else the most telling of the others. Cost: linear in runs; a prediction from the
+    beginning, and from each state on the way, where differences have no cause.
     """
-    happened = fates_between(prediction.declared, prediction.began, state)
+    declared, began = prediction.declared, prediction.began
+    happened = fates_between(declared, began, state)
     found = tuple(_unlike(prediction.fates, happened))
     if not found:
         return ()
     others = sorted(causes, key=_in_order)
-    if not others:
-        later = at_rest(prediction.declared, prediction.began, now_ms, EngineCache()).state
-        if not list(_unlike(fates_between(prediction.declared, prediction.began, later), happened)):
-            others = [Cause(kind=CauseKind.TIME, text=_TIME_TEXT)]
     own = {cause.job: cause for cause in reversed(others) if cause.job is not None}
-    first = others[0] if others else Cause(kind=CauseKind.BUG, text=BUG_TEXT)
+    first, by_pods = next(iter(others), None), dict[tuple[JobId, Fate], Cause]()
+    if first is None:
+        later = _fates_from(declared, began, began, now_ms)
+        if not list(_unlike(later, happened)):
+            first = Cause(kind=CauseKind.TIME, text=_TIME_TEXT)
+        else:
+            by_pods = _by_pods(prediction, happened, [(job, fate) for job, fate, _, _ in found], on_the_way)
+    bug = Cause(kind=CauseKind.BUG, text=BUG_TEXT)
     return tuple(
-        Difference(job=job, fate=fate, predicted=expected, happened=got, cause=own.get(job, first))
+        Difference(
+            job=job,
+            fate=fate,
+            predicted=expected,
+            happened=got,
+            cause=own.get(job) or first or by_pods.get((job, fate), bug),
+        )
         for job, fate, expected, got in found
     )
+
+
+def _by_pods(
+    prediction: Prediction, happened: Fates, unlike: Collection[tuple[JobId, Fate]], on_the_way: Iterable[Passed]
+) -> dict[tuple[JobId, Fate], Cause]:
+    """What a prediction from a state on the way tells as it happened, before it had happened."""
+    found: dict[tuple[JobId, Fate], Cause] = {}
+    for each in on_the_way:
+        so_far = fates_between(prediction.declared, prediction.began, each.state)
+        later = _fates_from(prediction.declared, prediction.began, each.state, each.at_ms)
+        cause = Cause(kind=CauseKind.PODS, text=_PODS_TEXT.format(", ".join(map(str, each.jobs[:MOST_NAMED]))))
+        for key in unlike:
+            if key not in so_far and later.get(key) == happened.get(key):
+                found.setdefault(key, cause)
+    return found
 
 
 def _in_order(cause: Cause) -> tuple[int, str]:

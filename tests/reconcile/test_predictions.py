@@ -191,6 +191,23 @@ def test_what_others_change_is_the_cause(tmp_path: Path) -> None:
     assert line["differences"] == ["a/j1 was stopped, which was not predicted: a/j1 was stopped by another client"]
 
 
+def test_pods_that_stop_at_once_are_the_cause(tmp_path: Path) -> None:
+    """The changed job is predicted on n2, since its old pods are on n1 a cycle more. They are gone before that."""
+    stage = WithoutGit(tmp_path, EmbeddedTimings(termination_ms=0))
+    files = {f"c/projects/a/{name}.yaml": job(name, "a", 2, ", priority: 1") for name in ("changed", "mate")}
+    stage.commit({"c/cluster.yaml": TWO_NODES, "c/projects/a/project.yaml": project("a", 8)} | files)
+    stage.play(60)
+    stage.lines.clear()
+    changed = files["c/projects/a/changed.yaml"].replace("image: x", "image: y")
+    stage.commit({"c/projects/a/changed.yaml": changed, "c/projects/a/wide.yaml": job("wide", "a", 3)})
+    stage.play(120)
+    (line,) = ends(stage)
+    assert (line["level"], line["result"]) == ("info", "explained")
+    why = "pods of a/changed stopped or started sooner than those of others"
+    assert line["differences"][0] == f"a/changed was started on n1, not on n2: {why}"
+    assert all(each.endswith(why) for each in line["differences"])
+
+
 def test_a_cluster_that_does_not_come_to_rest_is_given_up(tmp_path: Path) -> None:
     stage = WithoutGit(tmp_path, EmbeddedTimings(start_ms=10_000_000))
     stage.commit(BASE)
