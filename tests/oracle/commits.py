@@ -155,12 +155,13 @@ class SlowCluster:
             else:
                 del self.runs[key]
                 continue
-            if after != run:
-                turn = key, run.phase, run.starts
-                left[turn] = left.get(turn, self.random.randint(0, self.delay) + 1) - 1
-                if not left[turn]:
-                    self.runs[key] = after
-                is_awaited |= left[turn] > 0
+            turn = key, run.phase, run.starts
+            cycles = left.pop(turn, self.random.randint(0, self.delay)) if after != run else 0
+            if cycles:
+                left[turn] = cycles - 1
+                is_awaited = True
+            else:
+                self.runs[key] = after
         return is_awaited
 
 
