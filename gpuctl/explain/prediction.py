@@ -307,9 +307,18 @@ def _by_pods(
         later = _fates_from(prediction.declared, prediction.began, each.state, each.at_ms)
         cause = Cause(kind=CauseKind.PODS, text=_PODS_TEXT.format(", ".join(map(str, each.jobs[:MOST_NAMED]))))
         for key in unlike:
-            if key not in so_far and later.get(key) == happened.get(key):
+            if key not in so_far and _agrees(later.get(key), happened.get(key)):
                 found.setdefault(key, cause)
     return found
+
+
+def _agrees(expected: tuple[NodeName, ...] | None, got: tuple[NodeName, ...] | None) -> bool:
+    """Whether both tell the same of a job. Nodes count where both are known: a run that has ended holds none. Of a gang
+    each worker may be on any of its nodes: kube-scheduler deals its pods among them.
+    """
+    if expected is None or got is None:
+        return expected is got
+    return not (expected and got) or (len(expected) == len(got) and set(got) <= set(expected))
 
 
 def _in_order(cause: Cause) -> tuple[int, str]:
@@ -320,8 +329,7 @@ _Unlike: TypeAlias = tuple[JobId, Fate, tuple[NodeName, ...] | None, tuple[NodeN
 
 
 def _unlike(predicted: Fates, happened: Fates) -> Iterator[_Unlike]:
-    """Where the two differ. Nodes count where both are known: a run that has ended holds none."""
     for job, fate in sorted(predicted.keys() | happened.keys()):
         expected, got = predicted.get((job, fate)), happened.get((job, fate))
-        if expected is None or got is None or (expected and got and expected != got):
+        if not _agrees(expected, got):
             yield job, fate, expected, got

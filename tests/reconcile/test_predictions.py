@@ -191,6 +191,21 @@ def test_what_others_change_is_the_cause(tmp_path: Path) -> None:
     assert line["differences"] == ["a/j1 was stopped, which was not predicted: a/j1 was stopped by another client"]
 
 
+def test_a_gang_may_be_dealt_among_its_nodes(tmp_path: Path) -> None:
+    """Four workers were planned on n1 and one on n2; kube-scheduler puts three on n1."""
+    stage = WithoutGit(tmp_path)
+    stage.commit({"c/cluster.yaml": TWO_NODES, "c/projects/a/project.yaml": project("a", 8)})
+    stage.play(30)
+    stage.lines.clear()
+    stage.commit({"c/projects/a/gang.yaml": job("gang", "a", 1, ", workers: 5")})
+    stage.play(90)
+    (gang,) = [run for run in stage.state().runs if run.placement is not None]
+    assert gang.placement is not None
+    assert [worker.node for worker in gang.placement.workers] == ["n1", "n1", "n1", "n2", "n2"]
+    (line,) = ends(stage)
+    assert line["result"] == "as-predicted"
+
+
 def test_pods_that_stop_at_once_are_the_cause(tmp_path: Path) -> None:
     """The changed job is predicted on n2, since its old pods are on n1 a cycle more. They are gone before that."""
     stage = WithoutGit(tmp_path, EmbeddedTimings(termination_ms=0))
