@@ -82,15 +82,15 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
 def _made(job: Job, decision: Decision) -> Run | None:
     """An object is made suspended, whatever was decided, and let go by the next cycle, which sees that it is there.
 
-    It is charged for no GPU before it was let go once.
+    It is charged for no GPU before it was let go once. A place that is reserved for it is decided anew: the ledger has
+    no entry before the object has a uid.
     """
     if isinstance(decision, Finished):
         return None
     record = decision.record
-    place = decision.reserved if isinstance(decision, Pending) else None
     starts = record.starts - isinstance(decision, Admit)
     run = Run(job=job.id, digest=job.digest, phase=RunPhase.QUEUED, cpu_milli=job.cpu_milli, mem_bytes=job.mem_bytes)
-    return _waiting(_recorded(run, record._replace(starts=starts)), place, decision.reason)
+    return _recorded(run, record._replace(starts=starts))
 
 
 def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, since_ms: Instant | None) -> Run:

@@ -191,6 +191,22 @@ def test_what_others_change_is_the_cause(tmp_path: Path) -> None:
     assert line["differences"] == ["a/j1 was stopped, which was not predicted: a/j1 was stopped by another client"]
 
 
+def test_a_place_reserved_before_an_object_is_made_is_decided_anew(tmp_path: Path) -> None:
+    """One of two changed jobs has the place of the other's old run reserved, and no entry in the ledger yet."""
+    stage = WithoutGit(tmp_path)
+    gpus = {"i": 2, "j": 2, "k": 4, "l": 2}
+    jobs = {f"c/projects/a/{name}.yaml": job(name, "a", count) for name, count in gpus.items()}
+    three = CLUSTER.replace("nodes: [n1]", "nodes: [n1, n2, n3]")
+    stage.commit({"c/cluster.yaml": three, "c/projects/a/project.yaml": project("a", 12)} | jobs)
+    stage.play(60)
+    stage.lines.clear()
+    changed = [path for path in jobs if path.endswith(("i.yaml", "j.yaml"))]
+    stage.commit({path: jobs[path].replace("image: x", "image: y") for path in changed})
+    stage.play(120)
+    (line,) = ends(stage)
+    assert (line["result"], line.get("differences")) == ("as-predicted", None)
+
+
 def test_a_gang_may_be_dealt_among_its_nodes(tmp_path: Path) -> None:
     """Four workers were planned on n1 and one on n2; kube-scheduler puts three on n1."""
     stage = WithoutGit(tmp_path)
