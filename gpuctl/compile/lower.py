@@ -114,7 +114,7 @@ def _security(spec: Security) -> model.Security:
 
 
 def _ingress(spec: spec_v1.Ingress) -> model.IngressSettings:
-    return model.IngressSettings(host=spec.host, class_name=spec.class_name)
+    return model.IngressSettings(host=spec.host, host_per_project=spec.host_per_project, class_name=spec.class_name)
 
 
 def node_pool(spec: pool_v1.NodePool, span: SourceSpan) -> model.NodePool:

@@ -267,10 +267,11 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngressSettings:
-    """Where exposed ports are published; `host` without a scheme."""
+    """Where exposed ports are published; `host` without a scheme. `host_per_project`: below it, by project."""
 
     host: str
     class_name: str | None
+    host_per_project: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
