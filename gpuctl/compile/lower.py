@@ -110,6 +110,7 @@ def _security(spec: Security) -> model.Security:
         nfs=tuple(f"{export.server}:{export.path}" for export in spec.nfs),
         csi_drivers=tuple(sorted(spec.csi_drivers)),
         priority_classes=tuple(sorted(spec.priority_classes)),
+        reachable_from=None if spec.reachable_from is None else tuple(sorted(spec.reachable_from)),
     )
 
 

@@ -212,3 +212,22 @@ def test_projects_have_hosts_of_their_own_where_a_name_can_stand_before_the_clus
     assert codes(made) == found
     if made.declared is not None and made.declared.cluster.ingress is not None:
         assert made.declared.cluster.ingress.host_per_project is ("hostPerProject" in ingress)
+
+
+@pytest.mark.parametrize(
+    ("said", "listed", "found"),
+    [
+        ("{}", None, []),
+        ("{reachableFrom: []}", (), []),
+        ("{reachableFrom: [monitoring, ingress-nginx]}", ("ingress-nginx", "monitoring"), []),
+        ("{reachableFrom: [a, a]}", None, ["GPU2021"]),
+        ('{reachableFrom: ["*"]}', None, ["GPU2010"]),
+    ],
+)
+def test_the_cluster_says_from_which_namespaces_pods_are_reached(
+    said: str, listed: tuple[str, ...] | None, found: list[str]
+) -> None:
+    made = compiled(said)
+    assert codes(made) == found
+    if made.declared is not None:
+        assert made.declared.cluster.security.reachable_from == listed
