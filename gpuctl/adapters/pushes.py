@@ -66,7 +66,8 @@ class PushReceiver(BoundedServer):
         secret = self._secret()
         if len(secret) < _SHORTEST_SECRET:
             return None
-        return _Judge(secret, str(headers.get("x-hub-signature-256") or ""), str(headers.get("x-gitlab-token") or ""))
+        token = str(headers.get("x-gitlab-token") or "").encode("latin-1", "replace")  # the bytes that came
+        return _Judge(secret, str(headers.get("x-hub-signature-256") or ""), token)
 
     def accept(self, digest: bytes) -> None:
         """A body with the secret has come."""
@@ -82,11 +83,11 @@ class PushReceiver(BoundedServer):
 class _Judge:
     """Compares in constant time, whichever header there is."""
 
-    def __init__(self, secret: str, signature: str, token: str) -> None:
+    def __init__(self, secret: str, signature: str, token: bytes) -> None:
         self._secret = secret.encode()
         self._hmac = hmac.new(self._secret, digestmod=sha256)
         self._signature = signature
-        self._is_sent = hmac.compare_digest(sha256(self._secret).digest(), sha256(token.encode()).digest())
+        self._is_sent = hmac.compare_digest(sha256(self._secret).digest(), sha256(token).digest())
         self._body = sha256()
 
     def take(self, chunk: bytes) -> None:

@@ -19,12 +19,15 @@ from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
 from gpuctl.k8s import kinds
 from gpuctl.k8s.bounds import whole_number
-from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, OBSERVED, Kind
+from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, NETWORK_POLICY, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
 from gpuctl.k8s.workload_table import BUILT_IN, rows_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.workload_kind import WorkloadKind
+
+_CAME_LATER = frozenset({AUTOSCALER, NETWORK_POLICY})
+"""Kinds that an installation of an earlier version has no right to read."""
 
 
 class ObjectCache:
@@ -189,7 +192,7 @@ class ObjectCache:
             return 0
         except Forbidden as fault:
             # An installation of an older version has no right to kinds that came later, nor any object of them.
-            if not (kinds.is_of_others(kind) or kind == AUTOSCALER) or self._objects[kind]:
+            if not (kinds.is_of_others(kind) or kind in _CAME_LATER) or self._objects[kind]:
                 raise
             self._refused[kind] = fault
             return 0

@@ -236,3 +236,9 @@ class Security(Spec):
         description="PriorityClasses that pods in project namespaces may have besides gpuctl's own. Default: none. The "
         "cluster's globalDefault class must be listed if there is one: each pod without a class gets it.",
     )
+    reachable_from: Annotated[list[Name], unique()] | None = Field(
+        None,
+        max_length=1000,
+        description="Namespaces whose pods may reach those of projects, besides the project's own: [ingress-nginx, "
+        "monitoring]. Default: all may. Needs a network that enforces NetworkPolicies.",
+    )

@@ -110,11 +110,12 @@ def _security(spec: Security) -> model.Security:
         nfs=tuple(f"{export.server}:{export.path}" for export in spec.nfs),
         csi_drivers=tuple(sorted(spec.csi_drivers)),
         priority_classes=tuple(sorted(spec.priority_classes)),
+        reachable_from=None if spec.reachable_from is None else tuple(sorted(spec.reachable_from)),
     )
 
 
 def _ingress(spec: spec_v1.Ingress) -> model.IngressSettings:
-    return model.IngressSettings(host=spec.host, class_name=spec.class_name)
+    return model.IngressSettings(host=spec.host, host_per_project=spec.host_per_project, class_name=spec.class_name)
 
 
 def node_pool(spec: pool_v1.NodePool, span: SourceSpan) -> model.NodePool:

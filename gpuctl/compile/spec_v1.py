@@ -82,11 +82,28 @@ class JobMetadata(Spec):
     project: Name = Field(description="The project that owns the job and whose quota it uses.")
 
 
+_LONGEST_HOST = 253 - 64
+"""Before which the name of a project and a point find room."""
+
+
+def _hosts_of_projects(ingress: Mapping[str, Any]) -> Iterator[WrongValue]:
+    host = str(ingress.get("host"))
+    if ingress.get("hostPerProject") is True and (host.rpartition(".")[2].isdigit() or len(host) > _LONGEST_HOST):
+        rule = f"a name of at most {_LONGEST_HOST} characters, before which a project's can stand"
+        yield WrongValue("GPU2018", at=("host",), found=host, rule=rule)
+
+
 class Ingress(Spec):
     """Where jobs with `expose: via: ingress` are published."""
 
     host: Subdomain = Field(description="Host name or IPv4 address, without a scheme.")
+    host_per_project: bool = Field(
+        default=False,
+        description="Each project at PROJECT.HOST: a browser keeps its pages apart from those of other projects.",
+    )
     class_name: Subdomain | None = Field(None, description="The IngressClass. Default: the cluster's default class.")
+
+    _has_room = in_mapping(_hosts_of_projects)
 
 
 class ClusterSpec(Spec):

@@ -13,8 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpuctl.install.ends import ends
 from gpuctl.install.installation import ACCOUNT, ENGINE_ACCOUNTS, USUAL, Duties, Installation, made
-from gpuctl.install.matching import cel_list, everywhere, in_projects, rule, validation, variable
+from gpuctl.install.matching import (
+    MAY_PATCH_NODES,
+    by_others,
+    cel_list,
+    everywhere,
+    in_projects,
+    rule,
+    validation,
+    variable,
+)
 from gpuctl.install.pods import hides_gpus_before, is_gpu_note, reaches_gpu_nodes, ways
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import group_of
@@ -61,11 +71,6 @@ _ALSO_MADE = {
 }
 """What the controllers of the built-in kinds make pods of besides: no job's manifest is one unless it is declared."""
 _WRITES = ("CREATE", "UPDATE")
-_USUAL_GRACE_S = 30
-_EVICTION_GRACE_S = 600
-"""The most that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
-_MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowed()"
-"""Schedulers and agents of GPUs, which write on pods what they gave them; no tenant."""
 
 
 def makers_of(wanted: Installation, duties: Duties) -> tuple[str, ...]:
@@ -83,7 +88,8 @@ def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
         makers = makers_of(wanted, duties)
         found += [_gpu_pods(makers), _pod_updates(makers), _marks(makers), _own_objects(makers, duties)]
         found += [_owners(makers, duties)]
-        found += [_scale(makers, duties), _autoscalers(makers), _other_workloads(makers, duties), _ends(makers, duties)]
+        found += [_scale(makers, duties), _autoscalers(makers), _other_workloads(makers, duties), ends(makers, duties)]
+        found.append(_services(makers))
     for name, spec in found:
         yield made(kinds.ADMISSION_POLICY, name, {"spec": {"failurePolicy": "Fail", **spec}})
         yield made(kinds.ADMISSION_POLICY_BINDING, name, {"spec": {"policyName": name, "validationActions": ["Deny"]}})
@@ -163,10 +169,10 @@ def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     same_notes = _same(notes("object"), notes("oldObject"), is_gpu_note())
     return "gpuctl-pod-updates", {
         "matchConstraints": in_projects(rule("", "v1", ("pods",), ("UPDATE",))),
-        "matchConditions": [_others(makers)],
+        "matchConditions": [by_others(makers)],
         "validations": [
             validation(
-                f"({same_notes}) || {_MAY_PATCH_NODES}",
+                f"({same_notes}) || {MAY_PATCH_NODES}",
                 "annotations that give a pod GPUs are written by gpuctl, schedulers and nodes only",
             ),
             validation(
@@ -186,7 +192,7 @@ def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
         "matchConstraints": in_projects(
             *_makers_of_pods(), rule("resource.k8s.io", "*", ("resourceclaims", "resourceclaimtemplates"), _WRITES)
         ),
-        "matchConditions": [_others(makers)],
+        "matchConditions": [by_others(makers)],
         "variables": [
             variable("now", _places_of("object")),
             variable("before", f"request.operation == 'UPDATE' ? {_places_of('oldObject')} : {[{}] * len(_PLACES)}"),
@@ -215,7 +221,7 @@ def _own_objects(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[st
     label = f"metadata.?labels[?'{names.MANAGED_BY_LABEL}'].orValue('') == '{names.MANAGED_BY}'"
     return "gpuctl-own-objects", {
         "matchConstraints": in_projects(*(rule(group, "*", (plural,), _WRITES) for group, plural in pairs)),
-        "matchConditions": [_others(makers)],
+        "matchConditions": [by_others(makers)],
         "validations": [
             validation(
                 f"!(dyn(object).{label}) || (request.operation == 'UPDATE' && dyn(oldObject).{label})",
@@ -241,7 +247,7 @@ def _owners(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, An
     before = "request.operation == 'UPDATE' ? dyn(oldObject).metadata.{} : {}".format
     return "gpuctl-owners", {
         "matchConstraints": in_projects(*_makers_of_pods(), rule("resource.k8s.io", "*", ("resourceclaims",), _WRITES)),
-        "matchConditions": [_others(makers, "system:kube-scheduler")],
+        "matchConditions": [by_others(makers, "system:kube-scheduler")],
         "variables": [
             variable("more", _are_more(makers)),
             variable("ownersBefore", before("?ownerReferences.orValue([])", "[]")),
@@ -275,7 +281,7 @@ def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mappin
     rules = [rule(group, "*", (plural,), _WRITES) for group, plural in dict.fromkeys(pairs)]
     return "gpuctl-other-workloads", {
         "matchConstraints": in_projects(*rules),
-        "matchConditions": [_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],
+        "matchConditions": [by_others(makers), {"name": "more-are-trusted", "expression": _are_more(makers)}],
         "validations": [
             validation(
                 "dyn(object).?spec == dyn(oldObject).?spec && request.operation == 'UPDATE'",
@@ -283,71 +289,6 @@ def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mappin
             )
         ],
     }
-
-
-def _ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
-    """A run ends with its pods: those that outlive their workload would keep its GPUs, and count for no project.
-
-    A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
-    it, in which time its controller stops no pod any more. A pod that has lost its owner, or a label by which its
-    controller knows it, is made again beside itself; one with another owner too, such as a ConfigMap, is not deleted
-    with its workload. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and
-    only a request for less time shortens that. Accounts that may change nodes, such as the garbage collector's, may
-    write finalizers, owners and labels, and give more time.
-    """
-    changed = ("UPDATE", "DELETE")
-    marked = f"'{names.JOB_LABEL}' in dyn(oldObject).metadata.?labels.orValue({{}})"
-    grace = f"dyn(oldObject).spec.?terminationGracePeriodSeconds.orValue({_USUAL_GRACE_S})"
-    of_eviction = "request.operation == 'CREATE' ? dyn(object).?deleteOptions.orValue({}) : dyn({})"
-    return "gpuctl-ends", {
-        "matchConstraints": in_projects(
-            rule("", "v1", ("pods",), changed),
-            rule("", "v1", ("pods/eviction",), ("CREATE",)),
-            rule("apps", "v1", ("deployments", "replicasets", "statefulsets"), changed),
-            rule("batch", "v1", ("jobs",), changed),
-            *(rule(group, "*", (plural,), changed) for group, plural in duties.pairs),
-        ),
-        "matchConditions": [
-            _others(makers),
-            {"name": "of-gpuctl", "expression": f"request.operation == 'CREATE' || {marked}"},
-        ],
-        "variables": [
-            variable("unchanged", "request.operation != 'UPDATE'"),
-            variable("options", f"request.operation == 'DELETE' ? dyn(request.options) : {of_eviction}"),
-            variable("longest", f"request.operation == 'DELETE' ? {grace} : {_EVICTION_GRACE_S}"),
-        ],
-        "validations": [*_ends_with_its_pods()],
-    }
-
-
-def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
-    now, before = map("dyn({}).metadata.?labels.orValue({{}})".format, ("object", "oldObject"))
-    labels = f"{before}.all(k, k in {now} && {now}[k] == {before}[k])"
-    finalizers = f"{_entries('finalizers', 'object')}.all(n, n in {_entries('finalizers', 'oldObject')})"
-    owners = f"{_entries('ownerReferences', 'object')} == {_entries('ownerReferences', 'oldObject')}"
-    yield validation(
-        "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
-        "!variables.options.?orphanDependents.orValue(false)",
-        "this is gpuctl's: its pods are deleted with it, or they would keep their GPUs",
-    )
-    yield validation(
-        "request.resource.resource != 'pods' || "
-        f"variables.options.?gracePeriodSeconds.orValue(0) <= variables.longest || {_MAY_PATCH_NODES}",
-        "this is gpuctl's: its pod has no longer to end than its terminationGracePeriodSeconds, or "
-        f"{_EVICTION_GRACE_S} s where it is evicted",
-    )
-    yield validation(
-        f"variables.unchanged || {finalizers} || {_MAY_PATCH_NODES}",
-        "this is gpuctl's: a finalizer would keep its pods and their GPUs after its end",
-    )
-    yield validation(
-        f"variables.unchanged || {owners} || {_MAY_PATCH_NODES}",
-        "this is gpuctl's: without its owner, or with another beside it, it would keep its GPUs after its job's end",
-    )
-    yield validation(
-        f"variables.unchanged || {labels} || {_MAY_PATCH_NODES}",
-        "this is gpuctl's: without a label that it has its controller would let it go, and it would keep its GPUs",
-    )
 
 
 def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
@@ -363,7 +304,7 @@ def _scale(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any
     others = (rule(group, "*", (f"{plural}/scale",), ("UPDATE",)) for group, plural in duties.pairs)
     return "gpuctl-scale", {
         "matchConstraints": in_projects(rule("apps", "v1", resources, ("UPDATE",)), *others),
-        "matchConditions": [_others(makers, AUTOSCALER)],
+        "matchConditions": [by_others(makers, AUTOSCALER)],
         "validations": [
             validation(
                 f"!dyn(oldObject).?status.?selector.orValue('').contains('{_MARK}') && !request.name.{_OF_RUNS}",
@@ -381,11 +322,28 @@ def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     resources = ("horizontalpodautoscalers", "horizontalpodautoscalers/status")
     return "gpuctl-autoscalers", {
         "matchConstraints": in_projects(rule("autoscaling", "*", resources, _WRITES)),
-        "matchConditions": [_others(makers, AUTOSCALER)],
+        "matchConditions": [by_others(makers, AUTOSCALER)],
         "validations": [
             validation(
                 f"!dyn(object).spec.scaleTargetRef.name.{_OF_RUNS}",
                 "what is called like this is gpuctl's: declare its scaling in Git",
+            )
+        ],
+    }
+
+
+def _services(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
+    """No Service has addresses outside of it: every node sends it what any pod sends there, whoever has the address."""
+    external = "dyn({}).spec.?externalIPs.orValue([])".format
+    before = f"request.operation == 'UPDATE' ? {external('oldObject')} : []"
+    return "gpuctl-services", {
+        "matchConstraints": in_projects(rule("", "v1", ("services",), _WRITES)),
+        "matchConditions": [by_others(makers)],
+        "variables": [variable("before", before)],
+        "validations": [
+            validation(
+                f"{external('object')}.all(ip, ip in variables.before) || {MAY_PATCH_NODES}",
+                "externalIPs have the nodes send this Service what pods of all teams send to these addresses",
             )
         ],
     }
@@ -400,15 +358,6 @@ def _same(now: str, before: str, matters: str) -> str:
     """Whether two mappings have the same of the keys `k` that matter."""
     kept = f"{now}.all(k, !({matters}) || (k in {before} && {before}[k] == {now}[k]))"
     return f"{kept} && {before}.all(k, !({matters}) || k in {now})"
-
-
-def _entries(field: str, source: str) -> str:
-    """A list of the metadata."""
-    return f"dyn({source}).metadata.?{field}.orValue([])"
-
-
-def _others(makers: Sequence[str], *more: str) -> Mapping[str, str]:
-    return {"name": "by-others", "expression": f"!(request.userInfo.username in {cel_list((*makers, *more))})"}
 
 
 def _are_more(makers: Sequence[str]) -> str:

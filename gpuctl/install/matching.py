@@ -6,10 +6,13 @@ missing in `matchConstraints`, which has one owner as a whole, refuses `kubectl 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuctl.k8s import names
+
+MAY_PATCH_NODES = "authorizer.group('').resource('nodes').check('patch').allowed()"
+"""Whether the user may change nodes: administrators, schedulers, agents of GPUs, the garbage collector; no tenant."""
 
 
 def everywhere(*rules: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -31,6 +34,11 @@ def rule(group: str, version: str, resources: Iterable[str], operations: Iterabl
         "operations": list(operations),
         "scope": "*",
     }
+
+
+def by_others(makers: Sequence[str], *more: str) -> Mapping[str, str]:
+    """The condition that the user is none of these."""
+    return {"name": "by-others", "expression": f"!(request.userInfo.username in {cel_list((*makers, *more))})"}
 
 
 def variable(name: str, expression: str) -> Mapping[str, str]:

@@ -51,7 +51,6 @@ _NODE_DNS = "169.254.20.10/32"
 """Where nodes that keep names themselves answer."""
 _SERVICE_PORT, SERVER_PORT = 443, 6443
 """Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
-_NETWORK_POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 _KEPT = {"helm.sh/resource-policy": "keep"}
 """The ledgers are in the namespace: without them, jobs that have ended would run again."""
 _TERMINATION_S = 30
@@ -83,14 +82,14 @@ def controller(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
         yield _service("push", PUSH_PORT)
     if wanted.dashboard:
         yield _leaders_service("dashboard", DASHBOARD_PORT)
-        yield made(_NETWORK_POLICY, f"{NAME}-dashboard", {"spec": _dashboard_network(wanted)}, namespace=_HOME)
+        yield made(kinds.NETWORK_POLICY, f"{NAME}-dashboard", {"spec": _dashboard_network(wanted)}, namespace=_HOME)
     yield made(
         ("policy/v1", "PodDisruptionBudget"),
         NAME,
         {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}}},
         namespace=_HOME,
     )
-    yield made(_NETWORK_POLICY, NAME, {"spec": _network(wanted)}, namespace=_HOME)
+    yield made(kinds.NETWORK_POLICY, NAME, {"spec": _network(wanted)}, namespace=_HOME)
 
 
 def _namespace() -> Body:

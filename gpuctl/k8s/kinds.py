@@ -43,6 +43,7 @@ LEADER_WORKER_SET: Kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
 AUTOSCALER: Kind = ("autoscaling/v2", "HorizontalPodAutoscaler")
 REPLICA_SET: Kind = ("apps/v1", "ReplicaSet")
 INGRESS: Kind = ("networking.k8s.io/v1", "Ingress")
+NETWORK_POLICY: Kind = ("networking.k8s.io/v1", "NetworkPolicy")
 ROLE: Kind = (_RBAC, "Role")
 ROLE_BINDING: Kind = (_RBAC, "RoleBinding")
 CLUSTER_ROLE: Kind = (_RBAC, "ClusterRole")
@@ -129,7 +130,7 @@ _KUEUE = "kueue.x-k8s.io/v1beta2"
 KUEUE_WORKLOAD: Kind = (_KUEUE, "Workload")
 
 KINDS: Mapping[Kind, KindInfo] = {
-    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=18),
+    NAMESPACE: KindInfo(plural="namespaces", namespaced=False, observed=True, writes=_WRITE, prune_rank=19),
     NODE: KindInfo(plural="nodes", namespaced=False, observed=True),
     JOB: KindInfo(plural="jobs", observed=True, writes=_WRITE, prune_rank=4),
     JOB_SET: _of_others("jobsets", 6),
@@ -141,7 +142,7 @@ KINDS: Mapping[Kind, KindInfo] = {
     POD: KindInfo(plural="pods", observed=True),
     SERVICE: KindInfo(plural="services", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=2),
     CONFIG_MAP: KindInfo(
-        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=19,
+        plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=20,
     ),
     CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=13),
     RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=15),
@@ -161,9 +162,13 @@ KINDS: Mapping[Kind, KindInfo] = {
         plural="ingresses", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=1,
         needed_for="ports exposed `via: ingress`",
     ),
+    NETWORK_POLICY: KindInfo(
+        plural="networkpolicies", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=16,
+        needed_for="`security.reachableFrom`",
+    ),
     ROLE_BINDING: KindInfo(plural="rolebindings", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=14),
     PRIORITY_CLASS: KindInfo(
-        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=16,
+        plural="priorityclasses", namespaced=False, observed=True, scope=_LABELLED, writes=_APPLY, prune_rank=17,
         needed_for="all jobs",
     ),
     CLAIM_TEMPLATE: KindInfo(
@@ -172,12 +177,12 @@ KINDS: Mapping[Kind, KindInfo] = {
     RESOURCE_CLAIM: KindInfo(plural="resourceclaims", observed=True, needed_for=_DRA),
     RESOURCE_SLICE: KindInfo(plural="resourceslices", namespaced=False, observed=True, needed_for=_DRA),
     DEVICE_CLASS: KindInfo(plural="deviceclasses", namespaced=False, observed=True, needed_for=_DRA),
-    (_KUEUE, "LocalQueue"): _of_engine("kueue", "localqueues", 17, namespaced=True),
-    (_KUEUE, "ClusterQueue"): _of_engine("kueue", "clusterqueues", 20),
-    (_KUEUE, "Cohort"): _of_engine("kueue", "cohorts", 21),
-    (_KUEUE, "ResourceFlavor"): _of_engine("kueue", "resourceflavors", 22),
-    (_KUEUE, "WorkloadPriorityClass"): _of_engine("kueue", "workloadpriorityclasses", 23),
-    ("scheduling.run.ai/v2", "Queue"): _of_engine("kai", "queues", 24),
+    (_KUEUE, "LocalQueue"): _of_engine("kueue", "localqueues", 18, namespaced=True),
+    (_KUEUE, "ClusterQueue"): _of_engine("kueue", "clusterqueues", 21),
+    (_KUEUE, "Cohort"): _of_engine("kueue", "cohorts", 22),
+    (_KUEUE, "ResourceFlavor"): _of_engine("kueue", "resourceflavors", 23),
+    (_KUEUE, "WorkloadPriorityClass"): _of_engine("kueue", "workloadpriorityclasses", 24),
+    ("scheduling.run.ai/v2", "Queue"): _of_engine("kai", "queues", 25),
     LEASE: KindInfo(
         plural="leases", writes=("get", "create", "update"), own_namespace=True,
         needed_for="more than one replica of gpuctl",

@@ -138,9 +138,14 @@ HAMI_NODE_ANNOTATION = "hami.io/vgpu-node"
 HAMI_DEVICES_ANNOTATION = "hami.io/vgpu-devices-allocated"
 """On a pod, written by HAMi's scheduler: where it put the pod, and what it gave it."""
 
-RESERVED_ENV_NAMES = frozenset({"NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_DEVICE_SM_LIMIT"})
+RESERVED_ENV_NAMES = frozenset({
+    "NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_MEMORY_SHARED_CACHE",
+    "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY", "GPU_CORE_UTILIZATION_POLICY",
+})  # fmt: skip
 RESERVED_ENV_PREFIXES = ("CUDA_DEVICE_MEMORY_LIMIT",)
-"""Variables by which a container would see GPUs it was not given, or more of one than it was given."""
+"""Variables by which a container would see GPUs it was not given, have more of one than it was given, or go before
+another team's there. Source: Project-HAMi/HAMi-core, src/multiprocess.
+"""
 
 _SHARD = re.compile(r"ledger-[0-9]+-of-[0-9]+")
 _DIGEST = re.compile(r"[0-9a-f]{8}")

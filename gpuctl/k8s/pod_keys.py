@@ -10,10 +10,12 @@ from gpuctl.k8s import names
 
 GPU_ANNOTATIONS = (
     "hami.io/", "nvidia.com/", "nvidia.cdi.k8s.io", "cdi.k8s.io", "gpu-", "io.kubernetes.cri-o.", "devices.nri.io",
-    "cdi-devices.nri.io", "devices.noderesource.dev", "cdi-devices.noderesource.dev",
+    "cdi-devices.nri.io", "devices.noderesource.dev", "cdi-devices.noderesource.dev", "devices.crio.io",
 )  # fmt: skip
 """An annotation with a key that begins so may give a pod GPUs, or other devices of its node."""
-_OF_OTHERS = ("gpuctl.dev", "kubernetes.io", "k8s.io", "nvidia.com", "hami.io", "nri.io", "noderesource.dev")
+_OF_OTHERS = (
+    "gpuctl.dev", "kubernetes.io", "k8s.io", "nvidia.com", "hami.io", "nri.io", "noderesource.dev", "crio.io",
+)  # fmt: skip
 _BEGINNINGS = (
     *GPU_ANNOTATIONS, "io.kubernetes.", "io.katacontainers.", "io.containerd.", "job-name", "controller-uid",
 )  # fmt: skip
@@ -23,11 +25,12 @@ _FOR_PEOPLE = "app.kubernetes.io/"
 def is_for_people(key: str) -> bool:
     """Whether a job may give its pods a label or annotation of that key: neither gpuctl nor the cluster goes by it.
 
-    Of keys with a domain of Kubernetes, only the recommended labels `app.kubernetes.io/...` are so.
+    Of keys with a domain of Kubernetes, only the recommended labels `app.kubernetes.io/...` are so. A key may be a
+    domain alone: `devices.crio.io`.
     """
     if key.startswith(_FOR_PEOPLE):
         return key != names.MANAGED_BY_LABEL
-    domain = key.rpartition("/")[0]
+    domain = key.partition("/")[0]
     return not (
         key.startswith(_BEGINNINGS) or any(domain == other or domain.endswith(f".{other}") for other in _OF_OTHERS)
     )

@@ -250,7 +250,8 @@ class Security:
 
     `host_paths`: folders of nodes that jobs may mount; `nfs`: of NFS servers, as SERVER:PATH.
     `csi_drivers`: those whose inline volumes they may have. `priority_classes`:
-    PriorityClasses that pods may have besides gpuctl's own.
+    PriorityClasses that pods may have besides gpuctl's own. `reachable_from`: namespaces whose pods reach those of all
+    projects, besides each project's own; None: all do.
     """
 
     pod_security: PodSecurity = PodSecurity.BASELINE
@@ -259,6 +260,7 @@ class Security:
     nfs: tuple[str, ...] = ()
     csi_drivers: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
+    reachable_from: tuple[str, ...] | None = None
 
     def level_of(self, project: ProjectName) -> PodSecurity:
         """What the project's namespace enforces."""
@@ -267,10 +269,11 @@ class Security:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngressSettings:
-    """Where exposed ports are published; `host` without a scheme."""
+    """Where exposed ports are published; `host` without a scheme. `host_per_project`: below it, by project."""
 
     host: str
     class_name: str | None
+    host_per_project: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,11 @@ class _Device:
 
 
 def device_inventory(slices: Iterable[Body], classes: Iterable[Body] = ()) -> DeviceInventory:
-    """Devices of the newest generation of each pool of the drivers gpuctl knows."""
+    """Devices of the newest generation of each pool of the drivers gpuctl knows.
+
+    A node may call a pool as another node's is called. Drivers call it after the node, so what is claimed of it is then
+    of the node that has its name.
+    """
     counted = any(_serves_counts(body) for body in classes)
     pools: dict[tuple[NodeName, str, str], list[Body]] = defaultdict(list)
     for body in slices:
@@ -133,7 +137,8 @@ def device_inventory(slices: Iterable[Body], classes: Iterable[Body] = ()) -> De
         devices = list(chain.from_iterable(listed))
         here = _node_devices(devices, driver, complete=complete, counted=counted)
         nodes[node] = nodes[node].besides(here) if node in nodes else here
-        index.update(((driver, pool, device.name), _part(node, device, here.cut)) for device in devices)
+        parts = {(driver, pool, device.name): _part(node, device, here.cut) for device in devices}
+        index.update(parts if node == pool else {key: parts[key] for key in parts.keys() - index.keys()})
     return DeviceInventory(nodes=nodes, index=index, unreadable=tuple(faults.found))
 
 

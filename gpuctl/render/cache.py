@@ -26,6 +26,7 @@ from gpuctl.render.gang import rendezvous_service
 from gpuctl.render.inference import autoscaler, deployment
 from gpuctl.render.ingress import job_ingress
 from gpuctl.render.namespace import project_namespace
+from gpuctl.render.network import project_network
 from gpuctl.render.other_workload import other_workload
 from gpuctl.render.owner import ClusterOwner, JobOwner, ProjectOwner
 from gpuctl.render.quota import resource_quota
@@ -113,7 +114,7 @@ def _cluster_owner(cluster: Cluster) -> ClusterOwner:
 
 
 def _space(owner: ProjectOwner) -> tuple[Manifest, ...]:
-    return project_namespace(owner), *pod_bounds(owner), *role_bindings(owner)
+    return project_namespace(owner), *pod_bounds(owner), *role_bindings(owner), *project_network(owner)
 
 
 def _rendered(project: ProjectOwner, job: Job, decision: Decision) -> RenderedJob:

@@ -1,4 +1,8 @@
-"""Exposed ports by URL: `/<project>/<job>`, or `/<project>/<job>/<port>` where a job has several."""
+"""Exposed ports by URL: `/<project>/<job>`, or `/<project>/<job>/<port>` where a job has several.
+
+Pages of one host are one origin to a browser: what a job of one team serves may read, with the cookies of who looks at
+it, what jobs of other teams serve, and act there. With a host for each project it may not.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ def job_ingress(owner: JobOwner) -> Manifest | None:
     if settings is not None and _is_address(settings.host):
         facts[names.HOST_ANNOTATION] = settings.host
     elif settings is not None:
-        rule["host"] = settings.host
+        rule["host"] = f"{owner.job.id.project}.{settings.host}" if settings.host_per_project else settings.host
     spec: dict[str, Any] = {"rules": [rule]}
     if settings is not None and settings.class_name is not None:
         spec["ingressClassName"] = settings.class_name

@@ -109,6 +109,7 @@ def _objects(project: Project, runs: Collection[_Run], kinds_of_cluster: Iterabl
         **{name: of_others[kind] for kind, name in declared.items()},
         "count/services": 2 * len(jobs) + of_others[kinds.SERVICE],  # one for its ports, one for a gang's workers
         "count/ingresses.networking.k8s.io": len(jobs),
+        "count/networkpolicies.networking.k8s.io": 1,
         "count/persistentvolumeclaims": sum(len(job.container.volumes) for job in jobs),
         "count/resourceclaims.resource.k8s.io": workers,
         "count/resourceclaimtemplates.resource.k8s.io": len(jobs),

@@ -23,6 +23,7 @@ _WORDS: Mapping[str, str] = {
     "count/horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscalers",
     "count/services": "Services",
     "count/ingresses.networking.k8s.io": "Ingresses",
+    "count/networkpolicies.networking.k8s.io": "NetworkPolicies",
     "count/persistentvolumeclaims": "volume claims",
     "count/resourceclaims.resource.k8s.io": "ResourceClaims",
     "count/resourceclaimtemplates.resource.k8s.io": "ResourceClaimTemplates",

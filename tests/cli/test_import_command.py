@@ -396,3 +396,66 @@ def test_what_a_job_can_not_have_is_told_at_its_place(
     field = re.match(r"[\w.\[\]]*", told)[0] if told.startswith("spec.") else ""  # type: ignore[index]
     assert text.startswith(("{", f'"{field.rpartition(".")[2]}"')), (text, told)
     assert text.startswith('"') or field.endswith(("]", "securityContext")) or not field  # some have no such field
+
+
+def a_job(name: str, namespace: str, env: Any = (), **labels: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "train:1", "env": [{"name": key, "value": text} for key, text in env]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def list_of(path: Path, *objects: Any) -> Path:
+    path.write_text(json.dumps({"kind": "List", "items": objects}))
+    return path
+
+
+def test_a_job_of_another_namespace_is_not_declared_for_a_project(run: Run, folder: Path, tmp_path: Path) -> None:
+    """Its label is the tenant's to write; in the project it would have the Secrets and claims of another team."""
+    theirs, forged = a_job("train", "runai-vision"), a_job("forged", "runai-mallory", project="vision")
+    beside = a_job("beside", "gpu-lab", **{"runai/queue": "vision"})
+    file = list_of(tmp_path / "list.json", theirs, forged, beside, a_job("own", "runai-mallory"))
+    result = run("import", "runai", file, "--path", folder)
+    assert result.exit_code == 0, result.output
+    jobs = {path.name for path in (folder / "projects" / "vision" / "jobs").iterdir()}
+    assert jobs == {"train.yaml"}
+    assert (folder / "projects" / "mallory" / "jobs" / "own.yaml").exists()
+    for said in (
+        "not declared: job vision/forged: it stands in namespace runai-mallory, which is that of project mallory",
+        "not declared: job vision/beside: it stands in namespace gpu-lab, which is that of project lab",
+    ):
+        assert f"{said}\n" in result.stderr
+
+
+def test_of_several_namespaces_of_one_project_its_own_is_declared(run: Run, folder: Path, tmp_path: Path) -> None:
+    file = list_of(
+        tmp_path / "list.json",
+        *(a_job("train", "gpu-vision"), a_job("other", "vision"), a_job("third", "runai-vision")),
+        *(a_job("x", "one", **{"runai/queue": "nlp"}), a_job("y", "two", **{"runai/queue": "nlp"})),
+    )
+    results = [run("import", way, file, "--path", folder, "--dry-run") for way in ("kubectl", "runai")]
+    for result in results:
+        assert result.exit_code == 0, result.output
+        assert "jobs/train.yaml" in result.stdout
+        assert not {"jobs/other.yaml", "jobs/third.yaml"} & set(re.findall(r"jobs/\w+\.yaml", result.stdout))
+        assert "job vision/other: project vision would have several namespaces: gpu-vision, runai-vision" in (
+            result.stderr
+        )
+    assert "not declared: job nlp/x: project nlp would have several namespaces: one, two\n" in results[1].stderr
+
+
+def test_what_looks_like_a_secret_is_not_written_into_git(run: Run, folder: Path, tmp_path: Path) -> None:
+    secrets = {
+        "HF_TOKEN": "hf_kept", "aws_secret_access_key": "kept", "PASSWORD": "kept", "WANDB_API_KEY": "kept",
+        "DB": "postgres://me:kept@db/x", "PEM": "-----BEGIN RSA PRIVATE KEY-----kept",
+    }  # fmt: skip
+    plain = {"TOKENIZERS_PARALLELISM": "false", "URL": "https://example.com/a:b", "TOKEN": "$(OTHER)", "KEY": "a"}
+    file = list_of(tmp_path / "list.json", a_job("train", "vision", [*secrets.items(), *plain.items()]))
+    result = run("import", "kubectl", file, "--path", folder)
+    assert result.exit_code == 0, result.output
+    assert declared(folder, "projects/vision/jobs/train.yaml")["env"] == plain
+    assert "kept" not in result.output + (folder / "projects/vision/jobs/train.yaml").read_text()
+    assert all(f"env {name}: it looks like a secret" in result.stderr for name in secrets)

@@ -34,6 +34,7 @@ spec:
      gpuProduct: Tesla, sharing: dra}
   namespacePrefix: gpu-rights-
   ingress: {host: gpus.example.com, className: nginx}
+  security: {reachableFrom: [ingress-nginx]}
 """
 TEAM = """apiVersion: gpuctl.dev/v1
 kind: Project

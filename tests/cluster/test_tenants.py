@@ -443,6 +443,9 @@ def test_only_the_guard_stops_a_new_size_of_a_runs_pod(place: Place) -> None:
     assert ("this is gpuctl's" in said) if place.guarded else (said == "")
 
 
+ANCHOR = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": "anchor"}
+
+
 def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     """As orphans, behind a finalizer, with years to end, with another owner, or without what their controller knows
     them by, they would hold GPUs."""
@@ -460,7 +463,7 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     evicted, eviction = served.replace("?", "/eviction?"), {"metadata": {"name": running["name"]}}
     for path in workloads:
         assert place.attempt("DELETE", f"{path}&propagationPolicy=Background", user="ann") == ""
-    for seconds in (0, 30):
+    for seconds in (1, 30):
         soon = {"gracePeriodSeconds": seconds, "dryRun": ["All"]}
         assert place.attempt("DELETE", served, soon, user="ann") == ""
         assert place.attempt("POST", evicted, {**eviction, "deleteOptions": soon}, user="ann") == ""
@@ -476,8 +479,7 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
     left += [("DELETE", path, slow) for path in (served, pods("a"))]
     left.append(("POST", evicted, {**eviction, "deleteOptions": slow}))
     left.append(("PATCH", served, {"metadata": {"ownerReferences": None}}))
-    anchor = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": "anchor"}
-    owned = {"metadata": {"ownerReferences": [*running["ownerReferences"], anchor]}}
+    owned = {"metadata": {"ownerReferences": [*running["ownerReferences"], ANCHOR]}}
     left.append(("PATCH", served, owned))
     left.append(("PATCH", served, {"metadata": {"labels": {"pod-template-hash": "x"}}}))
     trained = f"{pods('a')}/{place.one(pods('a'), 'train')['metadata']['name']}?dryRun=All"
@@ -489,6 +491,61 @@ def test_only_the_guard_stops_pods_that_outlive_their_run(place: Place) -> None:
         assert place.attempt("PATCH", served, body, media=MERGE) == ""
     assert place.attempt("DELETE", served, slow) == ""
     assert place.attempt("PATCH", served, {"metadata": {"labels": {"mine": "x"}}}, user="ann", media=MERGE) == ""
+
+
+def test_only_the_guard_stops_pods_that_are_gone_before_their_processes(tidied: Place) -> None:
+    """The kubelet counts GPUs as free that a forced pod had, and ends it in its own time: another job gets them."""
+    place = tidied
+    name = place.one(pods("a"), "train")["metadata"]["name"]
+    running, at_once = f"{pods('a')}/{name}?dryRun=All", {"gracePeriodSeconds": 0, "dryRun": ["All"]}
+    evicted, eviction = f"{pods('a')}/{name}/eviction?dryRun=All", {"metadata": {"name": name}}
+    ways: list[tuple[str, str, Any]] = [
+        ("DELETE", running, at_once),
+        ("DELETE", f"{running}&gracePeriodSeconds=0", None),
+        ("DELETE", pods("a"), at_once),
+        ("POST", evicted, {**eviction, "deleteOptions": at_once}),
+    ]
+    for method, path, body in ways:
+        said = place.attempt(method, path, body, user="ann")
+        assert ("its GPUs" in said) if place.guarded else (said == ""), (method, path)
+    assert place.attempt("DELETE", running, at_once) == ""  # as one who may patch nodes: of one that is lost
+    mine = place.plane.call("POST", pods("a"), pod(), user="ann")["metadata"]["name"]
+    assert place.attempt("DELETE", f"{pods('a')}/{mine}?dryRun=All", at_once, user="ann") == ""
+
+
+def test_only_the_guard_stops_what_others_made_of_a_run_from_outliving_it(tidied: Place) -> None:
+    """Such as a StatefulSet of a LeaderWorkerSet, or the launcher of an MPIJob: the labels are on its pods alone."""
+    name = "by-hand-0123abcd-launcher"
+    made = {**job({names.JOB_LABEL: "train"}), "metadata": {"name": name, "labels": {"app": "train"}}}
+    made["spec"]["suspend"] = True
+    tidied.plane.call("POST", jobs("a"), made, user=ACCOUNT)
+    path = f"{jobs('a')}/{name}?dryRun=All"
+    left: list[tuple[str, Any]] = [
+        ("DELETE", {"propagationPolicy": "Orphan", "dryRun": ["All"]}),
+        ("PATCH", {"metadata": {"finalizers": ["example.com/hold"]}}),
+        ("PATCH", {"metadata": {"ownerReferences": [ANCHOR]}}),
+    ]
+    said = [tidied.attempt(way, path, body, user="ann", media=MERGE if way == "PATCH" else "") for way, body in left]
+    assert all(("this is gpuctl's" in each) if tidied.guarded else (each == "") for each in said), said
+    plain = f"{path}&propagationPolicy=Background"
+    assert tidied.attempt("DELETE", plain, user="ann") == ""
+
+
+def test_only_the_guard_stops_services_that_take_addresses_of_others(place: Place) -> None:
+    """Every node sends what any pod sends to an external IP of a Service to the Service: the API server's, a peer's."""
+    path = "/api/v1/namespaces/gpu-a/services"
+    plain: dict[str, Any] = {"metadata": {"name": "mine"}, "spec": {"ports": [{"port": 443}]}}
+    taken = {**plain, "spec": {**plain["spec"], "externalIPs": ["192.0.2.1"]}}
+    said = [place.attempt("POST", f"{path}?dryRun=All", taken, user="ann")]
+    assert place.attempt("POST", f"{path}?dryRun=All", taken) == ""  # as one who may patch nodes
+    place.plane.call("POST", path, plain, user="ann")
+    more = {"spec": {"externalIPs": ["192.0.2.1"]}}
+    said.append(place.attempt("PATCH", f"{path}/mine?dryRun=All", more, user="ann", media=MERGE))
+    place.plane.call("PATCH", f"{path}/mine", more, media=MERGE)
+    other = {"metadata": {"labels": {"a": "b"}}}
+    assert place.attempt("PATCH", f"{path}/mine?dryRun=All", other, user="ann", media=MERGE) == ""
+    place.plane.call("DELETE", f"{path}/mine", user="ann")
+    assert all(("externalIPs" in each) if place.guarded else (each == "") for each in said), said
 
 
 def test_only_the_guard_stops_autoscalers_of_what_gpuctl_made(place: Place) -> None:

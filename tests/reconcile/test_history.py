@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from gpuctl.adapters.history.keeper import HistoryFile
 from gpuctl.adapters.history.levels import Levels
-from gpuctl.adapters.history.reading import changes_in, read_history
+from gpuctl.adapters.history.reading import changes_in, opened, read_history
 from gpuctl.adapters.history.serving import HistoryServer, path_of
 from gpuctl.adapters.history.store import EVENTS_KEPT_MS, Store
 from gpuctl.app.history import Facts
@@ -317,6 +317,35 @@ def test_a_damaged_file_is_put_aside_and_a_locked_one_costs_only_pictures(tmp_pa
         (JobState.RUNNING, AT_MS),
         (JobState.SUCCEEDED, AT_MS + 2_000),
     ]
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+
+
+@pytest.mark.parametrize(
+    ("table", "instead"),
+    [
+        ("events", f"CREATE VIEW events AS {ENDLESS} SELECT x AS at_ms, x AS job FROM n"),
+        ("names", f"CREATE VIEW names AS {ENDLESS} SELECT x AS id, 'a' AS name FROM n"),
+        ("commits", "CREATE TABLE commits (revision TEXT, author TEXT AS (hex(zeroblob(100000000))))"),
+        ("periods", "CREATE VIRTUAL TABLE periods USING fts5(at_ms)"),
+    ],
+)
+def test_a_strangers_file_computes_nothing(table: str, instead: str, tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    told(file, facts(AT_MS, run_of(RunPhase.RUNNING)))
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(f"DROP TABLE {table}; {instead};")
+    with pytest.raises(WorldFault, match="is computed") as raised:
+        read_history(file, WHOLE, AT_MS, AT_MS + HOUR_MS)
+    assert raised.value.code == "GPU7087"
+
+
+def test_reading_a_file_ends(tmp_path: Path) -> None:
+    file = tmp_path / "h.db"
+    told(file, facts(AT_MS, run_of(RunPhase.RUNNING)))
+    with pytest.raises(WorldFault, match="interrupted"), opened(file, 0.1) as db:
+        db.execute(f"{ENDLESS} SELECT COUNT(*) FROM n").fetchone()
 
 
 def test_a_folder_that_can_not_be_made_is_a_fault_and_no_more(tmp_path: Path) -> None:

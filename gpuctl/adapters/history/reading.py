@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -51,6 +52,17 @@ SUMS = ", ".join(f"SUM({column})" for column in _LEVELS)
 _RAW_UP_TO_MS: DurationMs = 2 * HOUR_MS
 _MINUTES_UP_TO_MS: DurationMs = 48 * HOUR_MS
 _BUSY_S = 5.0
+LONGEST_S = 60.0
+"""How long one part of the past is read."""
+_LONGEST_BYTES = 64 << 20
+"""Of one value: the inputs of a cycle are half as long at most."""
+_STEPS = 100_000
+"""After so many steps of SQLite's machine, some milliseconds, the time is looked at."""
+_COMPUTED = (
+    "SELECT s.name FROM sqlite_schema s LEFT JOIN pragma_table_xinfo(s.name) x ON s.type = 'table' AND x.hidden "
+    "WHERE s.type NOT IN ('table', 'index') OR s.sql LIKE 'CREATE VIRTUAL%' OR x.hidden LIMIT 1"
+)
+"""A view, trigger, virtual table or table with computed columns: a small file of a stranger can compute for ever."""
 
 
 def read_history(path: Path, subject: Subject, since_ms: Instant, until_ms: Instant) -> History:
@@ -63,13 +75,24 @@ def read_history(path: Path, subject: Subject, since_ms: Instant, until_ms: Inst
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, open for reading. Raises WorldFault GPU7087 for what can't be read of it."""
+def opened(path: Path, longest_s: float = LONGEST_S) -> Iterator[sqlite3.Connection]:
+    """The file, open for reading, for so long. Raises WorldFault GPU7087 for what can't be read of it."""
+    until_s = time.monotonic() + longest_s
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)) as db:
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_BYTES)
+            db.set_progress_handler(lambda: time.monotonic() > until_s, _STEPS)
+            _check_is_plain(db)
             yield db
     except (sqlite3.Error, ValueError, TypeError) as error:
         raise WorldFault("GPU7087", message("GPU7087", {"file": str(path), "why": str(error)})) from error
+
+
+def _check_is_plain(db: sqlite3.Connection) -> None:
+    """Raises ValueError for a file of which something is computed as it is read."""
+    computed = db.execute(_COMPUTED).fetchone()
+    if computed is not None:
+        raise ValueError(f"{computed[0]} is computed, and no history has that")
 
 
 def event_of(row: Sequence[object]) -> RunEvent:

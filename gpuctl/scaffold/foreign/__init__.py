@@ -2,8 +2,8 @@
 
 `values` how JSON is read and what is found in it, `places` where in a file that is, `amounts` its amounts in the form
 of declarations, `pods` a pod template as the spec of a job (`containers` what one of its containers is, `mounts` its
-volumes), `kubectl` what `kubectl get` prints, `runai` what Run:ai prints, of which `owners` are projects and
-`workloads` jobs, `documents` the files that say it.
+volumes), `namespaces` which of them a project's jobs stand in, `kubectl` what `kubectl get` prints, `runai` what
+Run:ai prints, of which `owners` are projects and `workloads` jobs, `documents` the files that say it.
 """
 
 from __future__ import annotations

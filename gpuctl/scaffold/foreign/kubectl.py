@@ -9,19 +9,19 @@ from typing import Any
 from gpuctl.edit import Target
 from gpuctl.model.units import GpuMilli
 from gpuctl.scaffold.foreign import amounts
+from gpuctl.scaffold.foreign.namespaces import in_their_own, namespace_of, own_namespace, project_of
 from gpuctl.scaffold.foreign.pods import GPU, job_of
 from gpuctl.scaffold.foreign.values import Found, Item, Left, Place, Record, Thing, given
 
 Items = Sequence[Item]
 _QUOTAS = (f"requests.{GPU}", f"limits.{GPU}", GPU)
-_PREFIXES = ("runai-",)
 _QUIET = {"Namespace", "Node", "List", ""}
 
 
 def of_kubectl(items: Items, place: Place) -> Found:
     """A project for each namespace that has a GPU quota or a job, with its jobs. Cost: linear."""
     quotas: dict[str, GpuMilli] = {}
-    jobs: dict[str, list[Thing]] = defaultdict(list)
+    found: list[Thing] = []
     left: list[Left] = []
     others: Counter[str] = Counter()
     for _, item, _ in items:
@@ -35,25 +35,27 @@ def of_kubectl(items: Items, place: Place) -> Found:
             if isinstance(made, Left):
                 left.append(made)
             else:
-                jobs[namespace].append(made)
+                found.append(made)
         elif kind not in _QUIET:
             others[kind] += 1
+    namespaces: dict[str, set[str]] = defaultdict(set)
+    for namespace in (*quotas, *map(namespace_of, found)):
+        namespaces[project_of(namespace, place)].add(namespace)
+    kept, not_kept = in_their_own(found, place)
+    left += not_kept
+    jobs: dict[str, list[Thing]] = defaultdict(list)
+    for job in kept:
+        jobs[job.target.project].append(job)
     things: list[Thing] = []
-    for namespace in sorted({*quotas, *jobs}):
-        target = Target(kind="Project", name=project_of(namespace, place))
-        spec = given({"quota": amounts.gpus(quotas[namespace]) if quotas.get(namespace) else None})
-        things += [Thing(target=target, spec=spec), *jobs[namespace]]
+    for project, names in sorted(namespaces.items()):
+        own = own_namespace(project, names, place)
+        if own is None:
+            continue
+        spec = given({"quota": amounts.gpus(quotas[own]) if quotas.get(own) else None})
+        things += [Thing(target=Target(kind="Project", name=project), spec=spec), *jobs[project]]
     left += [Left(what=f"{count} of kind {kind}", why="only namespaces, resource quotas, jobs and deployments are read")
              for kind, count in sorted(others.items())]  # fmt: skip
     return Found(things=tuple(things), left=tuple(left))
-
-
-def project_of(namespace: str, place: Place) -> str:
-    """The project of a namespace: its name without the prefix of gpuctl or Run:ai."""
-    for prefix in (place.prefix, *_PREFIXES):
-        if prefix and namespace.startswith(prefix) and namespace != prefix:
-            return namespace.removeprefix(prefix)
-    return namespace
 
 
 def _namespace(item: Mapping[str, Any]) -> str:

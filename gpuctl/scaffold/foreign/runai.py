@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuctl.edit import Target
+from gpuctl.scaffold.foreign.namespaces import in_their_own
 from gpuctl.scaffold.foreign.owners import declared, owner_of
 from gpuctl.scaffold.foreign.pods import job_of
 from gpuctl.scaffold.foreign.values import Found, Item, Left, Place, Record, Thing
@@ -28,7 +29,7 @@ def of_runai(items: Items, place: Place) -> Found:
     others: Counter[str] = Counter()
     for sort, item in sorts:
         if sort in {"Workload", "Job"}:
-            project = project_of_workload(item, projects)
+            project = project_of_workload(item, projects, place)
             made = (job_of if sort == "Job" else workload_of)(item, project, place)
             if isinstance(made, Left):
                 left.append(made)
@@ -36,6 +37,8 @@ def of_runai(items: Items, place: Place) -> Found:
                 jobs.append(made)
         elif sort not in {"Department", "Project", ""}:
             others[sort if sort == _NO_KIND else f"of kind {sort}"] += 1
+    jobs, not_theirs = in_their_own(jobs, place)
+    left += not_theirs
     above = declared(owners, place)
     known = {thing.target.name for thing in above if thing.target.kind == "Project"}
     named = dict.fromkeys(job.target.project for job in jobs if job.target.project not in known)

@@ -19,6 +19,13 @@ LISTS = ("items", "projects", "departments", "workloads", "jobs", "queues")
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _SECRET = re.compile(r"SECRET:([^,]{1,253}),([^,]{1,253})")
 """A key of a Secret, as Run:ai's command line has it."""
+_SECRET_NAME = re.compile(
+    r"(?i)(?:.*_)?(?:PASSWORD|PASSWD|PASSPHRASE|TOKEN|SECRET|CREDENTIALS?|(?:API|ACCESS|SECRET|PRIVATE)_?KEY)"
+)
+_SECRET_VALUE = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----|[a-z][a-z0-9+.-]{0,19}://[^/\s:@]{0,256}:[^/\s@]{1,256}@"
+)
+"""What a secret looks like: what stands in Git is read by everybody who reads the repository, for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +186,7 @@ def given(fields: dict[str, Value]) -> dict[str, Value]:
 
 
 def variables(entries: Iterable[Any], at: str, unsaid: list[str]) -> dict[str, Value]:
-    """Environment variables: a text, or a key of a Secret."""
+    """Environment variables: a text, or a key of a Secret. A text that looks like a secret is told, and left out."""
     env: dict[str, Value] = {}
     for entry in entries:
         record = Record(entry)
@@ -190,6 +197,8 @@ def variables(entries: Iterable[Any], at: str, unsaid: list[str]) -> dict[str, V
             env[name] = {"secret": told.text("name"), "key": told.text("key")}
         elif isinstance(value, str) and (of_secret := _SECRET.fullmatch(value)):
             env[name] = {"secret": of_secret[1], "key": of_secret[2]}
+        elif isinstance(value, str) and _is_secret(name, value):
+            unsaid.append(f"{at} {name}: it looks like a secret, so it is not written: take it from a Secret")
         elif isinstance(value, str | int) and not isinstance(value, bool):
             env[name] = str(value)
         elif isinstance(value, bool):
@@ -197,6 +206,11 @@ def variables(entries: Iterable[Any], at: str, unsaid: list[str]) -> dict[str, V
         else:
             unsaid.append(f"{at} {name}")
     return env
+
+
+def _is_secret(name: str, value: str) -> bool:
+    looks_so = bool(_SECRET_NAME.fullmatch(name)) or bool(_SECRET_VALUE.search(value))
+    return looks_so and value not in {"", "true", "false"} and not value.startswith("$(")
 
 
 def strings(values: Iterable[Any]) -> list[str]:

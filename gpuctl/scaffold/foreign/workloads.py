@@ -9,6 +9,7 @@ from typing import Any
 from gpuctl.edit import Target, Value
 from gpuctl.model.units import WHOLE_GPU
 from gpuctl.scaffold.foreign import amounts
+from gpuctl.scaffold.foreign.namespaces import project_of
 from gpuctl.scaffold.foreign.owners import number_of, pools
 from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing, given, strings, variables
 
@@ -57,7 +58,7 @@ def workload_of(item: Mapping[str, Any], project: str, place: Place) -> Thing | 
     return Thing(target=target, spec=given(fields), unsaid=tuple(unsaid), origin=item)
 
 
-def project_of_workload(item: Mapping[str, Any], projects: Mapping[str, str]) -> str:
+def project_of_workload(item: Mapping[str, Any], projects: Mapping[str, str], place: Place) -> str:
     """Its project: by name, by number (`projects`: names by number), or by its namespace."""
     whole = Record(item)
     metadata = whole.below("metadata")
@@ -69,10 +70,7 @@ def project_of_workload(item: Mapping[str, Any], projects: Mapping[str, str]) ->
     number = number_of(whole.take("projectId"))
     namespace = metadata.text("namespace") or whole.text("namespace")
     return (
-        named
-        or projects.get(number, "")
-        or (label if isinstance(label, str) else "")
-        or namespace.removeprefix("runai-")
+        named or projects.get(number, "") or (label if isinstance(label, str) else "") or project_of(namespace, place)
     )
 
 

@@ -110,6 +110,14 @@ def test_without_a_secret_of_its_own_nothing_is_accepted(port: int, world: World
     assert world.asked == 0
 
 
+def test_a_secret_may_have_any_letters(port: int, world: World) -> None:
+    """A header is bytes, which the standard library reads as Latin-1."""
+    world.secret = "ein Schlüssel für λ, 鍵"
+    assert post(port, {"X-Gitlab-Token": world.secret.encode().decode("latin-1")}) == 202
+    assert post(port, {"X-Gitlab-Token": "ein Schlüssel für ?, ?"}) == 401
+    within(lambda: world.asked == 1)
+
+
 def test_many_pushes_are_few_questions(port: int, world: World) -> None:
     world.answers.clear()
     for number in range(30):

@@ -194,3 +194,40 @@ def test_only_drivers_that_the_cluster_lists_make_volumes_for_pods(drivers: str,
 def test_what_a_projected_volume_may_have(sources: str, code: str) -> None:
     volume = f"volumes: [{{projected: {{sources: {sources}}}, mountPath: /m}}]"
     assert codes(compiled("{}", t=job("other", f"{{image: x, {volume}}}"))) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("ingress", "found"),
+    [
+        ("{host: gpus.example.com, hostPerProject: true}", []),
+        ("{host: 10.0.0.1}", []),
+        ("{host: 10.0.0.1, hostPerProject: true}", ["GPU2018"]),
+        (f"{{host: {'a.' * 95}com, hostPerProject: true}}", ["GPU2018"]),
+    ],
+)
+def test_projects_have_hosts_of_their_own_where_a_name_can_stand_before_the_clusters(
+    ingress: str, found: list[str]
+) -> None:
+    made = compile_tree(tree_of({"cluster.yaml": f"{CLUSTER}  ingress: {ingress}\n"}))
+    assert codes(made) == found
+    if made.declared is not None and made.declared.cluster.ingress is not None:
+        assert made.declared.cluster.ingress.host_per_project is ("hostPerProject" in ingress)
+
+
+@pytest.mark.parametrize(
+    ("said", "listed", "found"),
+    [
+        ("{}", None, []),
+        ("{reachableFrom: []}", (), []),
+        ("{reachableFrom: [monitoring, ingress-nginx]}", ("ingress-nginx", "monitoring"), []),
+        ("{reachableFrom: [a, a]}", None, ["GPU2021"]),
+        ('{reachableFrom: ["*"]}', None, ["GPU2010"]),
+    ],
+)
+def test_the_cluster_says_from_which_namespaces_pods_are_reached(
+    said: str, listed: tuple[str, ...] | None, found: list[str]
+) -> None:
+    made = compiled(said)
+    assert codes(made) == found
+    if made.declared is not None:
+        assert made.declared.cluster.security.reachable_from == listed

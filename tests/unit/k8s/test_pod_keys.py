@@ -21,7 +21,8 @@ def test_a_key_that_nothing_of_the_cluster_obeys_is_a_jobs_own(key: str) -> None
     ["gpuctl.dev/project", "x.gpuctl.dev/y", "app.kubernetes.io/managed-by", "batch.kubernetes.io/job-name",
      "job-name", "controller-uid", "pod-security.kubernetes.io/enforce", "resource.kubernetes.io/x", "gpu-fraction",
      "nvidia.com/gpu.product", "io.kubernetes.cri-o.userns-mode", "io.katacontainers.config.hypervisor.path",
-     "mounts.nri.io/container.main", *(f"{key}x" for key in GPU_ANNOTATIONS)],
+     "mounts.nri.io/container.main", "cpu-quota.crio.io", "devices.crio.io/main",
+     *(f"{key}x" for key in GPU_ANNOTATIONS)],
 )  # fmt: skip
 def test_a_key_that_gpuctl_kubernetes_or_a_driver_obeys_is_refused(key: str) -> None:
     assert not is_for_people(key)

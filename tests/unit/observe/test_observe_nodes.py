@@ -8,6 +8,7 @@ from objects_by_hand import NOON, TENANCY, claim, job, node, only_node, pod, res
 
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import ref_of
+from gpuctl.model.ids import NodeName
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.taints import Toleration
 from gpuctl.model.tenancy import PoolTolerations
@@ -170,6 +171,16 @@ def test_others_claims_take_their_share_of_their_device() -> None:
     theirs = [claim("x", "hami-gpu-3", pod_name="p", cores="50"), claim("y", "hami-gpu-3", cores="20")]
     found = only_node(node(gpus=0), resource_slice(), *theirs)
     assert found.foreign_gpu_milli == (0, 0, 0, 700, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("liar", ["a", "zz"])
+def test_no_node_says_that_claims_of_another_nodes_devices_are_of_its_own(liar: str) -> None:
+    """A node writes its own slices alone, but calls their pool as it likes: drivers call it after the node."""
+    forged = resource_slice(liar, minors=(3,))
+    forged["spec"]["pool"] = {"name": "dgx1-1", "generation": 9, "resourceSliceCount": 1}
+    theirs = claim("x", "hami-gpu-3", pod_name="p")
+    nodes = {each.name: each for each in seen(node(gpus=0), resource_slice(), forged, theirs).nodes}
+    assert nodes[NodeName("dgx1-1")].foreign_gpu_milli == (0, 0, 0, 1000, 0, 0, 0, 0)
 
 
 def left_behind(**metadata: Any) -> Body:

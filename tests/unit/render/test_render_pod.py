@@ -7,7 +7,7 @@ import pytest
 from sample import admit, bodies, declared, job, pending, pool, rendered, run_body
 
 from gpuctl.k8s import names
-from gpuctl.model.declared import PodSecurity, Security, Sharing
+from gpuctl.model.declared import IngressSettings, PodSecurity, Security, Sharing
 from gpuctl.model.job import (
     Container,
     Expose,
@@ -179,6 +179,15 @@ def test_several_ports_have_a_url_each_under_a_host_name() -> None:
     assert rule["host"] == "gpu.acme.org"
     assert [path["path"] for path in rule["http"]["paths"]] == ["/team-a/a-1-g/6006", "/team-a/a-1-g/8888"]
     assert [port["port"] for port in manifests["Service a-1-g"]["spec"]["ports"]] == [22, 6006, 8888]
+
+
+def test_each_project_may_have_an_origin_of_its_own() -> None:
+    one = job(container=expose((8888, ExposeVia.INGRESS)))
+    cluster = declared(one)
+    ingress = IngressSettings(host="gpu.acme.org", class_name=None, host_per_project=True)
+    apart = replace(cluster, cluster=replace(cluster.cluster, ingress=ingress))
+    (rule,) = bodies(rendered(apart, pending(one)))["Ingress a-1-g"]["spec"]["rules"]
+    assert rule["host"] == "team-a.gpu.acme.org"
 
 
 def test_a_cluster_without_ingress_settings_leaves_the_choice_to_the_cluster() -> None:

@@ -1,5 +1,6 @@
 """What a project and the cluster itself have."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,24 @@ def test_pods_of_other_classes_and_with_affinity_across_namespaces_are_none() ->
     assert affinity["scopeSelector"]["matchExpressions"] == [
         {"scopeName": "CrossNamespacePodAffinity", "operator": "Exists"}
     ]
+
+
+@pytest.mark.parametrize("listed", [None, (), ("ingress-nginx", "monitoring")])
+def test_pods_are_reached_from_their_own_namespace_and_those_that_the_cluster_lists(
+    listed: tuple[str, ...] | None,
+) -> None:
+    cluster = declared()
+    security = replace(cluster.cluster.security, reachable_from=listed)
+    made = bodies(rendered(replace(cluster, cluster=replace(cluster.cluster, security=security))))
+    found = made.get("NetworkPolicy gpuctl-reachable-from")
+    if listed is None:
+        assert found is None
+        return
+    assert found is not None
+    others = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [*listed]}
+    peers = [{"podSelector": {}}, *([{"namespaceSelector": {"matchExpressions": [others]}}] if listed else [])]
+    assert found["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": peers}]}
+    assert found["metadata"]["namespace"] == "gpu-team-a"
 
 
 def own_objects(jobs: list[Job]) -> dict[str, int]:

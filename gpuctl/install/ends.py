@@ -1,0 +1,102 @@
+"""The admission policy by which a run ends with its pods, and its pods with their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gpuctl.install.installation import Duties
+from gpuctl.install.matching import MAY_PATCH_NODES, by_others, in_projects, rule, validation, variable
+from gpuctl.k8s import names
+
+_USUAL_GRACE_S = 30
+_EVICTION_GRACE_S = 600
+"""The most that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
+
+
+def ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
+    """A run ends with its pods: those that outlive their workload would keep its GPUs, and count for no project.
+
+    A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
+    it, in which time its controller stops no pod any more. A pod that has lost its owner, or a label by which its
+    controller knows it, is made again beside itself; one with another owner too, such as a ConfigMap, is not deleted
+    with its workload. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and
+    only a request for less time shortens that. One that is forced off is gone while its processes still run: the
+    kubelet counts its GPUs as free, and gives them to the next. Accounts that may change nodes, such as the garbage
+    collector's, may write finalizers, owners and labels, and give more time or none.
+
+    What other controllers make of a run has its labels on pods at least.
+    """
+    changed = ("UPDATE", "DELETE")
+    marked = " || ".join(
+        f"'{names.JOB_LABEL}' in dyn(oldObject).{place}.?labels.orValue({{}})"
+        for place in ("metadata", "?spec.?template.?metadata")
+    )
+    grace = f"dyn(oldObject).spec.?terminationGracePeriodSeconds.orValue({_USUAL_GRACE_S})"
+    of_eviction = "request.operation == 'CREATE' ? dyn(object).?deleteOptions.orValue({}) : dyn({})"
+    return "gpuctl-ends", {
+        "matchConstraints": in_projects(
+            rule("", "v1", ("pods",), changed),
+            rule("", "v1", ("pods/eviction",), ("CREATE",)),
+            rule("apps", "v1", ("deployments", "replicasets", "statefulsets"), changed),
+            rule("batch", "v1", ("jobs",), changed),
+            *(rule(group, "*", (plural,), changed) for group, plural in duties.pairs),
+        ),
+        "matchConditions": [
+            by_others(makers),
+            {"name": "of-gpuctl", "expression": f"request.operation == 'CREATE' || {marked}"},
+        ],
+        "variables": [
+            variable("unchanged", "request.operation != 'UPDATE'"),
+            variable("options", f"request.operation == 'DELETE' ? dyn(request.options) : {of_eviction}"),
+            variable("longest", f"request.operation == 'DELETE' ? {grace} : {_EVICTION_GRACE_S}"),
+            variable("running", f"request.operation == 'CREATE' || ({_is_on_a_node()})"),
+        ],
+        "validations": [*_ends_with_its_pods()],
+    }
+
+
+def _is_on_a_node() -> str:
+    """Whether the pod that is deleted may have processes."""
+    ended = "dyn(oldObject).?status.?phase.orValue('') in ['Succeeded', 'Failed']"
+    return f"dyn(oldObject).spec.?nodeName.orValue('') != '' && !({ended})"
+
+
+def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
+    now, before = map("dyn({}).metadata.?labels.orValue({{}})".format, ("object", "oldObject"))
+    labels = f"{before}.all(k, k in {now} && {now}[k] == {before}[k])"
+    finalizers = f"{_entries('finalizers', 'object')}.all(n, n in {_entries('finalizers', 'oldObject')})"
+    owners = f"{_entries('ownerReferences', 'object')} == {_entries('ownerReferences', 'oldObject')}"
+    yield validation(
+        "variables.options.?propagationPolicy.orValue('') != 'Orphan' && "
+        "!variables.options.?orphanDependents.orValue(false)",
+        "this is gpuctl's: its pods are deleted with it, or they would keep their GPUs",
+    )
+    yield validation(
+        "request.resource.resource != 'pods' || "
+        f"variables.options.?gracePeriodSeconds.orValue(0) <= variables.longest || {MAY_PATCH_NODES}",
+        "this is gpuctl's: its pod has no longer to end than its terminationGracePeriodSeconds, or "
+        f"{_EVICTION_GRACE_S} s where it is evicted",
+    )
+    yield validation(
+        "request.resource.resource != 'pods' || variables.options.?gracePeriodSeconds.orValue(1) > 0 || "
+        f"!variables.running || {MAY_PATCH_NODES}",
+        "a pod that is forced off is gone before its processes, and its GPUs are given to others: let it have a second",
+    )
+    yield validation(
+        f"variables.unchanged || {finalizers} || {MAY_PATCH_NODES}",
+        "this is gpuctl's: a finalizer would keep its pods and their GPUs after its end",
+    )
+    yield validation(
+        f"variables.unchanged || {owners} || {MAY_PATCH_NODES}",
+        "this is gpuctl's: without its owner, or with another beside it, it would keep its GPUs after its job's end",
+    )
+    yield validation(
+        f"variables.unchanged || {labels} || {MAY_PATCH_NODES}",
+        "this is gpuctl's: without a label that it has its controller would let it go, and it would keep its GPUs",
+    )
+
+
+def _entries(field: str, source: str) -> str:
+    """A list of the metadata."""
+    return f"dyn({source}).metadata.?{field}.orValue([])"
