@@ -8,6 +8,7 @@ import pytest
 from elastic_worlds import at, decided, world_of
 from worlds import declared, job, pool, project
 
+from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import NOT_YET, Admit, Pending
 from gpuctl.model.declared import Sharing
 from gpuctl.model.ids import JobId, NodeName
@@ -35,3 +36,31 @@ def test_a_pod_that_finds_no_node_for_a_minute_is_not_waited_for(since_s: int, *
         assert decision.reason.code == "GPU5023"
     else:
         assert isinstance(decision, Admit)
+
+
+@pytest.mark.parametrize("how", ["suspended", "withdrawn", "failed before"])
+def test_a_run_that_has_stopped_and_does_not_wait_is_no_demand_from_then_on(how: str) -> None:
+    one, other = job("a/one", workers=2), job("b/other", workers=4)
+    fixed = job("c/fixed", workers=2, preemptible=False)
+    projects = [project("a", 2000), project("b", weight=1000), project("c", 2000)]
+    tree = declared(projects, [one, other, fixed], [pool(nodes=[4])])
+    world, cache = world_of(tree, a_one=at((1, 0), (1, 1)), c_fixed=at((1, 2), (1, 3))), EngineCache()
+    key = one.id, one.digest
+    world.runs[key] = replace(
+        world.runs[key],
+        phase=RunPhase.STOPPING,
+        paused_for=other.id,
+        queued_at_ms=world.now_ms,
+        failed_starts=int(how == "failed before"),
+    )
+    for _ in range(2):
+        schedule(tree, world.state(), world.now_ms, cache)
+    if how == "failed before":
+        world.runs[key] = replace(world.runs[key], phase=RunPhase.QUEUED, placement=None)
+    elif how == "suspended":
+        tree = replace(tree, jobs=(replace(one, suspend=True), other, fixed))
+    else:
+        tree = replace(tree, jobs=(other, fixed))
+    warm, cold = schedule(tree, world.state(), world.now_ms, cache), schedule(tree, world.state(), world.now_ms)
+    assert warm.shares == cold.shares
+    assert {row.project: row.share_milli for row in warm.shares} == {"a": 0, "b": 2000, "c": 2000}
