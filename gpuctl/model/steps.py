@@ -31,7 +31,7 @@ def settled(declared: Declared, state: ClusterState, at_ms: Instant) -> ClusterS
 class Steps:
     """The steps of a cluster with the same declarations, `declared`.
 
-    A run that starts counts as old enough for what `minRuntime` protects it from for `aged_ms`, without having run.
+    A run that starts counts as one that started `aged_ms` before it was let go, without having run meanwhile.
     `_left`: jobs whose run a decision left as it was, with both: the same decision leaves the same run as it is again.
     Decisions and runs mostly stay the same objects. Measured: from the second schedule on, a step takes a third.
     """
@@ -99,7 +99,8 @@ def _arrived(run: Run, at_ms: Instant) -> Run:
 def _aged(run: Run, ms: DurationMs) -> Run:
     if not ms or run.started_at_ms is None:
         return run
-    return replace(run, started_at_ms=run.started_at_ms - ms, ran_ms=run.ran_ms - ms)
+    let_go_ms = run.started_at_ms
+    return replace(run, started_at_ms=let_go_ms - ms, ran_ms=run.ran_ms - ms, let_go_at_ms=let_go_ms)
 
 
 def _charge(declared: Declared, job: Job, labels: Mapping[NodeName, Mapping[str, str]], placement: Placement) -> Charge:

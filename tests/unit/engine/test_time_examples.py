@@ -10,7 +10,7 @@ from worlds import declared, job, pool, project
 
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.model.decision import NOT_YET, Admit, Pending
-from gpuctl.model.declared import Sharing
+from gpuctl.model.declared import MinRuntime, SchedulingPolicy, Sharing
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.state import RunPhase
 
@@ -64,3 +64,16 @@ def test_a_run_that_has_stopped_and_does_not_wait_is_no_demand_from_then_on(how:
     warm, cold = schedule(tree, world.state(), world.now_ms, cache), schedule(tree, world.state(), world.now_ms)
     assert warm.shares == cold.shares
     assert {row.project: row.share_milli for row in warm.shares} == {"a": 0, "b": 2000, "c": 2000}
+
+
+@pytest.mark.parametrize("min_runtime", [MinRuntime(), MinRuntime.of_all(300_000)])
+def test_a_run_that_is_foreseen_to_grow_old_is_settled_as_it_is_now(min_runtime: MinRuntime) -> None:
+    loan, small, large = job("a/loan", workers=2), job("b/small"), job("b/large", 2000, priority=1)
+    policy = SchedulingPolicy(min_runtime=min_runtime)
+    projects = [project("a", weight=1000), project("b", 1000, weight=0)]
+    tree = declared(projects, [loan, small, large], [pool(nodes=[2])], policy=policy)
+    world = world_of(tree, a_loan=at((1, 0), (1, 1)))
+    came = world.runs[large.id, large.digest]
+    world.runs[large.id, large.digest] = replace(came, queued_at_ms=world.now_ms - 60_000)
+    world.settle(tree)
+    assert world.running() == {"b/small"}, "large waited when small was let go, and does not take its place"
