@@ -106,7 +106,7 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 
 def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
     """The schedule, or the one that is decided in its place."""
-    steps, restraints, is_last = Steps(declared), UNRESTRAINED, True
+    steps, restraints, is_last = _steps(declared), UNRESTRAINED, True
     outlook = _outlook(steps, state, decided, cache)
     choices = _choices(decided, outlook)
     for _ in range(MAX_TRIES):
@@ -128,6 +128,13 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         decided = decide(declared, state, decided.at_ms, cache, restraints)
         cache.note()
     return decided
+
+
+def _steps(declared: Declared) -> Steps:
+    """The steps that are looked ahead. A run that starts in them is old enough to make way for a guarantee: else two
+    jobs that each have a right over the other's run would take turns, a `minRuntime` each.
+    """
+    return Steps(declared, aged_ms=declared.cluster.scheduling.min_runtime.guarantee_ms)
 
 
 def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:

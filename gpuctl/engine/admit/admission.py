@@ -336,22 +336,29 @@ class Admission:
     def _start_smaller(self, pending: PendingJob, most: int) -> bool:
         """Start an elastic job with fewer workers than `most`: as many as it is entitled to, else as many as are idle.
 
-        For as many workers, idle GPUs of any pool come before room that is made.
+        For as many workers, idle GPUs of any pool come before room that is made. Another job's place comes last.
         """
         options = list[PoolOption]()
         for option in pending.options:
-            sized = (each for each in (option, *option.smaller()) if _workers(each) < most)
-            fewer = [each for each in sized if self._snapshot.is_open(pending.job, each)]
+            fewer = self._fewer(pending, option, most)
             startable = [each for each in fewer if self._may_start(pending, each)]
             options += smaller_options(self._snapshot, startable, fewer if option.request.gpu_milli else ())
-        options.sort(key=_workers, reverse=True)
-        for _, same_size in groupby(options, key=_workers):
+        for _, same_size in groupby(sorted(options, key=_workers, reverse=True), key=_workers):
             alike = list(same_size)
             if self._start_on_idle(pending, [each for each in alike if self._may_start(pending, each)]):
                 return True
             if self._make_room_in_one(pending, [each for each in alike if each.request.gpu_milli]):
                 return True
-        return False
+        return self._backfill(pending, pending.options, lambda option: self._start_with_fewer(pending, option, most))
+
+    def _start_with_fewer(self, pending: PendingJob, option: PoolOption, most: int) -> bool:
+        """Start an elastic job with as many workers, fewer than `most`, as idle GPUs of a pool allow."""
+        startable = [each for each in self._fewer(pending, option, most) if self._may_start(pending, each)]
+        return self._start_on_idle(pending, list(smaller_options(self._snapshot, startable, ())))
+
+    def _fewer(self, pending: PendingJob, option: PoolOption, most: int) -> list[PoolOption]:
+        """The sizes of an elastic job in a pool with fewer workers than `most` that no quota forbids."""
+        return [o for o in (option, *option.smaller()) if _workers(o) < most and self._snapshot.is_open(pending.job, o)]
 
     def _fewest(self, pending: PendingJob) -> Iterator[PoolOption]:
         """The options of an elastic job with as few workers as it may start with."""

@@ -6,7 +6,8 @@ job's object, and stays until the job starts or another place can be free sooner
 never end (a service, or work without a maxDuration that can't be paused): GPUs would idle for nothing.
 
 Other jobs may use the place only if they end before it is due (backfill), or if they could have the job's run paused
-at once after its start, so that the reservation would gain nothing.
+at once after its start, so that the reservation would gain nothing. A job within its project's guarantee has runs make
+way beside the place first (ADR 80), and in it only if it may use it.
 
 Source: EASY backfill, with a reservation for each pool, because pools fill up separately.
 """
@@ -59,7 +60,8 @@ class Occupant(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadReservation:
-    """A place reserved for a job. `until_ms`: when all runs there have ended, if that is known."""
+    """A place reserved for a job. `until_ms`: it is not free before, by the ends of its runs that are known; None: none
+    is."""
 
     pending: PendingJob
     assignment: Assignment
@@ -136,7 +138,7 @@ class HeadReservations:
         Cost: O(classes log classes) if a pool has none; O(runs of a pool) for each job that is tried.
         """
         snapshot, since_ms = self._snapshot, self._snapshot.now_ms - patience_ms
-        movable = [each for each in self if each.until_ms is None and _may_be_better(snapshot, each)]
+        movable = [each for each in self if _may_be_better(snapshot, each)]
         is_full = len(self._by_pool) == len(snapshot.capacity.domain_of)
         candidates = () if is_full else waiting
         due = [each for each in candidates if each.queued_at_ms <= since_ms and each.run is not None]
@@ -173,8 +175,7 @@ class HeadReservations:
     def _add(self, pending: PendingJob, assignment: Assignment) -> None:
         runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
         ends = [latest_end_ms(run.job, run.run, self._snapshot.now_ms) for run in runs]
-        known = [end_ms for end_ms in ends if end_ms is not None]
-        until_ms = max(known) if known and len(known) == len(ends) else None
+        until_ms = max((end_ms for end_ms in ends if end_ms is not None), default=None)
         self._by_pool[assignment.option.pool.name] = HeadReservation(pending, assignment, until_ms)
         self._snapshot.hold(assignment)
 

@@ -137,7 +137,10 @@ def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFr
 
 
 def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
-    """Runs on some nodes that were started a moment ago, with pods that have no node yet."""
+    """Runs on some nodes that were started a moment ago, with pods that have no node yet.
+
+    Pods that find no node for a minute are not waited for any longer: such a start is on record as one that takes long.
+    """
     runs = {
         allocation.run.job: allocation.run
         for node in nodes
@@ -149,7 +152,8 @@ def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
         workers = run.placement.workers if run.placement is not None else ()
         space = snapshot.capacity.nodes.get(workers[0].node) if workers else None
         pool = snapshot.capacity.pools.get(space.pool) if space is not None and space.pool is not None else None
-        if run.placement is not None and pool is not None and running_ms(run, snapshot.now_ms) < STARTING_MS:
+        is_new = not run.starting_ms and running_ms(run, snapshot.now_ms) < STARTING_MS
+        if run.placement is not None and pool is not None and is_new:
             per_worker = WorkerRequest(run.gpu_milli, run.cpu_milli, run.mem_bytes)
             found.append(UnboundStart(job, pool, run.placement, per_worker, run.made_with or run.placement))
     return found

@@ -128,14 +128,15 @@ class CarriedState:
                 yield self._jobs[run.job]
 
     def beneficiaries(self, gave_up_for: Iterable[JobId | None]) -> dict[JobId, Instant]:
-        """When the runs started for which paused runs wait or stop, or others gave up workers; now if not yet noted."""
+        """When the runs were let go for which paused runs wait or stop, or others gave up workers; now if not noted."""
         stopping = (allocation.run.paused_for for allocation in self.snapshot.leaving_runs)
         found: dict[JobId, Instant] = {}
         for job in chain(self.pending_jobs.paused_for, stopping, gave_up_for):
             for allocation in self._in_place.get(job, ())[:1] if job is not None else ():
                 run = allocation.run
                 if run.phase in ACTIVE:
-                    found[run.job] = self._now_ms if run.started_at_ms is None else run.started_at_ms
+                    known = (at_ms for at_ms in (run.let_go_at_ms, run.started_at_ms) if at_ms is not None)
+                    found[run.job] = next(known, self._now_ms)
         return found
 
     def update(self, declared: Declared, state: ClusterState, now_ms: Instant, counters: Counters) -> None:

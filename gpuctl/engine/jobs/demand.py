@@ -18,14 +18,17 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
 class Demand:
-    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again."""
+    """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again.
 
-    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_read", "_wanted")
+    `counted`: how many marks of dirty projects there were when it was counted last.
+    """
+
+    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_wanted", "counted")
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._dirty = dirty
-        self._read = 0
+        self.counted = 0
         self._domains = [domain.name for domain in declared.domains]
         self._wanted: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
         self._fixed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
@@ -49,7 +52,7 @@ class Demand:
         """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
         to be counted.
         """
-        projects, self._read = self._dirty.since(self._read, shares=False), self._dirty.count
+        projects, self.counted = self._dirty.since(self.counted, shares=False), self._dirty.count
         for project in projects:
             owner = project_owner(project)
             for domain in self._domains:

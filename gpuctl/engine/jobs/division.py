@@ -39,13 +39,15 @@ class Division:
         `used`: past use of each project; `full`: all use there could have been; both in milli-GPU-hours.
         """
         in_parts, milli = self._demand.in_parts, max(0, milli)
-        if self._terms.get(domain) == (milli, full, used, in_parts, self._dirty.count):
+        # A project that was marked while demand was counted is counted again in the next cycle, without a new mark.
+        terms = milli, full, used, in_parts, self._demand.counted
+        if self._terms.get(domain) == (*terms, self._dirty.count):
             return False
         claims, held = self._claims(domain, used, in_parts), partial(self._accounts.held, domain)
         portions = divide(milli, claims, full)
         entitled = in_whole_gpus(milli, claims, portions, held, counts_use=bool(full))
         has_moved = self._accounts.apportion(domain, portions, entitled)
-        self._terms[domain] = milli, full, used, in_parts, self._dirty.count
+        self._terms[domain] = *terms, self._dirty.count
         return has_moved
 
     def rows(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> Iterator[FairShare]:

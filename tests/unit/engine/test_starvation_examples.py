@@ -105,8 +105,16 @@ def test_it_has_until_the_last_of_those_in_the_place_ends() -> None:
     assert world.running() == {"b/1", "b/2", "a/short"}
 
 
-def test_it_may_be_too_late_where_the_end_of_one_of_them_is_not_known() -> None:
+def test_it_has_until_the_last_known_end_where_that_of_another_is_not_known() -> None:
     world, tree = waited({"b/1": 60, "b/2": None}, job("b/large", 4000))
+    world.settle(tree)
+    crowd = with_jobs(tree, job("a/long", max_duration_ms=90 * MINUTE), job("a/short", max_duration_ms=20 * MINUTE))
+    world.settle(crowd)
+    assert world.running() == {"b/1", "b/2", "a/short"}
+
+
+def test_it_has_no_time_where_no_end_is_known() -> None:
+    world, tree = waited({"b/1": None, "b/2": None}, job("b/large", 4000))
     world.settle(tree)
     world.settle(with_jobs(tree, job("a/short", max_duration_ms=20 * MINUTE)))
     assert world.running() == {"b/1", "b/2"}
