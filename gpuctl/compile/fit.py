@@ -30,7 +30,7 @@ from gpuctl.compile.text import Params
 from gpuctl.compile.worker import worker_of
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import memory, thousandths
-from gpuctl.model.declared import DeclaredNode, Grant
+from gpuctl.model.declared import WHOLE_CLUSTER, DeclaredNode, Grant
 from gpuctl.model.memo import Memo
 from gpuctl.model.units import WHOLE_GPU, MemBytes
 
@@ -105,7 +105,7 @@ class _Fitting:
             return Fitted(None, [*found, mistake])
         job, narrowed = self._nodes.of_one_kind(job)
         found.extend(narrowed)
-        found.extend(_within_project(self._resolved, job, self._backends))
+        found.extend(_within_project(self._resolved, job, self._nodes.roomy(job) or job.pools, self._backends))
         found.extend(self._nodes.mistakes(job))
         return Fitted(job, found)
 
@@ -184,25 +184,38 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
         yield replace(found, severity=Severity.WARNING)
 
 
-def _within_project(resolved: Resolved, job: ResolvedJob, backends: Backends) -> Iterator[Diagnostic]:
-    """Against the limit and, when it can't be stopped, the quota of its project, in the domain that has most for it."""
+def _within_project(
+    resolved: Resolved, job: ResolvedJob, pools: Sequence[NodePool], backends: Backends
+) -> Iterator[Diagnostic]:
+    """Against the limit and, when it can't be stopped, the quota of its project, in the pool that has most for it."""
     document, spec, project = job.declaration.document, job.spec, job.project.model
-    need = min(backends.charge(spec, pool) for pool in job.pools) * (spec.min_workers or spec.workers)
-    if not need:
-        return
-    names = {pool.name for pool in job.pools}
-    domains = [domain.name for domain in resolved.domains if names & set(domain.pools)]
-    limits = [quota.limit_in(project.spec.limit, domain) for domain in domains]
-    limit = max((limit for limit in limits if limit is not None), default=0)
+    asked = [
+        (backends.charge(spec, pool) * _together(spec), quota.limit_in(project.spec.limit, domain.name), domain.name)
+        for domain in resolved.domains
+        for pool in pools
+        if pool.name in domain.pools
+    ]
+    over = [(need - limit, need, limit) for need, limit, _ in asked if limit is not None and need > limit]
     path, name = request_path(spec), project.metadata.name
-    if None not in limits and need > limit:
+    if over and len(over) == len(asked):
+        _, need, limit = min(over)
         params: Params = {"need": need, "project": name, "limit": limit}
         yield document.mistake("GPU3014", path, params)
         return
-    guaranteed = max((quota.in_domain(project.spec.quota, domain) for domain in domains), default=0)
-    if need > guaranteed and not is_preemptible(spec):
-        params = {"need": need, "project": name, "quota": guaranteed}
+    within = [(need, domain) for need, limit, domain in asked if limit is None or need <= limit]
+    lacking = [
+        (need - (own := quota.in_domain(project.spec.quota, domain)), need, own, domain) for need, domain in within
+    ]
+    if lacking and not is_preemptible(spec) and min(lacking)[0] > 0:
+        _, need, own, domain = min(lacking)
+        where = "the cluster" if domain == WHOLE_CLUSTER else f'pool "{domain}"'
+        params = {"need": need, "project": name, "quota": own, "where": where}
         yield document.mistake("GPU3015", path, params)
+
+
+def _together(spec: JobSpec) -> int:
+    """The workers that must start together; one of a service that scales to zero."""
+    return spec.workers if spec.min_workers is None else max(1, spec.min_workers)
 
 
 class _Nodes:
@@ -221,7 +234,7 @@ class _Nodes:
         spec, document = job.spec, job.declaration.document
         roomiest = max(job.pools, key=lambda pool: self._room(spec, pool))
         room = self._room(spec, roomiest)
-        together = spec.min_workers or spec.workers
+        together = _together(spec)
         if room == 0:
             yield self._no_node(job)
         elif room < together:
@@ -229,15 +242,18 @@ class _Nodes:
             params: Params = {"need": together, "pools": pool_words([roomiest]), "room": room}
             yield document.mistake("GPU3017", path, params)
 
+    def roomy(self, job: ResolvedJob) -> list[NodePool]:
+        """Its pools with room for all workers that must start together, as far as their nodes are declared."""
+        spec = job.spec
+        return [p for p in job.pools if not self.by_pool[p.name] or self._room(spec, p) >= _together(spec)]
+
     def of_one_kind(self, job: ResolvedJob) -> tuple[ResolvedJob, list[Diagnostic]]:
         """The job with the pools that hand out GPUs as the first one with room does; a warning where it names others.
 
         How a pod gets its GPUs is part of its template, which may not change while the run waits.
         """
         spec, document = job.spec, job.declaration.document
-        together = spec.min_workers or spec.workers
-        roomy = (p for p in job.pools if not self.by_pool[p.name] or self._room(spec, p) >= together)
-        first = next(roomy, None)
+        first = next(iter(self.roomy(job)), None)
         others = tuple(pool for pool in job.pools if first is not None and not self._alike(spec, pool, first))
         if first is None or not others or not (spec.gpus or spec.gpu_memory):
             return job, []

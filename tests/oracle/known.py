@@ -31,7 +31,7 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 9005721, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037, 22010061),
+        worlds=(8002199, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037, 22010061),
     ),
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "

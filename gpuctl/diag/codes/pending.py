@@ -103,7 +103,7 @@ WAITS = (
     CodeEntry(
         code="GPU5017",
         title="CPU or memory is short",
-        message="waits for CPU or memory in {pools}: no node has all free that a worker asks for",
+        message="waits for CPU or memory in {pools}: too few nodes have all free that a worker asks for",
         why="A worker needs CPU, memory and GPUs, if it asks for any, on one node. GPUs are not what is short.",
         fix="Lower resources.cpu or resources.memory if the job needs less. Otherwise it starts when jobs end.",
     ),

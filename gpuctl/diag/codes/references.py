@@ -111,7 +111,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
     CodeEntry(
         code="GPU3015",
         title="a non-preemptible job above its project's quota",
-        message='the job is not preemptible and needs {need:gpus} GPUs; project "{project}" has {quota:gpus} of quota',
+        message='the job is not preemptible and needs {need:gpus} GPUs; project "{project}" has {quota:gpus} of quota '
+        "in {where}",
         why="GPUs above the quota are only lent to preemptible jobs, so that they can be reclaimed; this job could "
         "never start.",
         fix="set preemptible: true, request fewer GPUs, or raise the quota",

@@ -226,13 +226,13 @@ class Admission:
     def _try(self, pending: PendingJob) -> bool:
         options = [option for option in pending.options if self._snapshot.is_open(pending.job, option)]
         startable = [option for option in options if self._may_start(pending, option)]
-        if self._start_on_idle(pending, startable):
+        most = max(map(_workers, pending.options))
+        if self._start_on_idle(pending, [option for option in startable if _workers(option) == most]):
             return True
         if self._backfill(pending, startable, lambda option: self._start_on_idle(pending, [option])):
             return True
         if self._take_over(pending, [option for option in options if self._snapshot.allows(pending.job, option)]):
             return True
-        most = max(map(_workers, pending.options))
         whole = [option for option in options if option.request.gpu_milli and _workers(option) == most]
         if self._make_room_in_one(pending, whole):
             return True

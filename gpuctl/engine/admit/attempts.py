@@ -1,8 +1,10 @@
 """The order of attempts: the queue with the least of its fair share first, and in it the first job in order.
 
 Each project has a queue for each quota domain. A queue whose head is within the project's guarantee goes before the
-others: GPUs that the guarantee covers need not be reclaimed later from a project that got them first. Of alike jobs
-only the first is attempted: if it fails, the others would fail too. After a pause all classes may be attempted again.
+others: GPUs that the guarantee covers need not be reclaimed later from a project that got them first. A job that may
+use several domains goes after those of its project that outrank it and are within the guarantee of one of these. Of
+alike jobs only the first is attempted: if it fails, the others would fail too. After a pause all classes may be
+attempted again.
 
 Example: vision holds 2 GPUs of a fair share of 8, speech 6 of 8, and neither head is within its guarantee. Vision's
 queue comes first, because it holds the smaller part of its share.
@@ -51,6 +53,7 @@ def attempt_all(
     unfinished, accounts = list(queues), snapshot.accounts
     pauses, has_succeeded = -1, False
     left: dict[ProjectQueue, list[tuple[Rank, JobClass]]] = {}
+    by_key: dict[tuple[ProjectName, DomainName], ProjectQueue] = {}
     order: list[tuple[Place, ProjectQueue]] = []  # A place is at best what it is here until the head is known.
     while True:
         if pauses != snapshot.pauses:
@@ -58,6 +61,7 @@ def attempt_all(
             left = {queue: list(classes) for queue in unfinished if (classes := check.classes(queue))}
             order = [(_place_of(queue, accounts, 0, _EVER), queue) for queue in left]
             heapify(order)
+            by_key = {(queue.project, queue.domain): queue for queue in left}
         if not order:
             return has_succeeded
         _, queue = order[0]
@@ -68,7 +72,13 @@ def attempt_all(
         place = _place_of(queue, accounts, pending.gpu_milli, pending.queued_at_ms)
         if len(order) > 1 and min(order[1:3])[0] < place:
             heapreplace(order, (place, queue))
-        elif attempt(pending):
+            continue
+        for domain in dict.fromkeys(option.domain for option in pending.options):
+            mates = by_key.get((queue.project, domain), queue)
+            head = pending if mates is queue else _head(left[mates], check, decided)
+            if head is not None and _goes_before(head, pending, mates, accounts):
+                queue, pending = mates, head
+        if attempt(pending):
             has_succeeded = True
         else:
             heappop(left[queue])
@@ -93,6 +103,14 @@ def _head(classes: list[tuple[Rank, JobClass]], check: Schedulability, decided: 
         else:
             heappop(classes)
     return None
+
+
+def _goes_before(head: PendingJob, pending: PendingJob, mates: ProjectQueue, accounts: Accounts) -> bool:
+    """Whether a head of another queue of the project, in a pool that a job may use, outranks it by its guarantee."""
+    if head.job_options.precedence >= pending.job_options.precedence:
+        return False
+    is_beyond, *_ = _place_of(mates, accounts, head.gpu_milli, head.queued_at_ms)
+    return not is_beyond
 
 
 def _place_of(queue: ProjectQueue, accounts: Accounts, gpu_milli: GpuMilli, queued_at_ms: Instant) -> Place:

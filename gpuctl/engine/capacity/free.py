@@ -101,8 +101,8 @@ class NodeFree:
         return request.slots_in(self.free_of(request.profile), self.cpu_milli, self.mem_bytes)
 
     def holds(self, request: Request) -> bool:
-        """Whether one worker's CPU and memory fit."""
-        return self.cpu_milli >= request.cpu_milli and self.mem_bytes >= request.mem_bytes
+        """Whether one worker's CPU and memory fit. One that asks for none fits a node that has less than none free."""
+        return request.slots_beside_gpus(self.cpu_milli, self.mem_bytes) > 0
 
     def give_back(self, worker: WorkerPlacement, per_worker: WorkerRequest, sign: int = 1) -> None:
         """What a worker was charged on this node is free again; with -1 it is taken. `whole` is not counted again."""

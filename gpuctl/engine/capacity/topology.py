@@ -1,7 +1,8 @@
 """Which nodes a gang's workers go to: one node if it has room, else one rack, one block, one zone.
 
 Workers of one rack talk through one switch, so the narrowest domain wins, even where it takes more nodes. Inside it,
-the fewest racks and nodes. Knows how many workers each node holds and where it is; no devices.
+the fewest blocks, in these the fewest racks, in these the fewest nodes. Knows how many workers each node holds and
+where it is; no devices.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ def closest(sites: Iterable[Site], workers: int, *, packed: bool) -> list[tuple[
     Of several racks with room the one with the least is taken; if `packed`, the last node is the tightest that
     suffices, else the roomiest. Cost: O(nodes log nodes) a level.
     """
-    everywhere = list(sites)
+    everywhere = sorted(sites, key=lambda site: (site.rank, site.name))
     if sum(site.slots for site in everywhere) < workers:
         return None
     alone = [(site.rank, site.name) for site in everywhere if site.slots >= workers]
     if alone:
         return [(min(alone)[1], workers)]
     levels = max((len(site.path) for site in everywhere), default=0)
+    here, widest = everywhere, 0
     for depth in range(levels, 0, -1):
         inside = _domains(everywhere, depth)
         able = [path for path, members in inside.items() if path[-1] and _total_slots(members) >= workers]
@@ -45,8 +47,16 @@ def closest(sites: Iterable[Site], workers: int, *, packed: bool) -> list[tuple[
             tightest = min(
                 able, key=lambda path: (_total_slots(inside[path]), sum(site.rank for site in inside[path]), path)
             )
-            return sorted(_spread_out(inside[tightest], depth, workers, packed=packed))
-    return sorted(_spread_out(everywhere, 0, workers, packed=packed))
+            here, widest = inside[tightest], depth
+            break
+    for depth in range(widest + 1, levels + 1):
+        inside = _domains(here, depth)
+        paths = sorted(inside, key=lambda path: (-_total_slots(inside[path]), path))
+        fewest = _fewest([_total_slots(inside[path]) for path in paths], workers, tightest_last=True)
+        here = [site for index, _ in fewest for site in inside[paths[index]]]
+    order = sorted(here, key=lambda site: -site.slots)  # of equal nodes those of the roomiest domain come first
+    given = _fewest([site.slots for site in order], workers, tightest_last=packed)
+    return sorted((order[index].name, count) for index, count in given)
 
 
 def most_seated(sites: Iterable[Site], more: Mapping[NodeName, int], missing: int) -> frozenset[NodeName]:
@@ -66,20 +76,6 @@ def most_seated(sites: Iterable[Site], more: Mapping[NodeName, int], missing: in
             path = min(able)[2]
             return frozenset(site.name for site in everywhere if site.path[:depth] == path)
     return frozenset()
-
-
-def _spread_out(sites: Sequence[Site], depth: int, workers: int, *, packed: bool) -> list[tuple[NodeName, int]]:
-    """The workers on nodes that agree in the first `depth` levels, on the fewest domains of the next level."""
-    if all(len(site.path) <= depth for site in sites):
-        order = sorted(sites, key=lambda site: (-site.slots, site.rank, site.name))
-        shares = _fewest([site.slots for site in order], workers, tightest_last=packed)
-        return [(order[index].name, count) for index, count in shares]
-    inside = _domains(sites, depth + 1)
-    paths = sorted(inside, key=lambda path: (-_total_slots(inside[path]), path))
-    shares = _fewest([_total_slots(inside[path]) for path in paths], workers, tightest_last=True)
-    return [
-        given for index, count in shares for given in _spread_out(inside[paths[index]], depth + 1, count, packed=packed)
-    ]
 
 
 def _fewest(slots: Sequence[int], workers: int, *, tightest_last: bool) -> list[tuple[int, int]]:

@@ -129,6 +129,26 @@ def test_jobs_that_can_never_start(spec: str, found: list[str]) -> None:
     assert of("{quota: 4}", job("train", spec.replace("{", "{image: x, ", 1))) == found
 
 
+@pytest.mark.parametrize(
+    ("project_spec", "spec", "found"),
+    [
+        ("{quota: {old: 6}}", "{gpus: 6, preemptible: false}", ["GPU3015"]),
+        ("{quota: {old: 6}}", "{gpus: 4, preemptible: false}", []),
+        ("{quota: {dgx: 6}}", "{gpus: 6, preemptible: false}", []),
+        ("{quota: {dgx: 2, old: 6}, limit: {dgx: 5}}", "{gpus: 6}", ["GPU3014"]),
+        ("{quota: {dgx: 2, old: 6}, limit: {dgx: 5}}", "{gpus: 4}", []),
+    ],
+)
+def test_a_quota_or_limit_counts_in_a_pool_with_room_only(project_spec: str, spec: str, found: list[str]) -> None:
+    """Nodes of `old` have four GPUs, those of `dgx` eight."""
+    files = {
+        "c.yaml": CLUSTER.replace("sharing: dra", "sharing: device-plugin"),
+        "p.yaml": project("team-a", project_spec),
+        "j.yaml": job("train", spec.replace("{", "{image: x, ", 1)),
+    }
+    assert codes(compile_tree(tree_of(files))) == found
+
+
 @pytest.mark.parametrize(("gpus", "found"), [("8", []), ("9", ["GPU3014"])])
 def test_a_jobs_limit_is_that_of_the_domains_of_its_pools(gpus: str, found: list[str]) -> None:
     train = job("train", f"{{image: x, gpus: 1, workers: {gpus}, nodePools: [dgx]}}")

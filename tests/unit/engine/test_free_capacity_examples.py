@@ -63,3 +63,13 @@ def test_a_run_on_an_unknown_node_gives_nothing_back() -> None:
     free = full_with(on((0,), 1000))
     exchange(free, gone, on((1,), 1000))
     assert free.rooms[NODE].gpu_milli == [0, 0]
+
+
+def test_a_worker_that_asks_for_no_cpu_or_memory_fits_where_there_is_less_than_none() -> None:
+    """A place that is reserved as it comes free, and pods of others beyond the node's amounts, leave less than none."""
+    free = full_with(on((0,), 1000, cpu_milli=20_000, mem_bytes=2000))
+    room = free.rooms[NODE]
+    one, two = Request(1000, 0, 0, 1), Request(500, 0, 0, 2)
+    assert (room.holds(one), room.slots(one), room.holds(two), room.slots(two)) == (True, 1, True, 2)
+    assert not room.holds(Request(1000, 1, 0, 1))
+    assert not room.holds(Request(1000, 0, 1, 1))
