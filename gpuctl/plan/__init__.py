@@ -17,6 +17,7 @@ from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
 from gpuctl.k8s.kinds import NAMESPACE
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.workload_table import rows_of
+from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Change, Plan
 from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
@@ -46,6 +47,7 @@ from gpuctl.plan.guard import (
 from gpuctl.plan.idle_reports import no_idle_reports
 from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
 from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
+from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.obstacles import Obstacles, obstacles, taken_names
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
@@ -104,13 +106,13 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
     diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state) if admits else _NONE)
-    diffs = [diff for diff in diffs if diff.item.project not in untouched]
+    stops = stops or mass_stop(declared, state, confirmations)
+    diffs = [diff for diff in diffs if diff.item.project not in untouched and not _is_held(diff, stops)]
     anew = remade(diffs, state) if admits else frozenset[RunKey]()
     books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
     cluster = declared.cluster.name
     staying = cache.staying(refs, manifests.retained)
     changes, recorded = list[Change](), list[frozenset[RunKey]]()
-    stops = stops or mass_stop(declared, state, confirmations)
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
@@ -161,6 +163,12 @@ _NONE: frozenset[ObjectRef] = frozenset()
 
 
 def _is_stopped_by(ref: ObjectRef, stops: Stops, state: ClusterState) -> bool:
-    """Whether the object is of a run whose end waits for a confirmation."""
+    """Whether the object is of a run whose end waits for a confirmation, or of what it needs to go on: a Service."""
     own = state.own.get(ref)
-    return own is not None and own.run[0] in stops.jobs
+    job = own.run[0] if own is not None else job_of(state.live[ref])
+    return job in stops.jobs
+
+
+def _is_held(diff: ObjectDiff, stops: Stops) -> bool:
+    """Whether an object that all runs of a job use stays as it is, because its old run keeps running."""
+    return diff.live is not None and diff.run is None and job_of(diff.item.body) in stops.jobs

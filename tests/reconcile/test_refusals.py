@@ -171,6 +171,28 @@ def test_a_default_that_changes_every_job_starts_no_second_run_beside_the_first(
     assert {run.starts for run in stage.state().runs} == {1}
 
 
+@pytest.mark.parametrize("change", ["removed", "changed"])
+def test_what_runs_on_keeps_its_service_url_and_claims(tmp_path: Path, change: str) -> None:
+    """A new pod of it has a claim after that, and all that asks it for answers still finds it where it was."""
+    stage = WithoutGit(tmp_path)
+    served = ", type: inference, expose: [{port: 80, via: ingress}]"
+    jobs = {f"c/projects/a/{name}.yaml": job(name, "a", 1, served) for name in ("s", "t")}
+    settings = CLUSTER.replace("device-plugin", "dra") + "  ingress: {host: gpus.example.com}\n"
+    stage.commit({"c/cluster.yaml": settings, "c/projects/a/project.yaml": project("a"), **jobs})
+    stage.play(30)
+    needed = (kinds.SERVICE, kinds.INGRESS, kinds.CLAIM_TEMPLATE)
+    before = {ref_of(body): body["spec"] for kind in needed for body in stage.cluster.list(kind).items}
+    assert len(before) == 6
+    stage.commit({
+        path: None if change == "removed" else text.replace("image: x", "image: y").replace("port: 80", "port: 81")
+        for path, text in jobs.items()
+    })
+    stage.play(90)
+    assert stage.codes("refused") == ["GPU6007"]
+    after = {ref_of(body): body["spec"] for kind in needed for body in stage.cluster.list(kind).items}
+    assert after == before
+
+
 def test_the_guard_is_the_clusters_choice(stage: Stage) -> None:
     stage.commit({**MANY, "c/cluster.yaml": CLUSTER + "  scheduling: {stopGuard: 100}\n"})
     stage.play(60)
