@@ -121,14 +121,21 @@ def predict(declared: Declared, state: ClusterState, now_ms: Instant) -> Predict
 
 def passed(before: ClusterState, state: ClusterState, at_ms: Instant) -> Passed | None:
     """The state, if pods have stopped or started since the cycle before; without live objects. Cost: linear in runs."""
-    now = {(run.job, run.digest): run.phase for run in state.runs}
-    under_way = {RunPhase.STARTING, RunPhase.STOPPING}
-    jobs = tuple([
-        run.job
-        for run in before.runs
-        if (phase := now.get((run.job, run.digest))) is not run.phase and phase not in under_way
-    ])
+    now = {(run.job, run.digest): run for run in state.runs}
+    jobs = tuple([run.job for run in before.runs if _has_followed(run, now.get((run.job, run.digest)))])
     return Passed(at_ms=at_ms, state=_without_objects(state), jobs=jobs) if jobs else None
+
+
+def _has_followed(before: Run, now: Run | None) -> bool:
+    """Whether a run has come to where it was going, or some of the pods that it stops are gone."""
+    if now is None or (now.phase is not before.phase and now.phase not in {RunPhase.STARTING, RunPhase.STOPPING}):
+        return True
+    return now.phase is not RunPhase.QUEUED and _held(now) < _held(before)
+
+
+def _held(run: Run) -> int:
+    """The workers that hold GPUs, those that it gives up among them."""
+    return sum(len(place.workers) for place in (run.placement, run.leaving) if place is not None)
 
 
 def _without_objects(state: ClusterState) -> ClusterState:
