@@ -120,6 +120,8 @@ DRA_DEVICE_CLASS = "hami-core-gpu.project-hami.io"
 NVIDIA_DRIVER = "gpu.nvidia.com"
 NVIDIA_GPU_CLASS = "gpu.nvidia.com"
 NVIDIA_MIG_CLASS = "mig.nvidia.com"
+CLAIMED_DEVICES = ".deviceclass.resource.k8s.io/devices"
+"""After a DeviceClass: by what name a ResourceQuota counts the devices that are claimed of it."""
 
 HAMI_SCHEDULER = "hami-scheduler"
 HAMI_MEMORY_PERCENT_RESOURCE = "nvidia.com/gpumem-percentage"

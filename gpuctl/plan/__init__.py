@@ -25,6 +25,7 @@ from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.plan.cache import PlanCache
+from gpuctl.plan.ceilings import devices_of_old_runs, with_old_runs
 from gpuctl.plan.diff import Difference, differences, drift
 from gpuctl.plan.freeze import Doing, frozen, removed, says_otherwise
 from gpuctl.plan.guard import (
@@ -105,7 +106,8 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     untouched = excluded_projects(declared, state) | damaged_projects(state) | frozen_projects(declared, state)
     ledgers = known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
-    diffs = cache.diffs(refs, manifests.items, list(map(state.live.get, refs)), _strays(state) if admits else _NONE)
+    items = with_old_runs(manifests.items, devices_of_old_runs(declared, state, cache))
+    diffs = cache.diffs(refs, items, list(map(state.live.get, refs)), _strays(state) if admits else _NONE)
     stops = stops or mass_stop(declared, state, confirmations)
     diffs = [diff for diff in diffs if diff.item.project not in untouched and not _is_held(diff, stops)]
     anew = remade(diffs, state) if admits else frozenset[RunKey]()

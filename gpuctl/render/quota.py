@@ -13,8 +13,9 @@ at least what the engine may ever let go:
   given.
 - `<class>.deviceclass.resource.k8s.io/devices`, DRA: claims count from the moment a pod exists until it is gone, and a
   fraction counts as one device. So: the devices of all workers of all the project's declared jobs, twice, because a
-  changed job's old run may still be leaving, or be stuck on a lost node, when the new one starts. The number of claims
-  is bounded this way, not the GPUs behind them: a fraction's share is checked by kube-scheduler against the device.
+  changed job's old run may still be leaving, or be stuck on a lost node, when the new one starts. What runs of removed
+  jobs hold, the plan adds (`gpuctl/plan/ceilings.py`). The number of claims is bounded this way, not the GPUs behind
+  them: a fraction's share is checked by kube-scheduler against the device.
 - Where NVIDIA's driver serves `nvidia.com/gpu` too, a GPU counts under that name and under the class, whichever way it
   was asked for: both ceilings are the sum of both.
 - A CPU job has neither, and no key is set that every pod would have to request (cpu, memory).
@@ -74,7 +75,7 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Ru
         either = counted[names.GPU_RESOURCE] + classes[names.NVIDIA_GPU_CLASS]
         counted[names.GPU_RESOURCE] = classes[names.NVIDIA_GPU_CLASS] = either
     hard = {f"requests.{name}": str(most) for name, most in counted.items()}
-    hard |= {f"{name}.deviceclass.resource.k8s.io/devices": str(most) for name, most in classes.items()}
+    hard |= {f"{name}{names.CLAIMED_DEVICES}": str(most) for name, most in classes.items()}
     hard |= {
         name: str((2 * own // ROOM + 2) * ROOM)
         for name, own in _objects(owner.project, runs, declared.cluster.workload_kinds).items()

@@ -10,12 +10,11 @@ from gpuctl.k8s import names
 _NONE: Mapping[str, str] = {}
 _REQUESTS = "requests."
 _CLASSES = "spec.scopeSelector.matchExpressions"
-_DEVICES = ".deviceclass.resource.k8s.io/devices"
 _WORDS: Mapping[str, str] = {
     f"{_REQUESTS}{names.GPU_RESOURCE}": "GPUs by count",
-    f"{names.DRA_DEVICE_CLASS}{_DEVICES}": "GPU claims",
-    f"{names.NVIDIA_GPU_CLASS}{_DEVICES}": "GPU claims",
-    f"{names.NVIDIA_MIG_CLASS}{_DEVICES}": "claims of MIG slices",
+    f"{names.DRA_DEVICE_CLASS}{names.CLAIMED_DEVICES}": "GPU claims",
+    f"{names.NVIDIA_GPU_CLASS}{names.CLAIMED_DEVICES}": "GPU claims",
+    f"{names.NVIDIA_MIG_CLASS}{names.CLAIMED_DEVICES}": "claims of MIG slices",
     "pods": "pods",
     "count/jobs.batch": "Jobs",
     "count/deployments.apps": "Deployments",

@@ -193,6 +193,35 @@ def test_what_runs_on_keeps_its_service_url_and_claims(tmp_path: Path, change: s
     assert after == before
 
 
+def ceilings(stage: Stage) -> set[str]:
+    """How many devices may be claimed in the namespaces of projects."""
+    found = stage.cluster.list(kinds.RESOURCE_QUOTA).items
+    hard = [body["spec"]["hard"] for body in found if body["metadata"]["name"] == names.QUOTA_NAME]
+    return {most for each in hard for name, most in each.items() if "deviceclass" in name}
+
+
+def test_a_job_starts_beside_removed_ones_that_run_on(tmp_path: Path) -> None:
+    """What they hold is added to the ceiling of claims, which is twice what is declared."""
+
+    made = WithoutGit(tmp_path)
+    jobs = {f"c/projects/a/{name}.yaml": job(name, "a") for name in ("i", "j", "k")}
+    settings = CLUSTER.replace("device-plugin", "dra")
+    made.commit({"c/cluster.yaml": settings, "c/projects/a/project.yaml": project("a", 4), **jobs})
+    made.play(30)
+    assert ceilings(made) == {"6"}
+    made.commit({**dict.fromkeys(jobs), "c/projects/a/new.yaml": job("new", "a")})
+    made.play(90)
+    assert (set(made.codes("refused")), set(made.phases().values()), ceilings(made)) == (
+        {"GPU6007"},
+        {"Running"},
+        {"5"},
+    )
+    assert "a/new" in made.phases()
+    made.commit({"c/cluster.yaml": settings + "  scheduling: {stopGuard: 100}\n"})
+    made.play(150)
+    assert (made.phases(), ceilings(made)) == ({"a/new": "Running"}, {"2"})
+
+
 def test_the_guard_is_the_clusters_choice(stage: Stage) -> None:
     stage.commit({**MANY, "c/cluster.yaml": CLUSTER + "  scheduling: {stopGuard: 100}\n"})
     stage.play(60)

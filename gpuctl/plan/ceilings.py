@@ -1,0 +1,54 @@
+"""A project's ceiling of claims holds for runs of it, too, that are not declared any more.
+
+A ResourceQuota is rendered from what is declared. A removed run holds its claims until it is gone: for as long as it
+ends, its node is lost, or its removal waits for a confirmation. If they were not added, the server would refuse the
+claim of a job that the engine has placed, and that job would hold its GPUs and never start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpuctl.k8s import kinds, names
+from gpuctl.k8s.bounds import whole_number
+from gpuctl.k8s.objects import mapping
+from gpuctl.model.declared import Declared
+from gpuctl.model.ids import ProjectName
+from gpuctl.model.manifest import Manifest
+from gpuctl.model.state import ClusterState
+from gpuctl.plan.cache import PlanCache
+
+
+def devices_of_old_runs(declared: Declared, state: ClusterState, cache: PlanCache) -> Mapping[ProjectName, int]:
+    """The devices that runs hold which are not declared any more, by project. Cost: linear in runs."""
+    wanted, none, found = cache.declared(declared.jobs), frozenset[object](), Counter[ProjectName]()
+    for run in state.runs:
+        if not run.phase.final and (run.job, run.digest) not in wanted.get(run.job.project, none):
+            places = (place for place in (run.placement, run.leaving) if place is not None)
+            found[run.job.project] += sum(len(worker.gpus) for place in places for worker in place.workers)
+    return +found
+
+
+def with_old_runs(items: tuple[Manifest, ...], devices: Mapping[ProjectName, int]) -> tuple[Manifest, ...]:
+    """The objects, with the ceilings of claims raised by what old runs of some projects hold."""
+    if not devices:
+        return items
+    quota = kinds.RESOURCE_QUOTA[1], names.QUOTA_NAME
+    return tuple([
+        _raised(item, devices[item.project])
+        if item.project is not None and item.project in devices and (item.ref.kind, item.ref.name) == quota
+        else item
+        for item in items
+    ])
+
+
+def _raised(quota: Manifest, devices: int) -> Manifest:
+    hard = dict(mapping(quota.body, "spec", "hard"))
+    of_claims = [name for name in hard if name.endswith(names.CLAIMED_DEVICES)]
+    if f"{names.NVIDIA_GPU_CLASS}{names.CLAIMED_DEVICES}" in of_claims:
+        of_claims.append(f"requests.{names.GPU_RESOURCE}")  # it counts both, as the class does
+    for name in of_claims:
+        hard[name] = str((whole_number(hard[name]) or 0) + devices)
+    return replace(quota, body={**quota.body, "spec": {**mapping(quota.body, "spec"), "hard": hard}})
