@@ -104,15 +104,14 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     cache, rows = cache or PlanCache(), rows_of(declared.cluster.workload_kinds)
     cache.turn(rows)
     untouched = excluded_projects(declared, state) | damaged_projects(state) | frozen_projects(declared, state)
-    ledgers = known_ledgers(declared, state)
+    cluster, ledgers = declared.cluster.name, known_ledgers(declared, state)
     refs = tuple(map(_REF, manifests.items))
+    stops, lives = stops or mass_stop(declared, state, confirmations), list(map(state.live.get, refs))
     items = with_old_runs(manifests.items, devices_of_old_runs(declared, state, cache))
-    diffs = cache.diffs(refs, items, list(map(state.live.get, refs)), _strays(state) if admits else _NONE)
-    stops = stops or mass_stop(declared, state, confirmations)
-    diffs = [diff for diff in diffs if diff.item.project not in untouched and not _is_held(diff, stops)]
+    found = cache.diffs(refs, items, lives, _strays(state) if admits else _NONE)
+    diffs = [diff for diff in found if diff.item.project not in untouched and not _is_held(diff, stops)]
     anew = remade(diffs, state) if admits else frozenset[RunKey]()
     books = replace(gather(declared, schedule, manifests, refs, state, cache), remade=anew)
-    cluster = declared.cluster.name
     staying = cache.staying(refs, manifests.retained)
     changes, recorded = list[Change](), list[frozenset[RunKey]]()
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
