@@ -9,7 +9,9 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from controlplane.server import ControlPlane
@@ -163,7 +165,8 @@ def test_a_live_pod_under_a_runs_labels_and_owner_is_no_worker_of_it(place: Plac
     report = place.cycles()
     assert {run.job: run for run in report.state.runs} == before
     assert [node.foreign_cpu_milli for node in report.state.nodes] == [3000]
-    place.plane.call("DELETE", f"{pods('a')}/{made['metadata']['name']}?gracePeriodSeconds=0", user="ann")
+    with suppress(HTTPError):  # the Job controller removes it too, as one worker too many
+        place.plane.call("DELETE", f"{pods('a')}/{made['metadata']['name']}?gracePeriodSeconds=0", user="ann")
 
 
 def test_forged_facts_of_a_running_job_are_put_back_and_move_nothing(place: Place) -> None:
