@@ -129,9 +129,9 @@ class Predictions:
             seen |= set(touched((was.schedule, was.state), report.state))
         causes = self._open.causes | frozenset(sorted(seen, key=repr)[: MOST_CAUSES - len(self._open.causes)])
         opened = replace(self._open, causes=causes, before=_light(report))
-        state = None if was is None else passed(was.state, report.state, report.schedule.at_ms)
-        if state is not None and len(opened.on_the_way) < MOST_PASSED:
-            opened = replace(opened, on_the_way=(*opened.on_the_way, state))
+        if was is not None and len(opened.on_the_way) < MOST_PASSED:
+            state = passed(was.state, report.state, report.schedule.at_ms)
+            opened = replace(opened, on_the_way=(*opened.on_the_way, *filter(None, [state])))
         self._open = opened
         waits_for = restless(report.schedule, report.state)
         if report.settled and not waits_for:

@@ -13,7 +13,7 @@ from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.manifest import Manifest
 from gpuctl.model.memo import Memo, Sweep
-from gpuctl.model.state import Body, ClusterState, FinishedRun, Ledger, OwnObject, RunEntry
+from gpuctl.model.state import Body, ClusterState, FinishedRun, Ledger, OwnObject, Run, RunEntry
 from gpuctl.model.units import Instant
 from gpuctl.plan.entries import ended_entry, next_entry
 from gpuctl.plan.object_diff import ObjectDiff, object_diff
@@ -80,6 +80,11 @@ class PlanCache:
     def declared(self, jobs: tuple[Job, ...]) -> Mapping[ProjectName, frozenset[RunKey]]:
         """The runs that are declared, by project."""
         return self._declared.get(None, (jobs,), lambda: _by_project((job.id, job.digest) for job in jobs))
+
+    def old_runs(self, jobs: tuple[Job, ...], runs: Iterable[Run]) -> list[Run]:
+        """Those of some runs that are not declared any more: of removed jobs, and of changed ones. Cost: linear."""
+        wanted, none = self.declared(jobs), frozenset[RunKey]()
+        return [run for run in runs if (run.job, run.digest) not in wanted.get(run.job.project, none)]
 
     def jobs(self, jobs: tuple[Job, ...]) -> Mapping[JobId, Job]:
         """The declared jobs by name."""

@@ -23,9 +23,9 @@ from gpuctl.plan.cache import PlanCache
 
 def devices_of_old_runs(declared: Declared, state: ClusterState, cache: PlanCache) -> Mapping[ProjectName, int]:
     """The devices that runs hold which are not declared any more, by project. Cost: linear in runs."""
-    wanted, none, found = cache.declared(declared.jobs), frozenset[object](), Counter[ProjectName]()
-    for run in state.runs:
-        if not run.phase.final and (run.job, run.digest) not in wanted.get(run.job.project, none):
+    found: Counter[ProjectName] = Counter()
+    for run in cache.old_runs(declared.jobs, state.runs):
+        if not run.phase.final:
             places = (place for place in (run.placement, run.leaving) if place is not None)
             found[run.job.project] += sum(len(worker.gpus) for place in places for worker in place.workers)
     return +found

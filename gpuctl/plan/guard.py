@@ -168,13 +168,8 @@ _Danger: TypeAlias = tuple[list[JobId], Diagnostic, str]
 
 def _ended(declared: Declared, state: ClusterState, mine: Collection[ProjectName], cache: PlanCache) -> _Danger | None:
     """Removed and changed jobs that hold too many of the running GPUs."""
-    wanted = cache.declared(declared.jobs)
     running = [run for run in state.runs if run.phase is RunPhase.STARTING or run.phase is RunPhase.RUNNING]
-    ended = [
-        run
-        for run in running
-        if run.job.project in mine and (run.job, run.digest) not in wanted.get(run.job.project, frozenset())
-    ]
+    ended = [run for run in cache.old_runs(declared.jobs, running) if run.job.project in mine]
     percent = declared.cluster.scheduling.stop_guard_percent
     stopped_milli, running_milli = (sum(map(_held_milli, runs)) for runs in (ended, running))
     if len(ended) <= 1 or stopped_milli * 100 <= percent * running_milli:

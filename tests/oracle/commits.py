@@ -20,7 +20,7 @@ from gpuctl.model.ids import RunDigest, RunKey
 from gpuctl.model.state import ClusterState, Ledger, Run, RunPhase
 
 from .cluster import CYCLE_MS, TinyCluster, start
-from .histories import MINUTE_MS, Change, draw_history, with_quotas
+from .histories import MINUTE_MS, Change, committed, draw_history
 from .worlds import DIGEST, WorldSpec, declared
 
 COMMITTED = ("add", "remove", "quota")
@@ -58,12 +58,7 @@ class Repository:
     def commit(self, random: Random, changes: Iterable[Change]) -> None:
         """Take over changes of a history, and change some jobs."""
         for change in changes:
-            if change.kind == "add" and change.job is not None:
-                self.spec = replace(self.spec, jobs=(*self.spec.jobs, change.job))
-            elif change.kind == "remove":
-                self.spec = replace(self.spec, jobs=tuple(job for job in self.spec.jobs if job.id != change.name))
-            elif change.kind == "quota":
-                self.spec = with_quotas(self.spec, change)
+            self.spec = committed(self.spec, change)
         for _ in range(random.randint(0, MOST_EDITS) if self.spec.jobs else 0):
             self._edit(random, random.choice(self.spec.jobs).id)
 

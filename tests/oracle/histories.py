@@ -142,21 +142,25 @@ def live(history: History) -> Told:
     return told
 
 
-def _apply(spec: WorldSpec, cluster: TinyCluster, change: Change) -> WorldSpec:
+def committed(spec: WorldSpec, change: Change) -> WorldSpec:
+    """The world as it is declared after a change."""
     if change.kind == "add" and change.job is not None:
-        cluster.add_waiting(JobId.parse(change.name))
         return replace(spec, jobs=(*spec.jobs, change.job))
     if change.kind == "remove":
         return replace(spec, jobs=tuple(job for job in spec.jobs if job.id != change.name))
+    return with_quotas(spec, change) if change.kind == "quota" else spec
+
+
+def _apply(spec: WorldSpec, cluster: TinyCluster, change: Change) -> WorldSpec:
+    if change.kind == "add":
+        cluster.add_waiting(JobId.parse(change.name))
     if change.kind == "finish":
         run = cluster.runs.get(JobId.parse(change.name))
         if run is not None and run.phase in ACTIVE:
             cluster.end(run.job)
-    if change.kind == "quota":
-        return with_quotas(spec, change)
     if change.kind in ("lose", "return"):
         cluster.set_ready(NodeName(change.name), ready=change.kind == "return")
-    return spec
+    return committed(spec, change)
 
 
 def _services(spec: WorldSpec, cluster: TinyCluster, change: Change) -> set[JobId]:
