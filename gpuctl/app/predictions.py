@@ -133,15 +133,14 @@ class Predictions:
             state = passed(was.state, report.state, report.schedule.at_ms)
             opened = replace(opened, on_the_way=(*opened.on_the_way, *filter(None, [state])))
         self._open = opened
-        waits_for = restless(report.schedule, report.state)
+        waits_for = [*map(str, restless(report.schedule, report.state)), *_unwritten(report)]
         if report.settled and not waits_for:
             self._open = None
             found = compare(opened.prediction, report.state, causes, now_ms, opened.on_the_way)
             return _checked(opened, found, now_ms)
         if now_ms - opened.began_ms >= LONGEST_UNREST_MS:
             self._open = None
-            jobs = few([str(job) for job in waits_for])
-            what = f": {', '.join(jobs)}" if jobs else ""
+            what = f": {', '.join(few(waits_for))}" if waits_for else ""
             return _unchecked(opened, now_ms, f"not at rest within {LONGEST_UNREST_MS // 60_000}m{what}")
         return None
 
@@ -160,6 +159,11 @@ def _was_taken_up(declared: Declared, revision: Revision, state: ClusterState) -
 def _light(report: CycleReport) -> CycleReport:
     """The report without the live objects, so that no copy of the cluster is kept."""
     return replace(report, state=ClusterState(runs=report.state.runs))
+
+
+def _unwritten(report: CycleReport) -> Iterator[str]:
+    """What the API server did not take although it may soon: the next cycles write it."""
+    return (f"{each.change.ref.kind} {each.change.ref.name}" for each in report.faults if not each.refused)
 
 
 def _refused(report: CycleReport) -> Iterator[Cause]:

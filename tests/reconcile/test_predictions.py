@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import BASE, CLUSTER, Stage, WithoutGit, job, project
+from stage import BASE, CLUSTER, Flaky, Stage, WithoutGit, job, project
 from theatre import FOLDER, story
 
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.metrics import Unmeasured
-from gpuctl.k8s.kinds import CONFIG_MAP
+from gpuctl.app.ports import ObjectList, WatchEvent
+from gpuctl.k8s.kinds import CONFIG_MAP, Kind
 from gpuctl.model.ids import JobId, NodeName, ProjectName
 
 TWO_NODES = CLUSTER.replace("nodes: [n1]", "nodes: [n1, n2]")
@@ -245,3 +246,28 @@ def test_a_cluster_that_does_not_come_to_rest_is_given_up(tmp_path: Path) -> Non
     stage.play(1_000)
     (line,) = ends(stage)
     assert (line["result"], line["why"]) == ("unchecked", "not at rest within 15m: a/j1, b/j2")
+
+
+class ReadOnly(Flaky):
+    """A cluster that takes no writes between two times, and is read at any."""
+
+    def list(self, kind: Kind) -> ObjectList:
+        return self._stage.cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        return self._stage.cluster.watch(kind, resource_version, timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "result", "why"),
+    [(150, "as-predicted", None), (2_000, "unchecked", "not at rest within 15m: ConfigMap ledger.one.a")],
+)
+def test_a_commit_that_can_not_be_written_yet_is_not_judged(
+    stage: Stage, until_s: int, result: str, why: str | None
+) -> None:
+    stage.through = ReadOnly(stage, 30, until_s)
+    stage.commit({"c/projects/a/j1.yaml": None})
+    stage.play(until_s + 60)
+    (line,) = ends(stage)
+    assert (line["level"], line["result"], line.get("why")) == ("info", result, why)
+    assert stage.phases() == {"b/j2": "Running"}
