@@ -24,15 +24,16 @@ from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Names, Resolved, ResolvedJob, resolve_job, too_long_grace
 from gpuctl.compile.security import check_security
 from gpuctl.compile.sharing import Backends, check_environment, pool_words, request_path
-from gpuctl.compile.spec_v1 import JobSpec, JobV1
+from gpuctl.compile.spec_v1 import DepartmentV1, JobSpec, JobV1, ProjectV1
 from gpuctl.compile.sweeps import check_sweep, size_of
 from gpuctl.compile.text import Params
 from gpuctl.compile.worker import worker_of
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import memory, thousandths
 from gpuctl.model.declared import WHOLE_CLUSTER, DeclaredNode, Grant
+from gpuctl.model.ids import DomainName
 from gpuctl.model.memo import Memo
-from gpuctl.model.units import WHOLE_GPU, MemBytes
+from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
 
 MOST_JOBS = 50_000
 """Of one project."""
@@ -58,6 +59,7 @@ def fit_jobs(
     """
     fitted.turn()
     fitting = _Fitting(declarations, resolved)
+    above = {name: quota.departments_above(resolved, each.model.spec) for name, each in resolved.projects.items()}
     jobs: list[ResolvedJob] = []
     found: list[Diagnostic] = []
     counts: Counter[str] = Counter()
@@ -72,7 +74,8 @@ def fit_jobs(
         if project is None:  # what is told then depends on all names that there are
             one = fitting.of(job)
         else:
-            one = fitted.get(job, (project, resolved.cluster, resolved.domains), partial(fitting.of, job))
+            inputs = project, above[name], resolved.cluster, resolved.domains
+            one = fitted.get(job, inputs, partial(fitting.of, job))
         found.extend(one.diagnostics)
         if one.job is not None:
             jobs.append(one.job)
@@ -187,22 +190,24 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
 def _within_project(
     resolved: Resolved, job: ResolvedJob, pools: Sequence[NodePool], backends: Backends
 ) -> Iterator[Diagnostic]:
-    """Against the limit and, when it can't be stopped, the quota of its project, in the pool that has most for it."""
+    """Against the limits of its project and departments and, when it can't be stopped, the quota of its project, in the
+    pool that has most for it."""
     document, spec, project = job.declaration.document, job.spec, job.project.model
+    limits = {domain.name: _lowest_limit(resolved, job.project, domain.name) for domain in resolved.domains}
     asked = [
-        (backends.charge(spec, pool) * _together(spec), quota.limit_in(project.spec.limit, domain.name), domain.name)
+        (backends.charge(spec, pool) * _together(spec), limits[domain.name], domain.name)
         for domain in resolved.domains
         for pool in pools
         if pool.name in domain.pools
     ]
-    over = [(need - limit, need, limit) for need, limit, _ in asked if limit is not None and need > limit]
+    over = [(need - limit[0], need, *limit) for need, limit, _ in asked if limit is not None and need > limit[0]]
     path, name = request_path(spec), project.metadata.name
     if over and len(over) == len(asked):
-        _, need, limit = min(over)
-        params: Params = {"need": need, "project": name, "limit": limit}
+        _, need, most, owner = min(over)
+        params: Params = {"need": need, "owner": owner, "limit": most}
         yield document.mistake("GPU3014", path, params)
         return
-    within = [(need, domain) for need, limit, domain in asked if limit is None or need <= limit]
+    within = [(need, domain) for need, limit, domain in asked if limit is None or need <= limit[0]]
     lacking = [
         (need - (own := quota.in_domain(project.spec.quota, domain)), need, own, domain) for need, domain in within
     ]
@@ -211,6 +216,17 @@ def _within_project(
         where = "the cluster" if domain == WHOLE_CLUSTER else f'pool "{domain}"'
         params = {"need": need, "project": name, "quota": own, "where": where}
         yield document.mistake("GPU3015", path, params)
+
+
+def _lowest_limit(
+    resolved: Resolved, project: Declaration[ProjectV1], domain: DomainName
+) -> tuple[GpuMilli, str] | None:
+    """The lowest limit in a domain of a project and the departments above it, and whose it is; None without any."""
+    owners: list[ProjectV1 | DepartmentV1] = [project.model]
+    owners += [each.model for each in quota.departments_above(resolved, project.model.spec)]
+    limits = [(quota.limit_in(owner.spec.limit, domain), owner) for owner in owners]
+    found = [(limit, f'{owner.kind.lower()} "{owner.metadata.name}"') for limit, owner in limits if limit is not None]
+    return min(found, key=lambda each: each[0], default=None)
 
 
 def _together(spec: JobSpec) -> int:

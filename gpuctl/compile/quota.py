@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuctl.compile.declarations import Declaration
 from gpuctl.compile.pool_v1 import NodePool
 from gpuctl.compile.resolve import Resolved
-from gpuctl.compile.spec_v1 import ProjectSpec
+from gpuctl.compile.spec_v1 import DepartmentV1, ProjectSpec
 from gpuctl.model.declared import WHOLE_CLUSTER, QuotaDomain
 from gpuctl.model.ids import DomainName, PoolName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
@@ -84,6 +85,16 @@ def limit_in(amount: Amount | None, domain: DomainName) -> GpuMilli | None:
     if amount is None:
         return None
     return amount.get(domain) if isinstance(amount, Mapping) else amount
+
+
+def departments_above(resolved: Resolved, spec: ProjectSpec) -> tuple[Declaration[DepartmentV1], ...]:
+    """The departments that a project is in, the nearest first; of a circle each once."""
+    found: list[Declaration[DepartmentV1]] = []
+    above = resolved.departments.get(spec.department or "")
+    while above is not None and above not in found:
+        found.append(above)
+        above = resolved.departments.get(above.model.spec.department or "")
+    return tuple(found)
 
 
 def department_quota(resolved: Resolved, name: str, domain: DomainName) -> GpuMilli:

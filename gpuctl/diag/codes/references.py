@@ -103,10 +103,10 @@ ENTRIES: tuple[CodeEntry, ...] = (
     ),
     CodeEntry(
         code="GPU3014",
-        title="a job above its project's limit",
-        message='the job needs {need:gpus} GPUs, and project "{project}" may use {limit:gpus} at most',
-        why="It could never start.",
-        fix="request fewer GPUs or workers, or raise the project's limit",
+        title="a job above a limit",
+        message="the job needs {need:gpus} GPUs, and {owner} may use {limit:gpus} at most",
+        why="It could never start: limits are those of its project and of the departments above it.",
+        fix="request fewer GPUs or workers, or raise the limit",
     ),
     CodeEntry(
         code="GPU3015",

@@ -156,6 +156,41 @@ def test_a_jobs_limit_is_that_of_the_domains_of_its_pools(gpus: str, found: list
     assert of("{quota: {dgx: 1}, limit: {old: 0}}", train) == []
 
 
+@pytest.mark.parametrize(
+    ("project_spec", "departments", "owner"),
+    [
+        ("{department: lab}", {"lab": "{limit: 7}"}, 'department "lab"'),
+        ("{department: lab, limit: 6}", {"lab": "{limit: 7}"}, 'project "team-a"'),
+        ("{department: lab}", {"lab": "{department: all, limit: 7}", "all": "{limit: 4}"}, 'department "all"'),
+        ("{department: lab}", {"lab": "{limit: 8}"}, None),
+        ("{department: lab, quota: {dgx: 1}}", {"lab": "{limit: {dgx: 7}}"}, 'department "lab"'),
+        ("{department: lab, quota: {dgx: 1}}", {"lab": "{limit: {old: 1}}"}, None),
+    ],
+)
+def test_a_job_is_within_the_limits_of_the_departments_above(
+    project_spec: str, departments: dict[str, str], owner: str | None
+) -> None:
+    train = job("train", "{image: x, gpus: 1, workers: 8, nodePools: [dgx]}")
+    meta = f"{HEAD}kind: Department\nmetadata: "
+    above = [f"{meta}{{name: {name}}}\nspec: {spec}\n" for name, spec in departments.items()]
+    found = compiled_of(a=project("team-a", project_spec), b="---\n".join([train, *above])).diagnostics
+    assert [each.code for each in found] == ([] if owner is None else ["GPU3014"])
+    assert all(str(owner) in each.message for each in found)
+
+
+def test_another_limit_of_a_department_is_seen_beside_what_was_compiled_before() -> None:
+    files = {
+        "c.yaml": CLUSTER,
+        "d.yaml": f"{HEAD}kind: Department\nmetadata: {{name: lab}}\nspec: {{limit: 8}}\n",
+        "p.yaml": project("team-a", "{department: lab}"),
+        "j.yaml": job("train", "{image: x, gpus: 8}"),
+    }
+    before = compile_tree(tree_of(files))
+    lower = {**files, "d.yaml": files["d.yaml"].replace("limit: 8", "limit: 7")}
+    assert codes(compile_tree(tree_of(lower), before=before)) == ["GPU3014"]
+    assert codes(compile_tree(tree_of(files), before=compile_tree(tree_of(lower)))) == []
+
+
 def test_what_one_node_lacks_of_several_things_together() -> None:
     pools = CLUSTER.replace("resourcesPerNode: {cpu: 80, memory: 512Gi}", "resourcesPerNode: {cpu: 4, memory: 512Gi}")
     pools = pools.replace("gpusPerNode: 4,", "gpusPerNode: 4, resourcesPerNode: {cpu: 80, memory: 1Gi},")
