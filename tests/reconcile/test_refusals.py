@@ -3,17 +3,19 @@ nodes that are otherwise than declared. Each is told once, keeps nobody from any
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
-from gpuctl.app.ports import Cluster, Forbidden, Invalid, WorldFault
+from gpuctl.app.ports import Cluster, Forbidden, Invalid, ObjectList, WatchEvent, WorldFault
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
 from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, mapping, ref_of, resource_version, uid
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, RunPhase
@@ -438,3 +440,52 @@ def test_a_role_binding_that_a_tenant_made_in_the_place_of_a_projects_is_no_trou
     assert [(each.level, each.place) for each in status.problems] == [("warning", "RoleBinding gpu-a/gpuctl-view")]
     assert (status.ready, meters.unready()) == (True, "")
     assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    stage.commit({"c/projects/a/j1.yaml": None})
+    stage.play(160)
+    assert stage.phases() == {"b/j2": "Running", "b/j3": "Running"}, "a removed job of that project held its GPUs on"
+
+
+class OfBefore:
+    """A cluster with the rights of an installation that knew no NetworkPolicies."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.is_old = True
+        self.delete = cluster.delete
+        self.each = cluster.each
+
+    def _check(self, kind: Kind) -> None:
+        if self.is_old and kind == kinds.NETWORK_POLICY:
+            raise Forbidden("GPU7015", "gpuctl may not list networkpolicies")
+
+    def list(self, kind: Kind) -> ObjectList:
+        self._check(kind)
+        return self._cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Iterable[WatchEvent]:
+        self._check(kind)
+        return self._cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._check((body["apiVersion"], body["kind"]))
+        return self._cluster.apply(body)
+
+
+def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: Stage) -> None:
+    """Its ledger named the policies before the server refused them, and from then on nothing was read any more."""
+    stage.through = before = OfBefore(stage.cluster)
+    stage.publisher = Direct(stage.cluster)
+    closed = CLUSTER + "  security: {reachableFrom: [monitoring]}\n"
+    stage.commit({"c/cluster.yaml": closed, "c/projects/a/j1.yaml": None, "c/projects/a/new.yaml": job("new", "a")})
+    stage.play(50)
+    assert stage.phases() == {"b/j2": "Running", "a/new": "Running"}
+    status = read_status(stage.cluster, stage.clock).status
+    places = [f"NetworkPolicy gpu-{project}/gpuctl-reachable-from" for project in "ab"]
+    assert [(each.code, each.level, each.place) for each in status.problems] == [
+        ("GPU7015", "error", place) for place in places
+    ]
+    assert not status.ready
+    before.is_old = False
+    stage.play(80)
+    assert read_status(stage.cluster, stage.clock).status.ready
+    assert len(stage.cluster.list(kinds.NETWORK_POLICY).items) == 2

@@ -72,7 +72,14 @@ def test_without_its_ledger_or_namespace_nothing_later_of_a_project_is_written(s
     assert statuses(plan, cluster) == ["conflict", "applied", "skipped", "applied", "skipped"]
 
 
-def test_another_failure_stops_what_shares_its_name_and_the_projects_deletions() -> None:
+@pytest.mark.parametrize(
+    ("fault", "first", "last"),
+    [(Conflict("GPU7004", "changed"), "conflict", "skipped"), (Invalid("GPU7006", "no"), "failed", "applied")],
+)
+def test_another_failure_stops_what_shares_its_name_and_the_projects_deletions_where_it_may_end(
+    fault: WorldFault, first: str, last: str
+) -> None:
+    """A refusal may last for ever, and be a tenant's doing."""
     plan = Plan(
         changes=(
             change("one", Stage.CLAIM),
@@ -83,8 +90,7 @@ def test_another_failure_stops_what_shares_its_name_and_the_projects_deletions()
             change("old", Stage.PRUNE, B, Action.DELETE),
         )
     )
-    cluster = Recorder(one=Invalid("GPU7006", "no"))
-    assert statuses(plan, cluster) == ["failed", "applied", "skipped", "applied", "skipped", "applied"]
+    assert statuses(plan, Recorder(one=fault)) == [first, "applied", "skipped", "applied", last, "applied"]
 
 
 def test_an_api_server_that_is_away_ends_it() -> None:
