@@ -102,6 +102,12 @@ def read_regular(path: Path | str, most_bytes: int) -> bytes:
     return content
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that no other user may read, unless it is there already and says otherwise. May raise OSError."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
+        out.write(content)
+
+
 def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | None) -> None:
     """Replace a file at once, create it or delete it; through a link, the file that it leads to.
 

@@ -1,8 +1,8 @@
 """A small HTTP server of this process: it answers from threads of its own until it is closed.
 
 Bounds: a number of connections at once, the bytes of a request before its body, and a time for each connection as a
-whole, so that a drip of bytes can't last longer. A further connection is cut before anything of it is read; or the oldest is, where answers take milliseconds:
-then silent clients keep no others out, such as the kubelet's probes.
+whole, so that a drip of bytes can't last longer. A further connection is cut before anything of it is read; or the
+oldest is, where answers take milliseconds: then silent clients keep no others out, such as the kubelet's probes.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ class ObjectCache:
 
     @property
     def refused(self) -> Mapping[Kind, Forbidden]:
-        """Kinds that gpuctl has no right to read: of other controllers, of which no ledger has an object, and such as an
-        installation of an earlier version has no right to. Of these no run is made; the server refuses to write them."""
+        """Kinds that gpuctl has no right to read: of other controllers, of which no ledger has an object; or such as
+        came later than the installation, of which no run is made: the server refuses to write them."""
         return self._refused
 
     @property

@@ -2,8 +2,8 @@
 
 Control characters can drive a terminal, marks that change the direction of text can hide content, and Markdown can
 contain links and mentions. The log of a CI job is read by its runner: GitHub's obeys `##[command]` anywhere in a line,
-and `::command::` at its start, Azure's `##vso[command]`, and TeamCity's `##teamcity[command]`. All of them become visible
-escapes; nothing is removed.
+and `::command::` at its start, Azure's `##vso[command]`, and TeamCity's `##teamcity[command]`. All of them become
+visible escapes; nothing is removed.
 """
 
 from __future__ import annotations

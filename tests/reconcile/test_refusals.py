@@ -3,7 +3,7 @@ nodes that are otherwise than declared. Each is told once, keeps nobody from any
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -462,7 +462,7 @@ class OfBefore:
         self._check(kind)
         return self._cluster.list(kind)
 
-    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Iterable[WatchEvent]:
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
         self._check(kind)
         return self._cluster.watch(kind, resource_version, timeout_ms)
 
