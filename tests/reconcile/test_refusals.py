@@ -446,17 +446,18 @@ def test_a_role_binding_that_a_tenant_made_in_the_place_of_a_projects_is_no_trou
 
 
 class OfBefore:
-    """A cluster with the rights of an installation that knew no NetworkPolicies."""
+    """A cluster with the rights of an installation that knew a kind not yet."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, unknown: Kind) -> None:
         self._cluster = cluster
+        self._unknown = unknown
         self.is_old = True
         self.delete = cluster.delete
         self.each = cluster.each
 
     def _check(self, kind: Kind) -> None:
-        if self.is_old and kind == kinds.NETWORK_POLICY:
-            raise Forbidden("GPU7015", "gpuctl may not list networkpolicies")
+        if self.is_old and kind == self._unknown:
+            raise Forbidden("GPU7015", "gpuctl may not do that")
 
     def list(self, kind: Kind) -> ObjectList:
         self._check(kind)
@@ -473,7 +474,7 @@ class OfBefore:
 
 def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: Stage) -> None:
     """Its ledger named the policies before the server refused them, and from then on nothing was read any more."""
-    stage.through = before = OfBefore(stage.cluster)
+    stage.through = before = OfBefore(stage.cluster, kinds.NETWORK_POLICY)
     stage.publisher = Direct(stage.cluster)
     closed = CLUSTER + "  security: {reachableFrom: [monitoring]}\n"
     stage.commit({"c/cluster.yaml": closed, "c/projects/a/j1.yaml": None, "c/projects/a/new.yaml": job("new", "a")})
@@ -489,3 +490,19 @@ def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: S
     stage.play(80)
     assert read_status(stage.cluster, stage.clock).status.ready
     assert len(stage.cluster.list(kinds.NETWORK_POLICY).items) == 2
+
+
+def test_where_gpuctl_has_no_right_to_autoscalers_one_job_waits_and_all_else_goes_on(stage: Stage) -> None:
+    """It is merged in the folder of one team, and ended every cycle of all."""
+    stage.through = before = OfBefore(stage.cluster, kinds.AUTOSCALER)
+    more = ", type: inference, workers: 2, minWorkers: 1, scaling: {metric: load, target: 5}"
+    new = {"c/projects/a/served.yaml": job("served", "a", more=more), "c/projects/b/j3.yaml": job("j3", "b")}
+    stage.commit({**new, "c/projects/a/j1.yaml": None})
+    stage.play(50)
+    assert stage.phases() == {"b/j2": "Running", "b/j3": "Running", "a/served": "Queued"}
+    (waiting,) = [run for run in stage.state().runs if run.job.name == "served"]
+    assert waiting.reason is not None
+    assert reason_text(waiting.reason).startswith("the API server refuses HorizontalPodAutoscaler gpu-a/served-")
+    before.is_old = False
+    stage.play(130)
+    assert stage.phases()["a/served"] == "Running"
