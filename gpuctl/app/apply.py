@@ -65,7 +65,7 @@ def apply_plan(
         made = cluster.each(attempt, tuple(changes))
         for outcome in made:
             if outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
-                skips.note(outcome)
+                skips.note(outcome.change)
         outcomes.extend(made)
     return ApplyResult(outcomes=tuple(outcomes))
 
@@ -74,11 +74,11 @@ class _Skips:
     """The changes to skip after the failures so far.
 
     A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
-    claim template): one broken job must not stop the other jobs of its project. One that the next cycle makes good
-    stops the project's deletions, too. A refusal does not: it may last, and a tenant can have the server refuse an
-    object, by one of its own in that place or by all that a quota allows. For the same reason a job of which a claim, a
-    Service or the like failed is not let go, but paused all the same. So a tenant keeps no GPUs from others by that.
-    Failures are noted between waves; only an unreachable server also stops the rest of its wave.
+    claim template), and nothing else: a tenant can have writes fail for as long as it likes, by objects of its own in
+    the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
+    claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
+    deleted: so a tenant keeps no GPUs by that. Failures are noted between waves; only an unreachable server also stops
+    the rest of its wave.
     """
 
     def __init__(self) -> None:
@@ -86,11 +86,10 @@ class _Skips:
         self._last_stages: dict[object, Stage | int] = {}
         self._unsupported: set[JobId | None] = set()
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, change: Change) -> None:
         """Remember a failure."""
-        change = outcome.change
-        if change.stage <= _GROUND or not outcome.refused:
-            self._last_stages.setdefault(_owner(change), change.stage if change.stage <= _GROUND else Stage.QUEUE)
+        if change.stage <= _GROUND:
+            self._last_stages.setdefault(_owner(change), change.stage)
         self._last_stages.setdefault(_place(change), change.stage)
         if change.stage == Stage.SUPPORT:
             self._unsupported.add(_job(change))
