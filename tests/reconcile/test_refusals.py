@@ -10,9 +10,11 @@ import pytest
 from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
+from gpuctl.app.drift import drift_report
 from gpuctl.app.ports import Cluster, Forbidden, Invalid, ObjectList, WatchEvent, WorldFault
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
+from gpuctl.compile import compile_tree
 from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
@@ -486,9 +488,15 @@ def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: S
         ("GPU7015", "error", place) for place in places
     ]
     assert not status.ready
+    assert isinstance(stage, WithoutGit)
+    compiled = compile_tree(stage.written.tree(stage.written.head()))
+    assert compiled.declared is not None
+    with pytest.raises(Forbidden):  # and not that all policies are missing
+        drift_report(compiled.declared, before, stage.clock)
     before.is_old = False
     stage.play(80)
     assert read_status(stage.cluster, stage.clock).status.ready
+    assert drift_report(compiled.declared, before, stage.clock).empty
     assert len(stage.cluster.list(kinds.NETWORK_POLICY).items) == 2
 
 
