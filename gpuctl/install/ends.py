@@ -10,9 +10,11 @@ from gpuctl.install.matching import MAY_PATCH_NODES, by_others, in_projects, rul
 from gpuctl.k8s import names
 
 _USUAL_GRACE_S = 30
-_MOST = {"labels": 64, "annotations": 64, "managedFields": 12}
-"""Entries of the metadata of what is a run's: with all of them at their longest, and 256 KiB of annotations, there is
-half a MiB of room left. Each manager's entry has each key once more."""
+_MOST = {"labels": 64, "annotations": 48, "managedFields": 12}
+_LONGEST_NOTE = 4096
+"""Entries of the metadata of what is a run's, and characters of an annotation. With all of them there is room left for
+what controllers write: 64 KiB of annotations, which that of Deployments copies, and half a MiB in all. Each manager's
+entry has each key once more."""
 _EVICTION_GRACE_S = 600
 """The most that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
 
@@ -100,8 +102,10 @@ def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
         "this is gpuctl's: without a label that it has its controller would let it go, and it would keep its GPUs",
     )
     size = "dyn({}).metadata.?{}.orValue([]).size()".format
-    fits = (f"({size('object', each)} <= {most} || {size('object', each)} <= {size('oldObject', each)})"
-            for each, most in _MOST.items())  # fmt: skip
+    fits = [f"({size('object', each)} <= {most} || {size('object', each)} <= {size('oldObject', each)})"
+            for each, most in _MOST.items()]  # fmt: skip
+    notes, old = map("dyn({}).metadata.?annotations.orValue({{}})".format, ("object", "oldObject"))
+    fits.append(f"{notes}.all(k, size({notes}[k]) <= {_LONGEST_NOTE} || (k in {old} && {old}[k] == {notes}[k]))")
     yield validation(
         f"variables.unchanged || ({' && '.join(fits)}) || {MAY_PATCH_NODES}",
         "this is gpuctl's: with so much written on it its end could not be, and it would keep its GPUs",

@@ -517,9 +517,10 @@ def test_only_the_guard_stops_pods_that_have_no_room_for_their_end(tidied: Place
     """The server takes no more than 1.5 MB, and so no status by which the kubelet tells that a pod has ended."""
     name = tidied.one(pods("a"), "train")["metadata"]["name"]
     path = f"{pods('a')}/{name}"
-    few = {"labels": {f"mine-{number}": "x" for number in range(20)}, "annotations": {"mine": "x" * 100_000}}
+    few = {"labels": {f"mine-{number}": "x" for number in range(20)}, "annotations": {"mine": "x" * 4_000}}
     assert tidied.attempt("PATCH", path, {"metadata": few}, user="ann", media=MERGE) == ""
     ways = [{field: {f"mine-{number}": "x" for number in range(100)}} for field in ("labels", "annotations")]
+    ways.append({"annotations": {"mine": "x" * 5_000}})
     said = [tidied.attempt("PATCH", path, {"metadata": way}, user="ann", media=MERGE) for way in ways]
     own = {"metadata": {"name": name, "labels": {"mine-1": "x"}}, "apiVersion": "v1", "kind": "Pod"}
     applied = [f"{path}?fieldManager=mine-{number}" for number in range(20)]
