@@ -151,7 +151,7 @@ class Writable(Protocol):
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored.
 
-        What others wrote on a run's object goes where it leaves no room for that.
+        What others wrote in the object's metadata goes where it leaves no room for that.
 
         Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match), Invalid,
         Forbidden, NotFound (no such namespace).
