@@ -189,6 +189,8 @@ def _say_next(working: WorkingTree, judged: Judgement, done: Done) -> None:
         say(f"next: correct the errors; gpuctl validate {folder}")
         return
     made = done.made
-    base = "HEAD" if made is None else made.previous if made.previous not in {"", made.branch} else f"{made.branch}~1"
-    head = "" if made is None else f" --head {quote(made.branch)}"
-    say(f"next: gpuctl plan {folder} --base {quote(base)}{head}")
+    base, head = "HEAD", ""
+    if made is not None:
+        is_new = made.previous not in {"", made.branch}
+        base, head = quote(made.previous) if is_new else f"{quote(made.branch)}~1", f" --head {quote(made.branch)}"
+    say(f"next: gpuctl plan {folder} --base {base}{head}")
