@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 
 from gpuctl import __version__
 
@@ -13,6 +14,8 @@ def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         sys.stdout.write(f"gpuctl {__version__}\n")
         return
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")  # what others wrote may have characters that it lacks
     from gpuctl.cli.main import gpuctl  # noqa: PLC0415 - only now: click is not needed for the version
 
     plugin = os.path.basename(sys.argv[0]).startswith("kubectl-")  # noqa: PTH119 - without importing pathlib

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import re
 import types
 import typing
 from functools import cache
@@ -31,8 +32,10 @@ BLANKS = ["\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\u17b4", "\u180f", 
 """Those that Python takes for printable."""
 MARKS = ["\u202e", "\u2066", "\u2069", "\u200f", "\u061c", "\u200b", "\u200d", "\u2060", "\ufeff", "\xad", "\u2028",
          "\u2029", "\U000e0041", "\ue000", "\uffff", "\udc80", *BLANKS]  # fmt: skip
+OBEYED = re.compile(r"##\w*\[")
+"""What the runners of GitHub, Azure and TeamCity obey anywhere in a line."""
 MARKUP = ["|", "`", "<img src=x>", "</details>", "@acme/team", "#1", "[a](https://x)", "https://x", "www.x", "*", "_",
-          "%0A", "::error::", "##", "[error]", "##[add-mask]", ",", "\\", '"', "'", "```", "{", "}", "{0}",
+          "%0A", "::error::", "##", "[error]", "##[add-mask]", "##vso[a]", ",", "\\", '"', "'", "```", "{", "}", "{0}",
           "{a.b}"]  # fmt: skip
 TEXT = st.lists(st.sampled_from([*ESCAPES, *MARKS, *MARKUP, "a", "team-a", " ", "é", "漢", "7"]), max_size=6).map(
     "".join
@@ -48,9 +51,7 @@ JSON = st.recursive(
 
 def invisible(text: str) -> set[str]:
     """The characters of a text that can't be seen, line breaks aside; and what a CI job's runner obeys anywhere."""
-    return {c for c in text if (not c.isprintable() and c != "\n") or c in BLANKS} | {
-        mark for mark in ("##[",) if mark in text
-    }
+    return {c for c in text if (not c.isprintable() and c != "\n") or c in BLANKS} | {*OBEYED.findall(text)}
 
 
 @cache

@@ -102,6 +102,12 @@ def read_regular(path: Path | str, most_bytes: int) -> bytes:
     return content
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that no other user may read, unless it is there already and says otherwise. May raise OSError."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
+        out.write(content)
+
+
 def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | None) -> None:
     """Replace a file at once, create it or delete it; through a link, the file that it leads to.
 
@@ -110,7 +116,7 @@ def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | No
     """
     try:
         file = path.resolve(strict=path.is_symlink())
-        if not _inside(file, root.resolve()):
+        if not is_inside(file, root.resolve()):
             raise not_edited("GPU6103", path=str(path), why="it leads out of the repository")
         if before != (read_regular(file, MAX_FILE_BYTES) if file.exists() else None):
             raise not_edited("GPU6106", path=str(path))
@@ -214,13 +220,13 @@ def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str,
     Cost: a third of what it is with a Path for each of ten thousand files.
     """
     root = top or folder.resolve()
-    if not _inside(folder.resolve(), root):
+    if not is_inside(folder.resolve(), root):
         yield folder.as_posix(), SourceFile(content=b"", fault=SourceFault.ESCAPES)
         return
     waiting = [folder.as_posix()]
     while waiting:
         here = waiting.pop()
-        inside = _inside(Path(here).resolve(), root)
+        inside = is_inside(Path(here).resolve(), root)
         before = "" if here == "." else f"{here.rstrip('/')}/"
         for entry in _entries(here):
             path = before + entry.name
@@ -250,13 +256,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def _linked_folder(path: Path, root: Path) -> Iterator[tuple[str, SourceFile]]:
     """A linked folder is not looked into; that it leaves the tree, or that a file was meant, is told."""
-    inside = _inside(path.resolve(), root)
+    inside = is_inside(path.resolve(), root)
     if not inside or path.name.endswith(YAML_SUFFIXES):
         fault = SourceFault.UNREADABLE if inside else SourceFault.ESCAPES
         yield path.as_posix(), SourceFile(content=b"", fault=fault)
 
 
-def _inside(target: Path, root: Path) -> bool:
+def is_inside(target: Path, root: Path) -> bool:
     """True for what the tree holds; what Git keeps for itself is outside."""
     return target.is_relative_to(root) and not target.is_relative_to(root / ".git")
 
@@ -277,7 +283,7 @@ def _file(path: Path, root: Path, *, inside: bool) -> SourceFile:
         facts = path.lstat()
         if S_ISLNK(facts.st_mode):
             facts = path.stat()  # first: the system follows no more than forty links
-            inside = _inside(path.resolve(strict=True), root)
+            inside = is_inside(path.resolve(strict=True), root)
     except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return SourceFile(content=b"", fault=SourceFault.DANGLING if path.is_symlink() else SourceFault.UNREADABLE)
     if not inside:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 
 from gpuctl.adapters.gitcommit import WorkTree, check_nothing_under_way
 from gpuctl.adapters.gitmerge import quoted_path
@@ -60,5 +61,5 @@ def _text(compared: Comparison) -> str:
     since = f"{compared.head_commit[:10]}..{compared.base_commit[:10]}"
     return (
         f"Roll back {compared.folder} to {short}\n\nIt is as it was at {compared.head_commit}. Undone: {undone},\n"
-        f"git log --oneline {since} -- {compared.folder}\n"
+        f"git log --oneline {since} -- {quote(compared.folder)}\n"
     )

@@ -1,8 +1,8 @@
 """A small HTTP server of this process: it answers from threads of its own until it is closed.
 
-Bounds: a number of connections at once, and a time for each connection as a whole, so that a drip of bytes can't last
-longer. A further connection is cut before anything of it is read; or the oldest is, where answers take milliseconds:
-then silent clients keep no others out, such as the kubelet's probes.
+Bounds: a number of connections at once, the bytes of a request before its body, and a time for each connection as a
+whole, so that a drip of bytes can't last longer. A further connection is cut before anything of it is read; or the
+oldest is, where answers take milliseconds: then silent clients keep no others out, such as the kubelet's probes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 from http import HTTPStatus
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread, Timer
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from gpuctl.adapters.address import host_and_port
 from gpuctl.app.ports import WorldFault
@@ -20,6 +21,9 @@ from gpuctl.diag.wording import message
 
 _BUSY = 64
 """How many answers are still made for connections that were cut; beside more of them, a new connection is cut too."""
+MOST_HEAD_BYTES = 16 << 10
+"""Of a request before its body. The standard library keeps 100 lines of 64 KiB each, which take 30 MB: eight strangers
+could have had the controller killed for its memory."""
 
 
 class BoundedServer:
@@ -69,6 +73,7 @@ class BriefHandler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Have the connection cut in time."""
         super().setup()
+        self.rfile: Any = _Head(self.rfile, MOST_HEAD_BYTES)
         self._timer = Timer(self.timeout, self._cut)
         self._timer.daemon = True
         self._timer.start()
@@ -93,6 +98,22 @@ class BriefHandler(BaseHTTPRequestHandler):
 
     def _cut(self) -> None:
         _cut(self.connection)
+
+
+class _Head:
+    """What a client sends: of its lines, which a request begins with, at most some bytes."""
+
+    def __init__(self, sent: IO[bytes], most_bytes: int) -> None:
+        self._sent, self._left = sent, most_bytes
+        self.read, self.close = sent.read, sent.close
+
+    def readline(self, size: int) -> bytes:
+        """A line. Raises LineTooLong, to which the standard library answers 431, for one beyond the bound."""
+        line = self._sent.readline(min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise LineTooLong("header")
+        return line
 
 
 def _cut(connection: socket.socket) -> None:

@@ -74,10 +74,11 @@ class _Skips:
     """The changes to skip after the failures so far.
 
     A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
-    claim template) and the project's deletions: one broken job must not stop the other jobs of its project. A job of
-    which a claim, a Service or the like failed is not let go. It is paused all the same: a tenant can make an object of
-    its own in the place of one of these, and keeps no GPUs from others by that. Failures are noted between waves; only
-    an unreachable server also stops the rest of its wave.
+    claim template), and nothing else: a tenant can have writes fail for as long as it likes, by objects of its own in
+    the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
+    claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
+    deleted: so a tenant keeps no GPUs by that. Failures are noted between waves; only an unreachable server also stops
+    the rest of its wave.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,8 @@ class _Skips:
 
     def note(self, change: Change) -> None:
         """Remember a failure."""
-        self._last_stages.setdefault(_owner(change), change.stage if change.stage <= _GROUND else Stage.QUEUE)
+        if change.stage <= _GROUND:
+            self._last_stages.setdefault(_owner(change), change.stage)
         self._last_stages.setdefault(_place(change), change.stage)
         if change.stage == Stage.SUPPORT:
             self._unsupported.add(_job(change))

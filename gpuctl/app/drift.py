@@ -27,6 +27,9 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
     cache = ObjectCache(cluster, (*kinds.OBSERVED, *more))
     foreseen = foresee(declared, CycleContext(object_cache=cache, clock=clock, engine=engine))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
+    for ref in sources:  # what may not be read would all be missing
+        if (ref.api_version, ref.kind) in cache.refused:
+            raise cache.refused[ref.api_version, ref.kind].with_traceback(None)
     return DriftReport(
         objects=tuple(
             ObjectDrift(

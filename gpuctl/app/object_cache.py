@@ -60,7 +60,8 @@ class ObjectCache:
 
     @property
     def refused(self) -> Mapping[Kind, Forbidden]:
-        """Kinds of other controllers that gpuctl has no right to read, of which no ledger has an object."""
+        """Kinds that gpuctl has no right to read: of other controllers, of which no ledger has an object; or such as
+        came later than the installation, of which no run is made: the server refuses to write them."""
         return self._refused
 
     @property
@@ -90,7 +91,7 @@ class ObjectCache:
         self._altered = False
         changes = sum(self._refresh_kind(kind) for kind in self._objects)
         for kind, fault in self._refused.items():
-            if self._is_in_a_ledger(kind):
+            if kinds.is_of_others(kind) and self._is_in_a_ledger(kind):
                 raise fault.with_traceback(None)
         return changes
 

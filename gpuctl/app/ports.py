@@ -151,6 +151,8 @@ class Writable(Protocol):
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored.
 
+        What others wrote in the object's metadata goes where it leaves no room for that.
+
         Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match), Invalid,
         Forbidden, NotFound (no such namespace).
         """

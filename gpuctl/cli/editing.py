@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -183,10 +184,13 @@ def _report(edit: Edit, done: Done) -> None:
 
 def _say_next(working: WorkingTree, judged: Judgement, done: Done) -> None:
     """The command that tells what the edit does to jobs."""
+    folder = quote(working.tree.cluster_dir)  # others may have called it, and the branch
     if not judged.is_valid:
-        say(f"next: correct the errors; gpuctl validate {working.tree.cluster_dir}")
+        say(f"next: correct the errors; gpuctl validate {folder}")
         return
     made = done.made
-    base = "HEAD" if made is None else made.previous if made.previous not in {"", made.branch} else f"{made.branch}~1"
-    head = "" if made is None else f" --head {made.branch}"
-    say(f"next: gpuctl plan {working.tree.cluster_dir} --base {base}{head}")
+    base, head = "HEAD", ""
+    if made is not None:
+        is_new = made.previous not in {"", made.branch}
+        base, head = quote(made.previous) if is_new else f"{quote(made.branch)}~1", f" --head {quote(made.branch)}"
+    say(f"next: gpuctl plan {folder} --base {base}{head}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -115,7 +116,7 @@ def _declare(files: tuple[str, ...], path: str | None, read: Callable[[Any, Plac
     elif not found.files:
         say(f"Nothing new to declare in {folder}", err=True)
     else:
-        say(f"next: gpuctl plan {folder} --base HEAD")
+        say(f"next: gpuctl plan {quote(folder)} --base HEAD")
 
 
 class _Read:

@@ -63,7 +63,7 @@ def replay(  # noqa: PLR0913, PLR0917 - its options
     inputs = wiring.inputs_of_report(content)
     if output is not None:
         try:
-            output.write_bytes(content)
+            wiring.write_report(output, content)
         except OSError as error:
             raise Failure("GPU9004", f"{output} can't be written: {error.strerror}") from error
     found = decided_again(inputs)

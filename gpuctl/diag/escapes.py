@@ -2,7 +2,8 @@
 
 Control characters can drive a terminal, marks that change the direction of text can hide content, and Markdown can
 contain links and mentions. The log of a CI job is read by its runner: GitHub's obeys `##[command]` anywhere in a line,
-and `::command::` at its start. All of them become visible escapes; nothing is removed.
+and `::command::` at its start, Azure's `##vso[command]`, and TeamCity's `##teamcity[command]`. All of them become
+visible escapes; nothing is removed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_COMMAND = "##["
+_COMMAND = re.compile(r"##(?=\w*\[)")
+"""Source: learn.microsoft.com, "Logging commands"; jetbrains.com, "TeamCity, Service Messages"."""
 _BLANKS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -31,12 +33,12 @@ def printable(text: str) -> str:
     """The text with control characters, line breaks, other invisible marks and commands as visible escapes."""
     if not is_visible(text):
         text = "".join(c if is_visible(c) else ascii(c)[1:-1] for c in text)
-    return text.replace(_COMMAND, "#\\x23[")
+    return _without_mark(text, r"#\\x23")
 
 
 def without_command(line: str) -> str:
     """A whole line of printable parts, which together are no command either."""
-    line = line.replace(_COMMAND, "#\\x23[")
+    line = _without_mark(line, r"#\\x23")
     return line.replace("::", "\\x3a:", 1) if line.lstrip().startswith("::") else line
 
 
@@ -48,12 +50,12 @@ def printable_lines(text: str) -> str:
 def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
     """JSON without invisible characters and commands: what of them JSON allows in strings is escaped as well."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
-    return _escaped(text, _in_json).replace(_COMMAND, "#\\u0023[")
+    return _without_mark(_escaped(text, _in_json), r"#\\u0023")
 
 
 def yaml_text(text: str) -> str:
     """Escape invisible characters and commands in YAML, where all of them are in double-quoted strings."""
-    return _escaped(text, _in_yaml).replace(_COMMAND, "#\\x23[")
+    return _without_mark(_escaped(text, _in_yaml), r"#\\x23")
 
 
 def markdown_text(text: str) -> str:
@@ -65,6 +67,11 @@ def markdown_text(text: str) -> str:
 def markdown_code(text: str) -> str:
     """Text as code in a line of Markdown."""
     return f"`{printable(text).replace('`', chr(39))}`"
+
+
+def _without_mark(text: str, instead: str) -> str:
+    """The text with another form of what begins a command. Most texts have none."""
+    return _COMMAND.sub(instead, text) if "##" in text else text
 
 
 def _escaped(text: str, escape: Callable[[str], str]) -> str:

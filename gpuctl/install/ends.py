@@ -10,6 +10,11 @@ from gpuctl.install.matching import MAY_PATCH_NODES, by_others, in_projects, rul
 from gpuctl.k8s import names
 
 _USUAL_GRACE_S = 30
+_MOST = {"labels": 64, "annotations": 48, "managedFields": 12}
+_LONGEST_NOTE = 4096
+"""Entries of the metadata of what is a run's, and characters of an annotation. With all of them there is room left for
+what controllers write: 64 KiB of annotations, which that of Deployments copies, and half a MiB in all. Each manager's
+entry has each key once more."""
 _EVICTION_GRACE_S = 600
 """The most that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
 
@@ -22,8 +27,9 @@ def ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]
     controller knows it, is made again beside itself; one with another owner too, such as a ConfigMap, is not deleted
     with its workload. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and
     only a request for less time shortens that. One that is forced off is gone while its processes still run: the
-    kubelet counts its GPUs as free, and gives them to the next. Accounts that may change nodes, such as the garbage
-    collector's, may write finalizers, owners and labels, and give more time or none.
+    kubelet counts its GPUs as free, and gives them to the next. One that is filled up to the size that the server takes
+    has no room for its own end: the kubelet can't report it, and the pod is there for ever. Accounts that may change
+    nodes, such as the garbage collector's, may write finalizers, owners and labels, and give more time or none.
 
     What other controllers make of a run has its labels on pods at least.
     """
@@ -94,6 +100,15 @@ def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
     yield validation(
         f"variables.unchanged || {labels} || {MAY_PATCH_NODES}",
         "this is gpuctl's: without a label that it has its controller would let it go, and it would keep its GPUs",
+    )
+    size = "dyn({}).metadata.?{}.orValue([]).size()".format
+    fits = [f"({size('object', each)} <= {most} || {size('object', each)} <= {size('oldObject', each)})"
+            for each, most in _MOST.items()]  # fmt: skip
+    notes, old = map("dyn({}).metadata.?annotations.orValue({{}})".format, ("object", "oldObject"))
+    fits.append(f"{notes}.all(k, size({notes}[k]) <= {_LONGEST_NOTE} || (k in {old} && {old}[k] == {notes}[k]))")
+    yield validation(
+        f"variables.unchanged || ({' && '.join(fits)}) || {MAY_PATCH_NODES}",
+        "this is gpuctl's: with so much written on it its end could not be, and it would keep its GPUs",
     )
 
 

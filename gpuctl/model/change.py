@@ -21,7 +21,7 @@ class Action(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One write. `project` and `stage` group it: when a project's ledger or namespace can't be written, its later
-    stages are skipped; after another failure those of the same namespace and name, and the project's deletions.
+    stages are skipped; after another failure those of the same namespace and name.
 
     `reason` says why in a word or two for people (missing, drift: spec.suspend, no longer declared).
     """

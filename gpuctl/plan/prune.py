@@ -1,8 +1,8 @@
 """What is to be deleted: objects of an inventory that are not wanted any more, and nothing else in the cluster.
 
 An object is deleted only if gpuctl's inventory for the project holds it, it is still gpuctl's (a run's object by its
-maker, any other by its labels), and it is the very object that was observed (uid and resource version). A namespace
-goes last, once it is empty of everything gpuctl put there.
+maker, any other by its labels), and it is the very object that was observed (by its uid). A namespace goes last, once
+it is empty of everything gpuctl put there.
 """
 
 from __future__ import annotations

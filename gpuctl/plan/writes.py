@@ -220,15 +220,25 @@ def _recorded(
         )
 
 
+_AS_OBSERVED = frozenset({kinds.NAMESPACE, kinds.CONFIG_MAP, kinds.CLAIM})
+"""Kinds of which an object is deleted only as it was observed: what is in it is not made again."""
+
+
 def delete(
     ref: ObjectRef, live: Body, project: ProjectName | None, reason: str, *, stage: Stage = Stage.PRUNE
 ) -> Change:
-    """The deletion of exactly the object that was observed."""
+    """The deletion of the very object that was observed: by its uid, and by its version where it is to be made anew or
+    is of `_AS_OBSERVED`.
+
+    By its version alone a tenant would keep any other one, and the GPUs of a removed job, by writing on it some ten
+    times a second.
+    """
+    is_exact = stage is not Stage.PRUNE or (ref.api_version, ref.kind) in _AS_OBSERVED
     return Change(
         action=Action.DELETE,
         ref=ref,
         uid=uid(live),
-        resource_version=resource_version(live),
+        resource_version=resource_version(live) if is_exact else "",
         project=project,
         stage=stage,
         reason=reason,

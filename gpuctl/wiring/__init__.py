@@ -13,6 +13,7 @@ _PARTS = {
     "pages": ("Allowed", "Shown", "dashboard"),
     "past": (
         "inputs_of_report", "past_in_cluster", "past_in_file", "report_at", "report_in", "report_in_cluster",
+        "write_report",
     ),
     "access": (
         "blueprint", "checkout", "clock", "compared_revisions", "compile_cache", "console", "control", "forge",

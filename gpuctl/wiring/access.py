@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from gpuctl.adapters.clock import PassingClock, SystemClock, VirtualClock
 from gpuctl.adapters.console import ProcessConsole
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.adapters.files import read_regular, read_tree
+from gpuctl.adapters.files import is_inside, read_regular, read_tree
+from gpuctl.adapters.links import holder
 from gpuctl.app.forge_ports import Forge
 from gpuctl.app.ports import Clock, Cluster, Reference, Sessions, SourceUnavailable, VirtualTime
 from gpuctl.k8s.kinds import CONFIG_MAP, DEVICE_CLASS, LEASE, NODE, RESOURCE_SLICE, SCOPES, Kind, Scope
@@ -194,11 +195,18 @@ def console() -> ProcessConsole:
 
 
 def scenario_reader(scenario: Path) -> ReadTree:
-    """A reader of what a scenario names: cluster folders and files, relative to the scenario's own folder."""
+    """A reader of what a scenario names: cluster folders and files, relative to the scenario's own folder.
+
+    One in a Git working tree names nothing outside of it: a mistake is shown with its line, and scenarios come in pull
+    requests and bug reports.
+    """
+    top = holder(scenario.parent)
 
     def read(name: str) -> SourceTree:
         path = Path(os.path.normpath(scenario.parent / name))
         try:
+            if top is not None and not is_inside(Path(os.path.realpath(path)), top):
+                raise SourceUnavailable("GPU3904", "it is not in the scenario's repository")
             if path.is_dir():
                 return read_tree(str(path))
             content = read_regular(path, MAX_FILE_BYTES)

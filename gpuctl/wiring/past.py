@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gpuctl.adapters.console import CollectedOutput
-from gpuctl.adapters.files import read_regular
+from gpuctl.adapters.files import read_regular, write_private
 from gpuctl.app.ports import ClusterUnavailable, CommandRequest
 from gpuctl.app.replaying import Inputs, unreadable
 from gpuctl.diag.wording import message
@@ -69,6 +69,11 @@ def report_in(file: Path) -> bytes:
         return read_regular(file, MOST_BYTES)
     except OSError as error:
         raise unreadable(error.strerror or str(error)) from error
+
+
+def write_report(file: Path, report: bytes) -> None:
+    """Write a report, which only its user may read. May raise OSError."""
+    write_private(file, report)
 
 
 def inputs_of_report(report: bytes) -> Inputs:

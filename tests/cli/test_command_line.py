@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -249,3 +250,12 @@ def test_a_group_of_commands_alone_shows_its_help(run: Run, group: str) -> None:
     alone = run(group)
     assert (alone.exit_code, alone.stderr) == (0, "")
     assert alone.stdout == run(group, "--help").stdout
+
+
+def test_a_terminal_that_lacks_a_character_is_shown_it_escaped(tmp_path: Path) -> None:
+    """What others wrote ended the command as a bug of gpuctl."""
+    (tmp_path / "cluster.yaml").write_text("kind: \u6f22\u00e9\n")
+    words = [sys.executable, "-m", "gpuctl", "validate", str(tmp_path)]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    told = subprocess.run(words, capture_output=True, check=False, env=env, cwd=ROOT)
+    assert (told.returncode, b'"\\u6f22\xe9"' in told.stdout, told.stderr) == (1, True, b"")

@@ -162,3 +162,20 @@ def test_mistakes_in_a_scenario_are_told_at_their_places(run: Run, tmp_path: Pat
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"{file}:10:79: error GPU2005" in result.stderr
     assert f"{file}:10:92: error GPU2013" in result.stderr
+
+
+def test_a_scenario_in_a_repository_shows_nothing_of_the_machine(run: Run, tmp_path: Path) -> None:
+    """One comes in a pull request, and its mistakes stand in the log of a CI job, each with its line."""
+    (tmp_path / "token").write_text("abc123\n")
+    repository = tmp_path / "repository"
+    (repository / ".git").mkdir(parents=True)
+    (repository / ".git" / "config").write_text("abc123\n")
+    (repository / "link").symlink_to(tmp_path)
+    for place in ("../token", str(tmp_path / "token"), "link/token", "link", ".git/config"):
+        (repository / "small.yaml").write_text(f"{SCENARIO}declarations: [{place}]\n")
+        told = run("simulate", repository / "small.yaml")
+        assert told.exit_code == 1
+        assert f"{place} can't be read: it is not in the scenario's repository" in told.stderr
+        assert "abc123" not in told.output
+    (tmp_path / "small.yaml").write_text(f"{SCENARIO}declarations: [repository/../token]\n")
+    assert "abc123" in run("simulate", tmp_path / "small.yaml").output

@@ -77,6 +77,13 @@ def test_submit_declares_what_the_flags_say(run: Run, here: Path, flags: str, sp
     assert run("plan", "clusters/tr4858", "--base", "HEAD").exit_code == 2
 
 
+def test_the_command_that_is_shown_names_the_folder_whatever_others_called_it(run: Run, here: Path) -> None:
+    (here / "clusters" / "tr4858").rename(here / "clusters" / "a b;id")
+    result = run(*SUBMIT.split(), "-g", "1")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "next: gpuctl plan 'clusters/a b;id' --base HEAD"
+
+
 def test_submit_declares_what_a_service_is_scaled_by(run: Run, here: Path) -> None:
     cluster = here / "clusters/tr4858/cluster.yaml"
     pools = cluster.read_text().replace("sharing: dra", "sharing: device-plugin")

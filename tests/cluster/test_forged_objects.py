@@ -9,7 +9,9 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Event
 from typing import Any
 from urllib.error import HTTPError
 
@@ -79,7 +81,11 @@ def queued_at_ms(report: CycleReport, job: str) -> int:
 
 
 def notes(place: Place, path: str, name: str, user: str, **annotations: str) -> None:
-    place.plane.call("PATCH", f"{path}/{name}", {"metadata": {"annotations": annotations}}, user=user, media=MERGE)
+    notes_at(place, f"{path}/{name}", user, **annotations)
+
+
+def notes_at(place: Place, path: str, user: str, **annotations: str) -> None:
+    place.plane.call("PATCH", path, {"metadata": {"annotations": annotations}}, user=user, media=MERGE)
 
 
 def twin(body: Mapping[str, Any], **spec: Any) -> Any:
@@ -100,6 +106,31 @@ def test_a_job_under_the_name_and_labels_of_another_teams_is_nothing_of_it(place
     cycles_for_a_while(place)
     place.plane.call("DELETE", f"{jobs('a')}/{theirs['metadata']['name']}?propagationPolicy=Background", user="ann")
     cycles_for_a_while(place)
+
+
+def test_a_removed_job_is_deleted_however_often_its_owner_writes_on_it(place: Place) -> None:
+    """Forty writes a second kept it, and its GPUs, for as long as they went on."""
+    path = f"{jobs('a')}/{place.one(jobs('a'), 'train')['metadata']['name']}"
+    removed = {"a-train.yaml": "kind: Department\nmetadata: {name: unused}\nspec: {quota: 1}\n"}
+    is_over = Event()
+
+    def writes(annotation: str) -> int:
+        count = 0
+        while not is_over.wait(0):
+            count += 1
+            with suppress(HTTPError):
+                notes_at(place, path, "ann", **{annotation: str(count)})
+        return count
+
+    with ThreadPoolExecutor(4) as pool, place.context() as context:
+        busy = [pool.submit(writes, f"ann{number}") for number in range(4)]
+        try:
+            reports = [converge(declared(removed), context)[-1] for _ in range(CYCLES)]
+        finally:
+            is_over.set()
+    assert min(each.result() for each in busy) > 0
+    assert not place.plane.call("GET", f"{jobs('a')}?labelSelector={names.JOB_LABEL}=train")["items"]
+    assert reports[-1].faults == ()
 
 
 def test_an_endless_number_on_a_pod_or_a_job_ends_no_cycle(place: Place) -> None:

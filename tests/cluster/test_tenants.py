@@ -513,6 +513,21 @@ def test_only_the_guard_stops_pods_that_are_gone_before_their_processes(tidied: 
     assert place.attempt("DELETE", f"{pods('a')}/{mine}?dryRun=All", at_once, user="ann") == ""
 
 
+def test_only_the_guard_stops_pods_that_have_no_room_for_their_end(tidied: Place) -> None:
+    """The server takes no more than 1.5 MB, and so no status by which the kubelet tells that a pod has ended."""
+    name = tidied.one(pods("a"), "train")["metadata"]["name"]
+    path = f"{pods('a')}/{name}"
+    few = {"labels": {f"mine-{number}": "x" for number in range(20)}, "annotations": {"mine": "x" * 4_000}}
+    assert tidied.attempt("PATCH", path, {"metadata": few}, user="ann", media=MERGE) == ""
+    ways = [{field: {f"mine-{number}": "x" for number in range(100)}} for field in ("labels", "annotations")]
+    ways.append({"annotations": {"mine": "x" * 5_000}})
+    said = [tidied.attempt("PATCH", path, {"metadata": way}, user="ann", media=MERGE) for way in ways]
+    own = {"metadata": {"name": name, "labels": {"mine-1": "x"}}, "apiVersion": "v1", "kind": "Pod"}
+    applied = [f"{path}?fieldManager=mine-{number}" for number in range(20)]
+    said += [tidied.attempt("PATCH", each, own, user="ann") for each in applied][-1:]
+    assert all(("could not be" in each) if tidied.guarded else (each == "") for each in said), said
+
+
 def test_only_the_guard_stops_what_others_made_of_a_run_from_outliving_it(tidied: Place) -> None:
     """Such as a StatefulSet of a LeaderWorkerSet, or the launcher of an MPIJob: the labels are on its pods alone."""
     name = "by-hand-0123abcd-launcher"

@@ -275,6 +275,19 @@ def binding(role: str) -> dict[str, Any]:
     return body(kinds.ROLE_BINDING, "r", roleRef=role_ref, subjects=[{"kind": "Group", "name": "team-a"}])
 
 
+def test_a_right_is_taken_away_however_full_its_binding_is(lab: Lab) -> None:
+    """Who may write on it could keep it, by annotations up to the last byte that the server takes."""
+    marked = {**binding("view"), "metadata": {**binding("view")["metadata"], "labels": {"own": "x"}}}
+    live = lab.apply({**marked, "subjects": [*marked["subjects"], {"kind": "User", "name": "eve"}]})
+    meta = {**live["metadata"], "annotations": {"theirs": "x" * (256 * 1024 - len("theirs"))}}
+    lab.edit({**live, "metadata": meta}, "eve")
+    wanted = {**marked, "metadata": {**marked["metadata"], "annotations": {"gpuctl.dev/source": "a.yaml:3"}}}
+    stored = lab.apply(wanted)
+    assert [subject["name"] for subject in stored["subjects"]] == ["team-a"]
+    assert stored["metadata"]["annotations"] == {"gpuctl.dev/source": "a.yaml:3"}
+    assert stored["metadata"]["labels"] == {"own": "x"}
+
+
 IMMUTABLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a claim template's spec": (claim_template("t", (0,)), claim_template("t", (1,))),
     "a storage claim's access": (storage("1Gi"), storage("1Gi", accessModes=["ReadWriteMany"])),

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from labs import Lab, job, lab
 
-from gpuctl.app.ports import Invalid
+from gpuctl.app.ports import Conflict, Invalid
 from gpuctl.k8s import kinds, names
 
+MOST_BYTES = 256 * 1024
+"""Of annotations, on the server."""
 FAILURES = names.INDEX_FAILURES_ANNOTATION
 TWO_WORKERS: dict[str, Any] = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
 
@@ -336,3 +338,28 @@ def test_completions_change_only_together_with_parallelism(lab: Lab) -> None:
     lab.running("j", 2)
     with pytest.raises(Invalid):
         lab.apply(job("j", nodes=("plain-1",), **{**sized(2), "completions": 1}))
+
+
+def test_what_others_fill_an_object_with_goes_where_it_leaves_no_room(lab: Lab) -> None:
+    """Else a run of which its team filled the annotations could be paused for no other."""
+    lab.apply(job("j", nodes=("plain-1",)))
+    lab.running("j")
+    wanted = job("j", nodes=("plain-1",), suspend=True)
+    wanted["metadata"]["annotations"] = {"gpuctl.dev/reason": "because"}
+
+    def filled() -> bool:
+        live = lab.there(kinds.JOB, "j")
+        meta = {**live["metadata"], "annotations": {"theirs": "x" * (MOST_BYTES - len("theirs"))}, "labels": {"a": "b"}}
+        try:
+            lab.edit({**live, "metadata": meta}, "somebody")
+        except Conflict:  # its controller wrote it in between
+            return False
+        return True
+
+    lab.eventually(filled)
+    stored = lab.apply(wanted)
+    assert (stored["spec"]["suspend"], stored["metadata"]["annotations"]) == (True, {"gpuctl.dev/reason": "because"})
+    lab.eventually(lambda: not lab.pods("j") and "startTime" not in lab.status("j"))
+    resumed = lab.apply(job("j", nodes=("plain-2",)))
+    assert not resumed["metadata"].get("annotations")
+    assert [pod["spec"]["nodeName"] for pod in lab.running("j")] == ["plain-2"]

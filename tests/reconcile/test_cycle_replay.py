@@ -81,6 +81,7 @@ def test_a_report_is_one_file_that_needs_nothing_else(history: Path, tmp_path: P
     run = CliRunner()
     made = run.invoke(gpuctl, ["replay", "--at", at, "--history", str(history), "--output", str(report)])
     assert (made.exit_code, "all are the same" in made.stdout) == (0, True), made.output
+    assert [file.stat().st_mode & 0o777 for file in (report, history)] == [0o600, 0o600]
     again = run.invoke(gpuctl, ["replay", str(report), "--job", "b/j4"])
     assert (again.exit_code, again.stdout.count('["b/j4",')) == (0, 1), again.output
     piped = run.invoke(gpuctl, ["replay", "--at", at, "--history", str(history), "--output", "-"])

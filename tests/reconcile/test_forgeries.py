@@ -12,11 +12,13 @@ import pytest
 from neighbours import POOL, TOWN, Neighbours, cluster_of, job, pod, project
 
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import labels_of, mapping, ref_of, text, uid
+from gpuctl.k8s.objects import annotations_of, labels_of, mapping, ref_of, text, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects, RunPhase
 from gpuctl.observe import observe
 
+MOST_BYTES = 256 * 1024
+"""Of annotations, on the server."""
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}], "completionTime": "2020-07-29T05:20:30Z"}
 
 
@@ -198,6 +200,28 @@ def test_a_run_whose_service_its_owner_replaces_makes_way_for_others_all_the_sam
     town.live_s(5)
     (refused,) = town.reports[-1].rejected.values()
     assert str(refused.ref) == str(service)
+    town.declare({**shared, "g1.yaml": job("g1", "good", 4)})
+    town.live_s(3)
+    phases = {run.job.name: run.phase for run in town.state().runs}
+    assert phases == {"e1": RunPhase.QUEUED, "g1": RunPhase.RUNNING}
+
+
+def test_a_run_of_which_its_owner_fills_the_annotations_makes_way_for_others_all_the_same() -> None:
+    """Each longer write was refused: it kept its GPUs from a job within its project's quota, for ever."""
+    shared = {
+        "cluster.yaml": cluster_of(),
+        "good.yaml": project("good", 8),
+        "evil.yaml": project("evil", 0),
+        "e1.yaml": job("e1", "evil", 4, ", workers: 2"),
+    }
+    town = Neighbours(shared)
+    town.live_s(5)
+    body = town.run_object("e1", "evil")
+    own = sum(len(key) + len(value) for key, value in annotations_of(body).items())
+    filler = {"theirs": "x" * (MOST_BYTES - own - len("theirs"))}
+    town.edit(body, lambda new: new["metadata"]["annotations"].update(filler))
+    town.live_s(5)
+    assert annotations_of(town.run_object("e1", "evil")).items() >= filler.items()
     town.declare({**shared, "g1.yaml": job("g1", "good", 4)})
     town.live_s(3)
     phases = {run.job.name: run.phase for run in town.state().runs}

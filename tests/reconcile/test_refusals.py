@@ -3,17 +3,21 @@ nodes that are otherwise than declared. Each is told once, keeps nobody from any
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
-from gpuctl.app.ports import Cluster, Forbidden, Invalid, WorldFault
+from gpuctl.app.drift import drift_report
+from gpuctl.app.ports import Cluster, Forbidden, Invalid, ObjectList, WatchEvent, WorldFault
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
+from gpuctl.compile import compile_tree
 from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, mapping, ref_of, resource_version, uid
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, RunPhase
@@ -438,3 +442,75 @@ def test_a_role_binding_that_a_tenant_made_in_the_place_of_a_projects_is_no_trou
     assert [(each.level, each.place) for each in status.problems] == [("warning", "RoleBinding gpu-a/gpuctl-view")]
     assert (status.ready, meters.unready()) == (True, "")
     assert stage.phases() == RUNNING | {"b/j3": "Running"}
+    stage.commit({"c/projects/a/j1.yaml": None})
+    stage.play(160)
+    assert stage.phases() == {"b/j2": "Running", "b/j3": "Running"}, "a removed job of that project held its GPUs on"
+
+
+class OfBefore:
+    """A cluster with the rights of an installation that knew a kind not yet."""
+
+    def __init__(self, cluster: Cluster, unknown: Kind) -> None:
+        self._cluster = cluster
+        self._unknown = unknown
+        self.is_old = True
+        self.delete = cluster.delete
+        self.each = cluster.each
+
+    def _check(self, kind: Kind) -> None:
+        if self.is_old and kind == self._unknown:
+            raise Forbidden("GPU7015", "gpuctl may not do that")
+
+    def list(self, kind: Kind) -> ObjectList:
+        self._check(kind)
+        return self._cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        self._check(kind)
+        return self._cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._check((body["apiVersion"], body["kind"]))
+        return self._cluster.apply(body)
+
+
+def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: Stage) -> None:
+    """Its ledger named the policies before the server refused them, and from then on nothing was read any more."""
+    stage.through = before = OfBefore(stage.cluster, kinds.NETWORK_POLICY)
+    stage.publisher = Direct(stage.cluster)
+    closed = CLUSTER + "  security: {reachableFrom: [monitoring]}\n"
+    stage.commit({"c/cluster.yaml": closed, "c/projects/a/j1.yaml": None, "c/projects/a/new.yaml": job("new", "a")})
+    stage.play(50)
+    assert stage.phases() == {"b/j2": "Running", "a/new": "Running"}
+    status = read_status(stage.cluster, stage.clock).status
+    places = [f"NetworkPolicy gpu-{project}/gpuctl-reachable-from" for project in "ab"]
+    assert [(each.code, each.level, each.place) for each in status.problems] == [
+        ("GPU7015", "error", place) for place in places
+    ]
+    assert not status.ready
+    assert isinstance(stage, WithoutGit)
+    compiled = compile_tree(stage.written.tree(stage.written.head()))
+    assert compiled.declared is not None
+    with pytest.raises(Forbidden):  # and not that all policies are missing
+        drift_report(compiled.declared, before, stage.clock)
+    before.is_old = False
+    stage.play(80)
+    assert read_status(stage.cluster, stage.clock).status.ready
+    assert drift_report(compiled.declared, before, stage.clock).empty
+    assert len(stage.cluster.list(kinds.NETWORK_POLICY).items) == 2
+
+
+def test_where_gpuctl_has_no_right_to_autoscalers_one_job_waits_and_all_else_goes_on(stage: Stage) -> None:
+    """It is merged in the folder of one team, and ended every cycle of all."""
+    stage.through = before = OfBefore(stage.cluster, kinds.AUTOSCALER)
+    more = ", type: inference, workers: 2, minWorkers: 1, scaling: {metric: load, target: 5}"
+    new = {"c/projects/a/served.yaml": job("served", "a", more=more), "c/projects/b/j3.yaml": job("j3", "b")}
+    stage.commit({**new, "c/projects/a/j1.yaml": None})
+    stage.play(50)
+    assert stage.phases() == {"b/j2": "Running", "b/j3": "Running", "a/served": "Queued"}
+    (waiting,) = [run for run in stage.state().runs if run.job.name == "served"]
+    assert waiting.reason is not None
+    assert reason_text(waiting.reason).startswith("the API server refuses HorizontalPodAutoscaler gpu-a/served-")
+    before.is_old = False
+    stage.play(130)
+    assert stage.phases()["a/served"] == "Running"

@@ -14,6 +14,7 @@ from gpuctl.adapters.embedded.defaults import filled
 from gpuctl.adapters.embedded.faults import conflict, forbidden, invalid, not_found
 from gpuctl.adapters.embedded.store import Store
 from gpuctl.k8s import kinds
+from gpuctl.k8s.crowding import BARE
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import is_deleting, mapping, number, text, uid
 from gpuctl.k8s.timestamps import format_seconds
@@ -58,6 +59,14 @@ class Api:
         _preconditions(key, live, text(wanted, "metadata", "uid"), text(wanted, "metadata", "resourceVersion"))
         body, owners = merge.applied(live, _unversioned(wanted), manager)
         return self.replace(merge.with_owners(body, owners, live, self.instant))
+
+    def uncrowd(self, wanted: Body) -> bool:
+        """Take off all that others can write in the metadata of an object; False where it is not there."""
+        live = self.store.get(self._known(wanted))
+        if live is None:
+            return False
+        self.replace({**live, "metadata": {**live["metadata"], **BARE}})
+        return True
 
     def update(self, new: Body, manager: str) -> Body:
         """A plain update of what a client read, by another manager: takes ownership of what it changes."""

@@ -32,8 +32,9 @@ from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
 from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.strangers import set_strangers
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
-from gpuctl.app.ports import Clock, ObjectList, R, T, WatchEvent, WorldFault
+from gpuctl.app.ports import Clock, Invalid, ObjectList, R, T, WatchEvent, WorldFault
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.crowding import is_crowded
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
@@ -126,6 +127,11 @@ class EmbeddedCluster:
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored."""
         with self._turn():
+            try:
+                return self._api.apply(body, FIELD_MANAGER)
+            except Invalid as refusal:
+                if not is_crowded(body, str(refusal)) or not self._api.uncrowd(body):
+                    raise
             return self._api.apply(body, FIELD_MANAGER)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:

@@ -10,6 +10,7 @@ of inputs.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -72,7 +73,9 @@ class Store:
     """The file, open for writing. Every method may raise sqlite3.Error or OSError; the file stays consistent."""
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
-        """Raises NotHistory too."""
+        """Raises NotHistory too. A new file is its user's alone: the declarations of all teams are in it."""
+        with suppress(OSError):  # it is there, or SQLite says what is wrong
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
         self._names: dict[str, int] = {}
         try:

@@ -19,7 +19,6 @@ from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
     APPLY,
-    MERGE,
     OnRequest,
     Request,
     Requests,
@@ -29,7 +28,7 @@ from gpuctl.adapters.kubernetes.requests import (
     ignored,
     patching,
 )
-from gpuctl.adapters.kubernetes.rivals import without_rivals
+from gpuctl.adapters.kubernetes.rivals import amends
 from gpuctl.adapters.kubernetes.stream import Stream
 from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
@@ -136,17 +135,23 @@ class KubernetesCluster:
     def apply(self, body: Body) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says.
 
-        A body that a field of another manager makes invalid is applied again after that field was removed.
+        A body that fields of others make invalid, or leave no room for, is applied again after they were removed.
         """
         ref = ref_of(body)
         try:
             return self._patch(ref, body, APPLY)
-        except Invalid as refusal:
-            patch = without_rivals(body, refusal)
-            if patch is None:
-                raise
-        self._patch(ref, patch, MERGE)
-        return self._patch(ref, body, APPLY)
+        except Invalid as first:
+            refusal = first
+        for patch, media in amends(body, refusal):
+            try:
+                self._patch(ref, patch, media)
+            except (NotFound, Invalid):
+                break
+            try:
+                return self._patch(ref, body, APPLY)
+            except Invalid as again:
+                refusal = again
+        raise refusal
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
@@ -209,7 +214,7 @@ class KubernetesCluster:
             stream.join(max(0, until_ns - time.monotonic_ns()) // _MS_NS)
         self._hands.shutdown()
 
-    def _patch(self, ref: ObjectRef, patch: Body, content_type: str) -> Body:
+    def _patch(self, ref: ObjectRef, patch: Any, content_type: str) -> Body:
         plural = self._plural((ref.api_version, ref.kind))
         stored: Body = self._write(patching(ref, patch, content_type, plural))
         return stored

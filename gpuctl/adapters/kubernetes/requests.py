@@ -37,6 +37,7 @@ from gpuctl.model.units import DurationMs
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
 """The media type of server-side apply; JSON is YAML."""
+JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 NO_ANSWER = 0
 
@@ -88,7 +89,7 @@ def _plain(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else dict(cast("Mapping[str, object]", value))
 
 
-def patching(ref: ObjectRef, patch: Body, content_type: str, plural: str = "") -> Request:
+def patching(ref: ObjectRef, patch: Any, content_type: str, plural: str = "") -> Request:
     """A patch of an object by gpuctl's field manager; one by server-side apply takes over what others own."""
     query = {"fieldManager": FIELD_MANAGER} | ({"force": "true"} if content_type == APPLY else {})
     return Request(

@@ -1,23 +1,48 @@
-"""Fields that can't be beside ours: what a person chose instead has to go before ours is taken again.
+"""Fields of others that keep ours out: they have to go before ours is taken again.
 
-Server-side apply puts our field back and leaves those that others own beside it; where the server allows one or the
-other, it refuses that each time. Seen with a Deployment whose strategy was changed to RollingUpdate, Kubernetes 1.36:
-also with an explicit null in the apply.
+Server-side apply puts our field back and leaves those that others own beside it. Where the server allows one or the
+other, or has no room for both, it refuses that each time. The first was seen with a Deployment whose strategy was
+changed to RollingUpdate, Kubernetes 1.36: also with an explicit null in the apply.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuctl.adapters.kubernetes.requests import JSON_PATCH, MERGE
 from gpuctl.app.ports import Invalid
+from gpuctl.k8s.crowding import BARE, is_crowded
 from gpuctl.k8s.kinds import DEPLOYMENT
-from gpuctl.k8s.objects import mapping
+from gpuctl.k8s.objects import mapping, text
 from gpuctl.model.state import Body
 
 _ROLLING = "spec.strategy.rollingUpdate"
 
 
-def without_rivals(body: Body, refusal: Invalid) -> Body | None:
-    """The merge patch that takes off what keeps our strategy out, pods untouched; None for any other refusal."""
+def amends(body: Body, refusal: Invalid) -> Iterator[tuple[Any, str]]:
+    """Patches with their media types, after each of which the apply may be taken; none for any other refusal.
+
+    What keeps our strategy out is taken off, pods untouched. Of a crowded object all that others can write is, by the
+    same patch that pauses it, where it is to be paused: else who fills it again and again would be faster once. If that
+    is not enough, the account of who wrote which field goes, too.
+    """
     strategy = mapping(body, "spec", "strategy")
-    if (body["apiVersion"], body["kind"]) != DEPLOYMENT or "rollingUpdate" in strategy or _ROLLING not in str(refusal):
-        return None
-    return {"spec": {"strategy": {**strategy, "rollingUpdate": None}}}
+    of_deployment = (body["apiVersion"], body["kind"]) == DEPLOYMENT
+    if of_deployment and "rollingUpdate" not in strategy and _ROLLING in str(refusal):
+        yield {"spec": {"strategy": {**strategy, "rollingUpdate": None}}}, MERGE
+    elif is_crowded(body, str(refusal)):
+        uid = text(body, "metadata", "uid")
+        same = [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
+        yield [*same, *_set("/metadata", BARE), *_set("/spec", _pause(body))], JSON_PATCH
+        yield [*same, *_set("/metadata", {"managedFields": [{}]})], JSON_PATCH
+
+
+def _set(path: str, fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return ({"op": "add", "path": f"{path}/{name}", "value": value} for name, value in fields.items())
+
+
+def _pause(body: Body) -> Mapping[str, Any]:
+    """The fields that have the object have no pods, if that is what it is to have."""
+    spec = mapping(body, "spec")
+    return {name: spec[name] for name, value in (("suspend", True), ("replicas", 0)) if spec.get(name) == value}

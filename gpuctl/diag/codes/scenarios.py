@@ -30,7 +30,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU3904",
         title="the scenario's declarations can't be read",
         message="{path} can't be read: {problem}",
-        why="`declarations` are folders of clusters, or files, relative to the scenario's own folder.",
+        why="`declarations` are folders of clusters, or files, relative to the scenario's own folder. A "
+        "scenario in a Git repository names nothing outside of it.",
         fix="correct the path",
     ),
     CodeEntry(

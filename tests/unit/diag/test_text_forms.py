@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 import yaml
-from hostile import BLANKS
+from hostile import BLANKS, invisible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,13 +72,23 @@ def test_what_is_printable_to_python_and_blank_to_people_is_shown(blank: str) ->
 
 
 @pytest.mark.parametrize("column", range(1, 20))
-@pytest.mark.parametrize("line", ["##[error]x", "a: x##[add-mask]y", "[##[x]", "    - '##[set-output name=a]b'"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "##[error]x",
+        "a: x##[add-mask]y",
+        "[##[x]",
+        "    - '##[set-output name=a]b'",
+        "a ##vso[task.setvariable variable=PATH]b",
+        "##teamcity[buildStop]",
+    ],
+)
 def test_no_line_is_a_command_to_a_runner(line: str, column: int) -> None:
     file = "::error::##[x].yaml"
-    text = text_form([one(line, column, column + 3, message="##[x]", file=file, note="", help="##[x]")])
-    assert "##[" not in text
+    text = text_form([one(line, column, column + 3, message="##vso[x]", file=file, note="", help="##[x]")])
+    assert not invisible(text)
     assert text.startswith("\\x3a:error::#\\x23[x].yaml:14:")
-    assert "#\\x23[" in text.split("\n")[1]
+    assert "#\\x23" in text.split("\n")[1]
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
