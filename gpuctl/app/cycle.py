@@ -131,7 +131,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         context.incidents,
         context.idle,
         context.engine,
-        {*context.object_cache.refused, *context.object_cache.absent},
+        context.object_cache.lacking,
     )
 
 
@@ -149,8 +149,8 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
 ) -> CycleReport:
     """Decide on these objects, and plan the writes. Never raises, whatever is in them.
 
-    `unread`: kinds that the server lacks, or that gpuctl has no rights on. No job that is one is written: its ledger
-    would name an object that nothing can see.
+    `unread`: kinds that the server lacks or can't read now, or that gpuctl has no rights on. No job that is one is
+    made: its ledger would name an object that nothing can see. One that is there is left as it is.
     """
     state = with_idle(caches.state_of(raw, declared.tenancy), idle)
     state = with_problems(state, incidents.of(unexplained_runs(state, now_ms)))
@@ -169,7 +169,8 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     else:
         decided, manifests = left_to(engine, declared, state, now_ms), written_for(engine, declared)
     if unseen:
-        manifests = replace(manifests, items=tuple(item for item in manifests.items if _kind(item) not in unread))
+        seen = (item for item in manifests.items if _kind(item) not in unread or item.ref in state.live)
+        manifests = replace(manifests, items=tuple(seen))
     plan = make_plan(
         declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan, admits=engine is None
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
-from gpuctl.app.ports import Cluster, Forbidden, Gone, NotFound, R, T
+from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, Gone, NotFound, R, T
 from gpuctl.k8s import kinds
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, NETWORK_POLICY, OBSERVED, Kind
@@ -44,6 +44,7 @@ class ObjectCache:
         self._versions: dict[Kind, str] = {}
         self._refused: dict[Kind, Forbidden] = {}
         self._absent: set[Kind] = set()
+        self._unread: dict[Kind, ClusterUnavailable] = {}
         self._altered = False
         self._copy: RawObjects | None = None
         self._rows = BUILT_IN
@@ -56,7 +57,7 @@ class ObjectCache:
     @property
     def synced(self) -> bool:
         """Whether every kind that the server lets gpuctl read has been read at least once since it was last lost."""
-        return self._objects.keys() == self._versions.keys() | self._refused.keys() | self._absent
+        return self._objects.keys() == self._versions.keys() | self._refused.keys() | self._absent | self._unread.keys()
 
     @property
     def refused(self) -> Mapping[Kind, Forbidden]:
@@ -69,6 +70,17 @@ class ObjectCache:
         """Kinds that the server does not serve."""
         return frozenset(self._absent)
 
+    @property
+    def unread(self) -> Mapping[Kind, ClusterUnavailable]:
+        """Kinds of other controllers that the server can't read now, such as one whose conversion webhook is away. The
+        cache has their objects as they were read last."""
+        return self._unread
+
+    @property
+    def lacking(self) -> frozenset[Kind]:
+        """Kinds of which nothing is read now, for whatever reason."""
+        return frozenset({*self._absent, *self._refused, *self._unread})
+
     def read_also(self, declared: Sequence[WorkloadKind]) -> None:
         """Read the kinds that a Cluster declares from the next refresh on, and those no more that it did before."""
         rows = rows_of(declared)
@@ -79,6 +91,7 @@ class ObjectCache:
             self._versions.pop(kind, None)
             self._refused.pop(kind, None)
             self._absent.discard(kind)
+            self._unread.pop(kind, None)
         self._objects |= {row.kind: {} for row in declared if row.kind not in self._objects}
         self._rows, self._copy = rows, None
 
@@ -89,10 +102,22 @@ class ObjectCache:
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
         self._altered = False
-        changes = sum(self._refresh_kind(kind) for kind in self._objects)
-        for kind, fault in self._refused.items():
-            if kinds.is_of_others(kind) and self._is_in_a_ledger(kind):
+        changes = sum(self._refresh_if_it_can(kind) for kind in self._objects)
+        for kind, fault in (*self._refused.items(), *self._unread.items()):
+            if kinds.is_of_others(kind) and not self._objects[kind] and self._is_in_a_ledger(kind):
                 raise fault.with_traceback(None)
+        return changes
+
+    def _refresh_if_it_can(self, kind: Kind) -> int:
+        """Refresh a kind; one of another controller that can't be read now keeps gpuctl from no other kind."""
+        try:
+            changes = self._refresh_kind(kind)
+        except ClusterUnavailable as fault:
+            if not kinds.is_of_others(kind):
+                raise
+            self._unread[kind] = fault
+            return 0
+        self._unread.pop(kind, None)
         return changes
 
     def _is_in_a_ledger(self, kind: Kind) -> bool:

@@ -36,6 +36,7 @@ from gpuctl.app.report import (
     of_mistakes,
     of_size,
     of_troubles,
+    of_unread,
     of_unreadable,
 )
 from gpuctl.app.revisions import Desired
@@ -339,7 +340,8 @@ class Reconciler:
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
-        troubles += of_lacking(self._object_cache.absent, self._object_cache.refused)
+        cache = self._object_cache
+        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread(cache.unread)]
         held += [*unkept(self._outside.history), *of_size(self._desired.size)]
         return [*held, *troubles, *of_fights(fought, report.state)]
 

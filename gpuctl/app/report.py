@@ -226,6 +226,13 @@ def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entr
             yield Entry(event="lacking", level=Level.ERROR, fields={"code": code, "message": text})
 
 
+def of_unread(unread: Mapping[Kind, WorldFault]) -> Iterator[Entry]:
+    """The problems of kinds that the server can't read now."""
+    for kind, fault in sorted(unread.items()):
+        text = message("GPU7025", {"kind": f"{kind[1]} of {kind[0]}", "why": str(fault)})
+        yield Entry(event="unread", level=Level.ERROR, fields={"code": "GPU7025", "message": text}, rewords=True)
+
+
 def of_damage(report: CycleReport) -> Iterator[Entry]:
     """The problems of ledgers that can't be read whole. Their projects are left alone until a person repaired them."""
     for ref, part in report.state.damaged:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import Stage, WithoutGit, job, project
+from stage import ZERO_MS, Stage, WithoutGit, job, project
 from workloads.declarations import DECLARED_KINDS, EVERY_KIND, KINDS_OF_CLUSTER, ROWS, TF_JOB, declared
 
-from gpuctl.app.ports import Cluster, R, T
+from gpuctl.app.ports import Cluster, ClusterUnavailable, ObjectList, R, T, WatchEvent
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, mapping, resource_version, uid, with_value
@@ -345,3 +345,50 @@ def test_a_kind_that_the_server_lacks_is_told_and_holds_up_nothing(stage: Stage)
     stage.commit({"c/projects/b/k.yaml": job("k", "b")})
     stage.play(150)
     assert stage.phases()["b/k"] == "Running"
+
+
+class Unconverted:
+    """A cluster that can't read one kind between two times, as where the webhook that converts it is away."""
+
+    def __init__(self, stage: Stage, kind: Kind, away: range) -> None:
+        self._stage, self._kind, self._away = stage, kind, away
+        self.each, self.apply, self.delete = stage.cluster.each, stage.cluster.apply, stage.cluster.delete
+
+    def _convert(self, kind: Kind) -> None:
+        if kind == self._kind and (self._stage.clock.now_ms() - ZERO_MS) // 1000 in self._away:
+            raise ClusterUnavailable("GPU7001", f"list {kind[1]}: conversion webhook failed")
+
+    def list(self, kind: Kind) -> ObjectList:
+        self._convert(kind)
+        return self._stage.cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        self._convert(kind)
+        return self._stage.cluster.watch(kind, resource_version, timeout_ms)
+
+
+@EACH
+def test_a_kind_that_can_not_be_read_holds_up_its_own_jobs_alone(stage: Stage, kind: Kind) -> None:
+    """Its run goes on, and is paused for another job when it can be read again. All other jobs start."""
+    more = train_as(kind).replace("name: train", "name: more")
+    files = {"c/projects/a/more.yaml": more, "c/projects/b/k.yaml": job("k", "b")}
+    stage.through = Unconverted(stage, kind, range(45, 300))
+    stage.at(60, lambda: stage.commit({**files, "c/projects/b/wide.yaml": job("wide", "b", 3, ", workers: 2")}))
+    meanwhile: list[dict[str, str]] = []
+    stage.at(290, lambda: meanwhile.append(stage.phases()))
+    stage.play(600)
+    assert meanwhile == [{"a/train": "Running", "b/k": "Running", "b/wide": "Queued"}]
+    assert stage.phases() == {"a/train": "Queued", "a/more": "Queued", "b/k": "Running", "b/wide": "Running"}
+    assert stage.codes("unread", "resolved") == ["GPU7025"] * 2
+    assert stage.codes("unreachable") == []
+
+
+def test_a_process_that_never_read_a_kind_with_runs_waits_for_it(stage: Stage, kind: Kind) -> None:
+    """Else it would take these runs for gone, and give their GPUs away."""
+    stage.through = Unconverted(stage, kind, range(30, 100))
+    stage.commit({"c/projects/b/wide.yaml": job("wide", "b", 4, ", workers: 2")})
+    stage.play(90)
+    assert stage.phases() == {"a/train": "Running"}
+    assert "GPU7001" in stage.codes()
+    stage.play(200)
+    assert stage.phases() == {"a/train": "Queued", "b/wide": "Running"}

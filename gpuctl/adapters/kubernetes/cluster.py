@@ -33,7 +33,7 @@ from gpuctl.adapters.kubernetes.stream import Stream
 from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
 from gpuctl.diag.wording import message
-from gpuctl.k8s.kinds import KINDS, SCOPES, Kind, Scope
+from gpuctl.k8s.kinds import KINDS, SCOPES, Kind, Scope, is_of_others
 from gpuctl.k8s.objects import is_deleting, mapping, ref_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
@@ -95,8 +95,9 @@ class KubernetesCluster:
     def list(self, kind: Kind) -> ObjectList:
         """All objects of a kind within its scope, by namespace and name, in pages that belong together.
 
-        Raises NotFound for a kind that is not served, Forbidden; either is remembered for a while, so that asking
-        again costs nothing. Cost: a request for each 500 objects.
+        Raises NotFound for a kind that is not served, Forbidden, and ClusterUnavailable; the first two are remembered
+        for a while, so that asking again costs nothing, and of other controllers' kinds the third, too.
+        Cost: a request for each 500 objects.
         """
         refusal = self._refusals.get(kind)
         if refusal is not None and time.monotonic_ns() < refusal.until_ns:
@@ -107,6 +108,10 @@ class KubernetesCluster:
             listed = self._pages(kind, "")  # the list was overtaken between two pages: once more, in one piece
         except (NotFound, Forbidden) as fault:
             self._remember(kind, fault)
+            raise
+        except ClusterUnavailable as fault:
+            if is_of_others(kind):
+                self._remember(kind, fault)
             raise
         self._refusals.pop(kind, None)
         return listed

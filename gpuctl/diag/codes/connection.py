@@ -112,4 +112,13 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "its objects are in no namespace, and so no job's.",
         fix="Install the controller, or take the kind out of workloadKinds.",
     ),
+    CodeEntry(
+        code="GPU7025",
+        title="a kind of another controller can't be read now",
+        message="{kind} can't be read now, so jobs that are one are left as they are: {why}",
+        why="The API server answers for other kinds. Often the webhook that converts between versions of the kind is "
+        "not running, which comes with its controller.",
+        fix="Look why the kind's controller, or its webhook, does not run: `kubectl get` of the kind fails as well. "
+        "gpuctl goes on by itself.",
+    ),
 )
