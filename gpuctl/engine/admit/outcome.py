@@ -125,14 +125,12 @@ def further_nodes(job: Job, placement: Placement, capacity: Capacity) -> tuple[N
     Its pods name them from its start on, for a pod template can't be changed later without a new start. They are the
     next by name, so that services that start on different nodes have different ones.
     """
-    if job.scaling is None or not placement.workers:
-        return ()
-    first = capacity.nodes.get(placement.workers[0].node)
-    if first is None or first.pool is None:
+    pool = None if job.scaling is None else capacity.pool_of(placement)
+    if job.scaling is None or pool is None:
         return ()
     mine = placement.nodes
-    others = [space.name for space in capacity.usable.get(first.pool, ()) if space.name not in mine]
-    at = bisect(others, first.name)
+    others = [space.name for space in capacity.usable.get(pool, ()) if space.name not in mine]
+    at = bisect(others, placement.workers[0].node)
     return tuple([*others[at:], *others[:at]][: job.scaling.most - len(placement.workers)])
 
 

@@ -149,13 +149,12 @@ def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
     }
     found: list[UnboundStart] = []
     for job, run in sorted(runs.items()):
-        workers = run.placement.workers if run.placement is not None else ()
-        space = snapshot.capacity.nodes.get(workers[0].node) if workers else None
-        pool = snapshot.capacity.pools.get(space.pool) if space is not None and space.pool is not None else None
+        pool = None if run.placement is None else snapshot.capacity.pool_of(run.placement)
         is_new = not run.starting_ms and running_ms(run, snapshot.now_ms) < STARTING_MS
         if run.placement is not None and pool is not None and is_new:
             per_worker = WorkerRequest(run.gpu_milli, run.cpu_milli, run.mem_bytes)
-            found.append(UnboundStart(job, pool, run.placement, per_worker, run.made_with or run.placement))
+            made_with = run.made_with or run.placement
+            found.append(UnboundStart(job, snapshot.capacity.pools[pool], run.placement, per_worker, made_with))
     return found
 
 

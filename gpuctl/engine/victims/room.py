@@ -206,10 +206,8 @@ def _regain(extra: Allocation, snapshot: Snapshot) -> Room | None:
     job, made_with, workers = extra.job, extra.run.made_with, extra.placement.workers
     if job is None or made_with is None:
         return None
-    nodes = (snapshot.capacity.nodes.get(each.node) for each in workers)
-    pools = {node.pool for node in nodes if node is not None}
     for option in options_of(job, snapshot.capacity):
-        if option.pool.name in pools:
+        if option.pool.name == snapshot.capacity.pool_of(extra.placement):
             run, all_of_them = UnderScaled(extra, job, made_with, option.of(1)), option.of(len(workers))
             idle = place_in(run.usable(snapshot.idle), all_of_them)
             if idle is not None and snapshot.allows(job, all_of_them):
