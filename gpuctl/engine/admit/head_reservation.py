@@ -116,7 +116,7 @@ class HeadReservations:
             assignment = reserved_for(pending, self._snapshot)
             if assignment is None or assignment.option.pool.name in self._by_pool:
                 continue
-            runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
+            runs = in_place(self._snapshot, assignment.placement)
             if self._is_due(pending, assignment.option) and not any(may_never_end(run.job) for run in runs):
                 self._add(pending, assignment)
 
@@ -173,7 +173,7 @@ class HeadReservations:
         return milli <= snapshot.accounts.within_reach(option.domain, pending.job.id.project)
 
     def _add(self, pending: PendingJob, assignment: Assignment) -> None:
-        runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
+        runs = in_place(self._snapshot, assignment.placement)
         ends = [latest_end_ms(run.job, run.run, self._snapshot.now_ms) for run in runs]
         until_ms = max((end_ms for end_ms in ends if end_ms is not None), default=None)
         self._by_pool[assignment.option.pool.name] = HeadReservation(pending, assignment, until_ms)
@@ -201,11 +201,8 @@ class HeadReservations:
             run=run, job=head, domain=domain, total_milli=assignment.option.request.total_milli,
             placement=assignment.placement, per_worker=assignment.per_worker, leaving=False, preemptible=True,
         )  # fmt: skip
-        own_milli = gpu_milli_of(
-            each
-            for each in in_place(snapshot, assignment, assignment.placement.nodes)
-            if each.project == head.id.project
-        )
+        there = in_place(snapshot, assignment.placement)
+        own_milli = gpu_milli_of(each for each in there if each.project == head.id.project)
         levels = len(snapshot.accounts.tree.chain(job.id.project))
         for strategy in ReclaimStrategy:
             # What its project holds there already counts towards its share. But a job that is entitled by guarantee

@@ -9,7 +9,7 @@ reservations yield: docs/concepts.md, "Reservations".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import FreeCapacity
@@ -22,7 +22,7 @@ from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 
@@ -168,10 +168,10 @@ def waits_for(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -
     return reasons.waits_for_paused(left) if left else reason
 
 
-def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeName]) -> list[Allocation]:
-    """The runs on the devices of an assignment, on some of its nodes, that are not leaving."""
-    devices = {device for device in assignment.placement.devices if device[0] in nodes}
-    found = dict.fromkeys(run for node in nodes for run in snapshot.on_node(node))
+def in_place(snapshot: Snapshot, placement: Placement) -> list[Allocation]:
+    """The runs on the devices of a placement that are not leaving."""
+    devices = placement.devices
+    found = dict.fromkeys(run for node in placement.nodes for run in snapshot.on_node(node))
     return [run for run in found if not devices.isdisjoint(run.placement.devices)]
 
 

@@ -76,7 +76,7 @@ def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
     """
     free = snapshot.future_idle
     is_gang = option.request.workers > 1
-    return slots_by_node(free, option) if is_gang or has_place(free, option) else {}
+    return dict(slots_by_node(free, option)) if is_gang or has_place(free, option) else {}
 
 
 def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
