@@ -210,7 +210,7 @@ class Admission:
         counters, reservation = self._snapshot.counters, self.reservations.of(pending)
         counters.attempts += 1
         if pending.job.id in self.scale_up.runs:
-            return self.scale_up.attempt(pending.job.id, within_share=self._within_share)
+            return self.scale_up.attempt(pending.job.id, partial(self._is_due, pending))
         before = counters.cut_off
         if reservation is not None:
             self._snapshot.lift(reservation.assignment)

@@ -27,7 +27,7 @@ from gpuctl.engine.admit.reservations import in_place, reserved_for
 from gpuctl.engine.capacity.fit import Request, WorkerRequest
 from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, deal, place_in
-from gpuctl.engine.jobs.project_queue import PendingJob
+from gpuctl.engine.jobs.project_queue import PendingJob, age_of
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import latest_end_ms
 from gpuctl.engine.snapshot import Snapshot
@@ -112,7 +112,7 @@ class HeadReservations:
 
     def keep(self, queue: Iterable[PendingJob]) -> None:
         """Make the reservations of the last cycle again, in each pool that of the longest-waiting job."""
-        for pending in sorted(filter(is_head, queue), key=_age):
+        for pending in sorted(filter(is_head, queue), key=age_of):
             assignment = reserved_for(pending, self._snapshot)
             if assignment is None or assignment.option.pool.name in self._by_pool:
                 continue
@@ -151,7 +151,7 @@ class HeadReservations:
             self.drop(reservation)
             self._add(reservation.pending, better or reservation.assignment)
         failed: set[tuple[PoolName, Request]] = set()
-        for pending in sorted(due, key=_age):
+        for pending in sorted(due, key=age_of):
             found = []
             for option in pending.options if self.of(pending) is None else ():
                 pool = option.pool.name
@@ -212,10 +212,6 @@ class HeadReservations:
                 if VictimRule(snapshot, job, domain, milli, (strategy,) * levels).cost((running,)) is not None:
                     return True
         return False
-
-
-def _age(pending: PendingJob) -> tuple[Instant, JobId]:
-    return pending.queued_at_ms, pending.job.id
 
 
 # The place that is free first

@@ -11,7 +11,7 @@ from gpuctl.engine.admit.outcome import Outcome, gain_step
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.capacity.gang import PoolOption, place
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob
+from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob, age_of
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import smaller_options
@@ -25,7 +25,7 @@ def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcom
     Cost: a search for a place for each kind of job that finds none, and for each start.
     """
     without_place: set[JobOptions] = set()
-    for pending in sorted(pending_jobs.retries.values(), key=lambda each: (each.queued_at_ms, each.job.id)):
+    for pending in sorted(pending_jobs.retries.values(), key=age_of):
         if pending.job_options in without_place:
             continue
         found = (place(snapshot.idle, options) for options in _choices(pending, snapshot))

@@ -118,6 +118,9 @@ def kind_of(pending: PendingJob) -> Kind:
 rank_of: Callable[[PendingJob], Rank] = attrgetter("job_options.precedence", "queued_at_ms", "job.position", "job.id")
 """The rank of a pending job."""
 
+age_of: Callable[[PendingJob], tuple[Instant, JobId]] = attrgetter("queued_at_ms", "job.id")
+"""Since when a pending job waits; of equals the names decide."""
+
 
 def is_first_class(job: Job) -> bool:
     """Whether it is interactive work or a service that can't be paused: training makes way for it within quota."""
