@@ -44,7 +44,7 @@ from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.engine.victims.room import find_room, find_room_to_go_on, in_precedence, room_rank
-from gpuctl.engine.victims.rules import VictimRule, rules_of
+from gpuctl.engine.victims.rules import rules_of
 from gpuctl.model.decision import Placement, Reason, TraceStep
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
@@ -318,7 +318,7 @@ class Admission:
         for option in options:
             coming = self._coming(pending, option)
             if coming is not None:
-                rules = [rule for rule in self._rules(pending, option)[:1] if rule.is_entitled]
+                rules = [rule for rule in rules_of(self._snapshot, pending.job, option)[:1] if rule.is_entitled]
                 return self._take(pending, Room(Assignment(option, coming), rules[0]) if rules else None)
         if not _is_known(pending):
             return False
@@ -373,15 +373,11 @@ class Admission:
         for option in options if _is_known(pending) and self._policy.consolidation else ():
             if not option.request.gpu_milli or self._coming(pending, option) is not None:
                 continue
-            rules = self._rules(pending, option)
-            room = self._migrations.consolidate(option, rules) if rules else None
+            rules = rules_of(self._snapshot, pending.job, option)
+            room = self._migrations.consolidate(rules) if rules else None
             if room and room.cost.price <= most_price and self._is_due(pending, option, room.victims):
                 found.append(room)
         return self._take(pending, min(found, key=room_rank, default=None))
-
-    def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
-        """The combinations of rights by which the job may have runs paused."""
-        return rules_of(self._snapshot, pending.job, option.domain, option.request.total_milli)
 
     # Outcomes
 

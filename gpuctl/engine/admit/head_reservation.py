@@ -209,7 +209,7 @@ class HeadReservations:
             # now does not wait for a guarantee that the project has only once its runs there have left.
             gained_milli = running.total_milli - (0 if strategy is ReclaimStrategy.GUARANTEE else own_milli)
             with snapshot.accounts.supposing(head.id.project, domain, gained_milli):
-                if VictimRule(snapshot, job, domain, milli, (strategy,) * levels).cost((running,)) is not None:
+                if VictimRule(snapshot, job, option, (strategy,) * levels).cost((running,)) is not None:
                     return True
         return False
 

@@ -102,7 +102,7 @@ class ScaleUp:
         snapshot, option = self._snapshot, run.option.of(count)
         if not snapshot.is_open(run.job, option):
             return None
-        rules = rules_of(snapshot, run.job, option.domain, option.request.total_milli)
+        rules = rules_of(snapshot, run.job, option)
         entitled = next((rule for rule in rules if rule.is_entitled and rule.is_plain), None)
         if entitled is not None and is_due(option, ()):
             coming = place_in(run.usable(snapshot.future_idle), option)
