@@ -38,14 +38,13 @@ from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.engine.victims.room import find_room, find_room_to_go_on, in_precedence, room_rank
 from gpuctl.engine.victims.rules import rules_of
-from gpuctl.model.decision import Placement, Reason, TraceStep
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
 
@@ -285,9 +284,7 @@ class Admission:
             held_back = self._repacking.make_way(pending, option)
             for other in held_back:
                 self._decided.discard(other.job.id)
-                del self.outcome.started[other.job.id]
-                step = TraceStep(job=other.job.id, rule="hold back", numbers={"beside": str(pending.job.id)})
-                self.outcome.trace.append(step)
+                self.outcome.hold_back(other.job.id, pending.job.id)
             if held_back:
                 return self._start_on_idle(pending, [option])
         return False
@@ -382,10 +379,7 @@ class Admission:
     # Outcomes
 
     def _start(self, pending: PendingJob, assignment: Assignment, rule: str) -> None:
-        option, project = assignment.option, pending.job.id.project
-        self._note(pending, rule, option)
-        reason = reason_to_run(self._snapshot.accounts, option.domain, project, option.request.total_milli)
-        self.outcome.started[pending.job.id] = (assignment, reason)
+        self.outcome.start(pending.job.id, assignment, rule, self._snapshot)
         self._decided.add(pending.job.id)
 
     def _reserve(self, pending: PendingJob, assignment: Assignment, reason: Reason) -> None:

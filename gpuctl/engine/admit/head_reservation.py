@@ -75,7 +75,7 @@ def may_never_end(job: Job | None) -> bool:
 
 def is_head(pending: PendingJob) -> bool:
     """Whether the last cycle made a head reservation for the job."""
-    return pending.run is not None and pending.run.reason is not None and pending.run.reason.code == reasons.GUARDED
+    return pending.last_code == reasons.GUARDED
 
 
 class HeadReservations:

@@ -34,8 +34,8 @@ def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
 
 def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
     """Whether no run was paused for a reservation, or such runs neither stop nor wait any more."""
-    job, reason = pending.job.id, pending.run.reason if pending.run else None
-    if reason is None or reason.code == reasons.FOR_PAUSED or job in pending_jobs.paused_for:
+    job = pending.job.id
+    if pending.last_code in {"", reasons.FOR_PAUSED} or job in pending_jobs.paused_for:
         return False
     return all(allocation.run.paused_for != job for allocation in snapshot.leaving_runs)
 
@@ -45,17 +45,12 @@ def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJob
     its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's. That of a
     moved run is, too, if the run would be stopped again and so starts later.
     """
-    if pending.job.id in snapshot.restraints.delayed and was_moved(pending.run):
+    if pending.job.id in snapshot.restraints.delayed and pending.last_code == reasons.MOVED:
         return True
     if _is_outranked(pending, assignment, pending_jobs, snapshot):
         return True
     is_guaranteed = stays_guaranteed(snapshot, pending, assignment.option)
     return not is_guaranteed and _is_guaranteed_to_others(pending, pending_jobs, snapshot)
-
-
-def was_moved(run: Run | None) -> bool:
-    """Whether a run has stopped in order to go on elsewhere."""
-    return run is not None and run.reason is not None and run.reason.code == reasons.MOVED
 
 
 def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption) -> bool:

@@ -29,7 +29,7 @@ from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.decision import Placement, Reason, TraceStep
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.transition import sent_to
@@ -180,8 +180,7 @@ def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId, snapshot: Sn
     """Have a start wait for another with its place reserved; without it if it claims nothing. A reason that names runs
     which left the place is kept."""
     job, reason = pending.job.id, _reserved_with(pending)
-    assignment, _ = outcome.started.pop(job)
-    outcome.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(other)}))
+    assignment = outcome.hold_back(job, other)
     if pending.idle_only:
         snapshot.vacate(pending.job, assignment)
         return

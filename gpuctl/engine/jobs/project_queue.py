@@ -97,6 +97,11 @@ class PendingJob:
         return RunRecord(queued_at_ms=self.queued_at_ms) if self.run is None else self.run.record
 
     @property
+    def last_code(self) -> str:
+        """The code of the reason that its run was given last; "" without one."""
+        return "" if self.run is None or self.run.reason is None else self.run.reason.code
+
+    @property
     def options(self) -> tuple[PoolOption, ...]:
         """The pools it could use, in its order."""
         return self.job_options.options
