@@ -92,14 +92,13 @@ def decide(
     may_be_undone = makes_way and (others_wait or compete_afterwards(outcome, snapshot))
     cache.keep(carried, may_be_undone=may_be_undone or (others_wait and _starts_again(outcome, carried.pending_jobs)))
     shares = tuple(carried.division.rows(_only_claimed(outcome, snapshot)))
-    half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     return Schedule(
         at_ms=now_ms,
         decisions=carried.all_decisions(),
         shares=shares,
         trace=(*outcome.trace, *retried.trace),
         pending_queues=outcome.pending_queues,
-        usage=next_usage(state.ledgers, shares, half_life_ms, now_ms),
+        usage=next_usage(state.ledgers, shares, policy.fairness_half_life_ms, now_ms),
     )
 
 

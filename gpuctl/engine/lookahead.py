@@ -100,7 +100,6 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
     decided = decide(declared, state, now_ms, cache)
     if cache.may_be_undone and len(set(_victims(decided).values())) <= MAX_AIDED:
         decided = _foreseen(declared, state, decided, cache)
-        cache.settle_on(decided)
     return decided
 
 

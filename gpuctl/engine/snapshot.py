@@ -27,7 +27,7 @@ from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import since_start_ms
-from gpuctl.engine.jobs.victim_order import Preference, RunOrder, in_order, run_order
+from gpuctl.engine.jobs.victim_order import Preference, RunOrder, run_order
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
@@ -269,8 +269,11 @@ class Snapshot:
         return found
 
     def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Allocation]]]) -> tuple[Allocation, ...]:
-        """The runs that `find` gives, in order of preference; found once for each key."""
-        return self.once(key, lambda: in_order(find(), self.preference))
+        """The runs that `find` gives, in order of preference; found once for each key.
+
+        Cost: O(runs) where few are young, as the runs of each project are sorted.
+        """
+        return self.once(key, lambda: tuple(sorted(chain.from_iterable(find()), key=self.preference)))
 
     def unschedulable(self, search: str, option: PoolOption, rule: object = None) -> UnschedulableRequests:
         """Requests like an option's for which a search by a rule failed since the snapshot changed."""

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import TypeAlias, TypeGuard
 
 from gpuctl.engine import reasons, schedule
+from gpuctl.engine.cache.differences import differences
 from gpuctl.engine.cache.engine_cache import EngineCache
 from gpuctl.engine.capacity.fit import Request, request_on
 from gpuctl.engine.capacity.free import FreeCapacity
@@ -118,8 +120,10 @@ class Engine:
             self._declared = replace(self._declared, jobs=tuple(self._jobs))
             self._declared_anew = False
         state = replace(self._state, runs=tuple(self._runs))
-        self.last = schedule(self._declared, state, now_ms, self._outlook)
-        return [decision for decision in self._outlook.changed() if self._is_transition(decision)]
+        before, self.last = self.last, schedule(self._declared, state, now_ms, self._outlook)
+        known = () if before is None else before.decisions
+        _, changed = differences(known, self.last.decisions, attrgetter("job"))
+        return [decision for decision in changed if self._is_transition(decision)]
 
     def _has_no_guarded(self) -> bool:
         """Whether the last cycle made no reservation by the starvation guard."""

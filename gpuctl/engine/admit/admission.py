@@ -38,14 +38,13 @@ from gpuctl.engine.capacity.gang import Assignment, PoolOption, has_place, place
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.consolidation import MigrationSearch
 from gpuctl.engine.victims.elastic import smaller_options
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.engine.victims.room import find_room, find_room_to_go_on, in_precedence, room_rank
-from gpuctl.engine.victims.rules import VictimRule, rules_of
-from gpuctl.model.decision import Placement, Reason, TraceStep
+from gpuctl.engine.victims.rules import rules_of
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import SchedulingPolicy
 from gpuctl.model.ids import JobId
 
@@ -210,7 +209,7 @@ class Admission:
         counters, reservation = self._snapshot.counters, self.reservations.of(pending)
         counters.attempts += 1
         if pending.job.id in self.scale_up.runs:
-            return self.scale_up.attempt(pending.job.id, within_share=self._within_share)
+            return self.scale_up.attempt(pending.job.id, partial(self._is_due, pending))
         before = counters.cut_off
         if reservation is not None:
             self._snapshot.lift(reservation.assignment)
@@ -285,9 +284,7 @@ class Admission:
             held_back = self._repacking.make_way(pending, option)
             for other in held_back:
                 self._decided.discard(other.job.id)
-                del self.outcome.started[other.job.id]
-                step = TraceStep(job=other.job.id, rule="hold back", numbers={"beside": str(pending.job.id)})
-                self.outcome.trace.append(step)
+                self.outcome.hold_back(other.job.id, pending.job.id)
             if held_back:
                 return self._start_on_idle(pending, [option])
         return False
@@ -318,7 +315,7 @@ class Admission:
         for option in options:
             coming = self._coming(pending, option)
             if coming is not None:
-                rules = [rule for rule in self._rules(pending, option)[:1] if rule.is_entitled]
+                rules = [rule for rule in rules_of(self._snapshot, pending.job, option)[:1] if rule.is_entitled]
                 return self._take(pending, Room(Assignment(option, coming), rules[0]) if rules else None)
         if not _is_known(pending):
             return False
@@ -373,23 +370,16 @@ class Admission:
         for option in options if _is_known(pending) and self._policy.consolidation else ():
             if not option.request.gpu_milli or self._coming(pending, option) is not None:
                 continue
-            rules = self._rules(pending, option)
-            room = self._migrations.consolidate(option, rules) if rules else None
+            rules = rules_of(self._snapshot, pending.job, option)
+            room = self._migrations.consolidate(rules) if rules else None
             if room and room.cost.price <= most_price and self._is_due(pending, option, room.victims):
                 found.append(room)
         return self._take(pending, min(found, key=room_rank, default=None))
 
-    def _rules(self, pending: PendingJob, option: PoolOption) -> tuple[VictimRule, ...]:
-        """The combinations of rights by which the job may have runs paused."""
-        return rules_of(self._snapshot, pending.job, option.domain, option.request.total_milli)
-
     # Outcomes
 
     def _start(self, pending: PendingJob, assignment: Assignment, rule: str) -> None:
-        option, project = assignment.option, pending.job.id.project
-        self._note(pending, rule, option)
-        reason = reason_to_run(self._snapshot.accounts, option.domain, project, option.request.total_milli)
-        self.outcome.started[pending.job.id] = (assignment, reason)
+        self.outcome.start(pending.job.id, assignment, rule, self._snapshot)
         self._decided.add(pending.job.id)
 
     def _reserve(self, pending: PendingJob, assignment: Assignment, reason: Reason) -> None:

@@ -27,7 +27,7 @@ from gpuctl.engine.admit.reservations import in_place, reserved_for
 from gpuctl.engine.capacity.fit import Request, WorkerRequest
 from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.capacity.gang import Assignment, PoolOption, deal, place_in
-from gpuctl.engine.jobs.project_queue import PendingJob
+from gpuctl.engine.jobs.project_queue import PendingJob, age_of
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import latest_end_ms
 from gpuctl.engine.snapshot import Snapshot
@@ -75,7 +75,7 @@ def may_never_end(job: Job | None) -> bool:
 
 def is_head(pending: PendingJob) -> bool:
     """Whether the last cycle made a head reservation for the job."""
-    return pending.run is not None and pending.run.reason is not None and pending.run.reason.code == reasons.GUARDED
+    return pending.last_code == reasons.GUARDED
 
 
 class HeadReservations:
@@ -112,11 +112,11 @@ class HeadReservations:
 
     def keep(self, queue: Iterable[PendingJob]) -> None:
         """Make the reservations of the last cycle again, in each pool that of the longest-waiting job."""
-        for pending in sorted(filter(is_head, queue), key=_age):
+        for pending in sorted(filter(is_head, queue), key=age_of):
             assignment = reserved_for(pending, self._snapshot)
             if assignment is None or assignment.option.pool.name in self._by_pool:
                 continue
-            runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
+            runs = in_place(self._snapshot, assignment.placement)
             if self._is_due(pending, assignment.option) and not any(may_never_end(run.job) for run in runs):
                 self._add(pending, assignment)
 
@@ -151,7 +151,7 @@ class HeadReservations:
             self.drop(reservation)
             self._add(reservation.pending, better or reservation.assignment)
         failed: set[tuple[PoolName, Request]] = set()
-        for pending in sorted(due, key=_age):
+        for pending in sorted(due, key=age_of):
             found = []
             for option in pending.options if self.of(pending) is None else ():
                 pool = option.pool.name
@@ -173,7 +173,7 @@ class HeadReservations:
         return milli <= snapshot.accounts.within_reach(option.domain, pending.job.id.project)
 
     def _add(self, pending: PendingJob, assignment: Assignment) -> None:
-        runs = in_place(self._snapshot, assignment, assignment.placement.nodes)
+        runs = in_place(self._snapshot, assignment.placement)
         ends = [latest_end_ms(run.job, run.run, self._snapshot.now_ms) for run in runs]
         until_ms = max((end_ms for end_ms in ends if end_ms is not None), default=None)
         self._by_pool[assignment.option.pool.name] = HeadReservation(pending, assignment, until_ms)
@@ -201,24 +201,17 @@ class HeadReservations:
             run=run, job=head, domain=domain, total_milli=assignment.option.request.total_milli,
             placement=assignment.placement, per_worker=assignment.per_worker, leaving=False, preemptible=True,
         )  # fmt: skip
-        own_milli = gpu_milli_of(
-            each
-            for each in in_place(snapshot, assignment, assignment.placement.nodes)
-            if each.project == head.id.project
-        )
+        there = in_place(snapshot, assignment.placement)
+        own_milli = gpu_milli_of(each for each in there if each.project == head.id.project)
         levels = len(snapshot.accounts.tree.chain(job.id.project))
         for strategy in ReclaimStrategy:
             # What its project holds there already counts towards its share. But a job that is entitled by guarantee
             # now does not wait for a guarantee that the project has only once its runs there have left.
             gained_milli = running.total_milli - (0 if strategy is ReclaimStrategy.GUARANTEE else own_milli)
             with snapshot.accounts.supposing(head.id.project, domain, gained_milli):
-                if VictimRule(snapshot, job, domain, milli, (strategy,) * levels).cost((running,)) is not None:
+                if VictimRule(snapshot, job, option, (strategy,) * levels).cost((running,)) is not None:
                     return True
         return False
-
-
-def _age(pending: PendingJob) -> tuple[Instant, JobId]:
-    return pending.queued_at_ms, pending.job.id
 
 
 # The place that is free first

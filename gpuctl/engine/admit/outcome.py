@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gpuctl.engine import reasons
-from gpuctl.engine.admit.reservations import was_moved
 from gpuctl.engine.capacity.gang import Assignment, PoolOption
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.runs import Allocation, paused_record
 from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.accounts import Accounts, project_owner
+from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Room
 from gpuctl.model.decision import Admit, Decision, Move, Pending, Placement, Preempt, Reason, Reclaim, TraceStep
@@ -54,6 +54,19 @@ class Outcome:
     trace: list[TraceStep] = field(default_factory=list)
     cut_off: set[JobId] = field(default_factory=set)
     all_unschedulable: bool = True
+
+    def start(self, job: JobId, assignment: Assignment, rule: str, snapshot: Snapshot) -> None:
+        """Enter a start whose place is taken already."""
+        option = assignment.option
+        self.trace.append(gain_step(snapshot, job, rule, option))
+        reason = reason_to_run(snapshot.accounts, option.domain, job.project, option.request.total_milli)
+        self.started[job] = assignment, reason
+
+    def hold_back(self, job: JobId, beside: JobId) -> Assignment:
+        """Take back a start that would be in the way of another, and return where it was."""
+        self.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(beside)}))
+        assignment, _ = self.started.pop(job)
+        return assignment
 
     def pause(self, room: Room, beneficiary: JobId) -> None:
         """Enter the victims and moves that make room, and what each project loses by them as it stands before that."""
@@ -125,14 +138,12 @@ def further_nodes(job: Job, placement: Placement, capacity: Capacity) -> tuple[N
     Its pods name them from its start on, for a pod template can't be changed later without a new start. They are the
     next by name, so that services that start on different nodes have different ones.
     """
-    if job.scaling is None or not placement.workers:
-        return ()
-    first = capacity.nodes.get(placement.workers[0].node)
-    if first is None or first.pool is None:
+    pool = None if job.scaling is None else capacity.pool_of(placement)
+    if job.scaling is None or pool is None:
         return ()
     mine = placement.nodes
-    others = [space.name for space in capacity.usable.get(first.pool, ()) if space.name not in mine]
-    at = bisect(others, first.name)
+    others = [space.name for space in capacity.usable.get(pool, ()) if space.name not in mine]
+    at = bisect(others, placement.workers[0].node)
     return tuple([*others[at:], *others[:at]][: job.scaling.most - len(placement.workers)])
 
 
@@ -145,8 +156,8 @@ def decisions_of(
         yield job, Pending(job=job, reason=reason, record=record, reserved=assignment.placement)
     for job, (assignment, reason) in outcome.started.items():
         pending, placement = pending_jobs.find(job), assignment.placement
-        run, record = pending.run, pending.record
-        record = record._replace(starts=record.starts + 1, paused_for=record.paused_for if was_moved(run) else None)
+        record, was_moved = pending.record, pending.last_code == reasons.MOVED
+        record = record._replace(starts=record.starts + 1, paused_for=record.paused_for if was_moved else None)
         further = further_nodes(pending.job, placement, pending_jobs.capacity)
         yield job, Admit(job=job, reason=reason, record=record, placement=named(placement, uuids), further=further)
     for job, pause in outcome.pauses.items():

@@ -49,7 +49,7 @@ class Repacking:
             self._keep(pending, assignment)
             return assignment
         for option in options:
-            if self.may_repack(option) and self._repack(option.pool.name, {pending: option}, always=True):
+            if self.may_repack(option) and self._repack(option.pool.name, {pending: option}):
                 return self.assignments[pending]
         return None
 
@@ -74,7 +74,7 @@ class Repacking:
     def compact(self) -> bool:
         """Repack the pools with new fractions where that leaves more devices whole; True if an admission moved."""
         pools = sorted({s.option.pool.name for s in self.assignments.values() if s.option.request.fraction_milli})
-        return sum(self._repack(pool, {}, always=False) for pool in pools) > 0
+        return sum(self._repack(pool, {}) for pool in pools) > 0
 
     def may_make_way(self, pending: PendingJob, option: PoolOption) -> bool:
         """Whether an admission to an option's pool may make way for a job of its project."""
@@ -124,10 +124,10 @@ class Repacking:
         if len(pending.options) > 1 and len(_alike(pending, assignment.option)) > 1:
             self._movable_milli[pool] += sign * request.total_milli
 
-    def _repack(self, pool: PoolName, more: Mapping[PendingJob, PoolOption], *, always: bool) -> bool:
+    def _repack(self, pool: PoolName, more: Mapping[PendingJob, PoolOption]) -> bool:
         """Place a pool's admissions, and some more, largest first; False, and nothing changed, if that fails.
 
-        Unless `always`, it fails too if no more devices are whole after it.
+        Without more it fails too if no more devices are whole after it.
         """
         self._placings_left -= self._in_pool[pool] + len(more)
         if self._placings_left < 0:
@@ -141,12 +141,12 @@ class Repacking:
             options = {pending: found.option for pending, found in old.items()} | dict(more)
             order = sorted(options, key=lambda pending: _size(pending, options[pending]))
             alike = ((pending, options[pending]) for pending in order)
-            placed = place_all(idle, [_alike(*each) if always and each[0] not in more else each[1:] for each in alike])
+            placed = place_all(idle, [_alike(*each) if more and each[0] not in more else each[1:] for each in alike])
             new = None if placed is None else dict(zip(order, placed, strict=True))
         if new is None:
             for option in more.values():
                 self._snapshot.unschedulable("repacking", option).add(option.request)
-        is_better = new is not None and (always or idle.whole_devices(pool) > whole)
+        is_better = new is not None and (bool(more) or idle.whole_devices(pool) > whole)
         if new is not None:
             idle.give_back(new.values())
         idle.take(old.values())

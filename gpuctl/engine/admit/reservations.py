@@ -9,7 +9,7 @@ reservations yield: docs/concepts.md, "Reservations".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from gpuctl.engine import reasons
 from gpuctl.engine.capacity.free import FreeCapacity
@@ -22,7 +22,7 @@ from gpuctl.engine.shares.entitlement import rights_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.preempt import makes_way
 from gpuctl.model.decision import Placement, Reason
-from gpuctl.model.ids import JobId, NodeName
+from gpuctl.model.ids import JobId
 from gpuctl.model.job import Job
 from gpuctl.model.state import Run
 
@@ -34,8 +34,8 @@ def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
 
 def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
     """Whether no run was paused for a reservation, or such runs neither stop nor wait any more."""
-    job, reason = pending.job.id, pending.run.reason if pending.run else None
-    if reason is None or reason.code == reasons.FOR_PAUSED or job in pending_jobs.paused_for:
+    job = pending.job.id
+    if pending.last_code in {"", reasons.FOR_PAUSED} or job in pending_jobs.paused_for:
         return False
     return all(allocation.run.paused_for != job for allocation in snapshot.leaving_runs)
 
@@ -45,17 +45,12 @@ def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJob
     its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's. That of a
     moved run is, too, if the run would be stopped again and so starts later.
     """
-    if pending.job.id in snapshot.restraints.delayed and was_moved(pending.run):
+    if pending.job.id in snapshot.restraints.delayed and pending.last_code == reasons.MOVED:
         return True
     if _is_outranked(pending, assignment, pending_jobs, snapshot):
         return True
     is_guaranteed = stays_guaranteed(snapshot, pending, assignment.option)
     return not is_guaranteed and _is_guaranteed_to_others(pending, pending_jobs, snapshot)
-
-
-def was_moved(run: Run | None) -> bool:
-    """Whether a run has stopped in order to go on elsewhere."""
-    return run is not None and run.reason is not None and run.reason.code == reasons.MOVED
 
 
 def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption) -> bool:
@@ -168,10 +163,10 @@ def waits_for(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -
     return reasons.waits_for_paused(left) if left else reason
 
 
-def in_place(snapshot: Snapshot, assignment: Assignment, nodes: Collection[NodeName]) -> list[Allocation]:
-    """The runs on the devices of an assignment, on some of its nodes, that are not leaving."""
-    devices = {device for device in assignment.placement.devices if device[0] in nodes}
-    found = dict.fromkeys(run for node in nodes for run in snapshot.on_node(node))
+def in_place(snapshot: Snapshot, placement: Placement) -> list[Allocation]:
+    """The runs on the devices of a placement that are not leaving."""
+    devices = placement.devices
+    found = dict.fromkeys(run for node in placement.nodes for run in snapshot.on_node(node))
     return [run for run in found if not devices.isdisjoint(run.placement.devices)]
 
 

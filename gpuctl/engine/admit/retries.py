@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuctl.engine.admit.outcome import Outcome, gain_step
+from gpuctl.engine.admit.outcome import Outcome
 from gpuctl.engine.admit.start_conflicts import keep_apart
 from gpuctl.engine.capacity.gang import PoolOption, place
 from gpuctl.engine.jobs.pending_jobs import PendingJobs
-from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob
-from gpuctl.engine.shares.entitlement import reason_to_run
+from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob, age_of
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.elastic import smaller_options
 
@@ -25,7 +24,7 @@ def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcom
     Cost: a search for a place for each kind of job that finds none, and for each start.
     """
     without_place: set[JobOptions] = set()
-    for pending in sorted(pending_jobs.retries.values(), key=lambda each: (each.queued_at_ms, each.job.id)):
+    for pending in sorted(pending_jobs.retries.values(), key=age_of):
         if pending.job_options in without_place:
             continue
         found = (place(snapshot.idle, options) for options in _choices(pending, snapshot))
@@ -33,11 +32,8 @@ def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcom
         if assignment is None:
             without_place.add(pending.job_options)
             continue
-        job, option = pending.job, assignment.option
-        outcome.trace.append(gain_step(snapshot, job.id, "start", option))
-        snapshot.occupy(job, assignment)
-        reason = reason_to_run(snapshot.accounts, option.domain, job.id.project, option.request.total_milli)
-        outcome.started[job.id] = assignment, reason
+        snapshot.occupy(pending.job, assignment)
+        outcome.start(pending.job.id, assignment, "start", snapshot)
     keep_apart(outcome, pending_jobs, snapshot)
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from gpuctl.engine import reasons
 from gpuctl.engine.admit.outcome import Outcome
 from gpuctl.engine.admit.reservations import is_free, is_place_for
-from gpuctl.engine.capacity.gang import Assignment, PoolOption, place, place_in
+from gpuctl.engine.capacity.gang import Assignment, place, place_in
 from gpuctl.engine.jobs.pending_jobs import QueueKey
 from gpuctl.engine.jobs.project_queue import JobOptions, PendingJob, ProjectQueue
 from gpuctl.engine.jobs.runs import NOWHERE, Allocation
@@ -22,7 +22,7 @@ from gpuctl.engine.jobs.under_scaled import UnderScaled
 from gpuctl.engine.shares.entitlement import reason_to_run
 from gpuctl.engine.snapshot import Snapshot
 from gpuctl.engine.victims.eviction import Room
-from gpuctl.engine.victims.room import find_room_in_place
+from gpuctl.engine.victims.room import IsDue, find_room_in_place
 from gpuctl.engine.victims.rules import rules_of
 from gpuctl.model.decision import Placement, Resize, TraceStep
 from gpuctl.model.ids import JobId, NodeName
@@ -70,10 +70,11 @@ class ScaleUp:
                 found[key].join((name,), [PendingJob(run.job, run.allocation.run, AFTER_ALL, options, domain)])
         return found.values()
 
-    def attempt(self, job: JobId, *, within_share: bool) -> bool:
+    def attempt(self, job: JobId, is_due: IsDue) -> bool:
         """Attempt a worker more, or the workers for which one set of victims makes room; whether it gained any.
 
-        Cost: O(its nodes), and a victim search for each halving of the number of workers.
+        No run is paused where idle GPUs will do. Cost: O(its nodes), and a victim search for each halving of the number
+        of workers.
         """
         run, outcome = self.runs[job], self.outcome
         missing = run.missing(self._snapshot.capacity)
@@ -81,13 +82,12 @@ class ScaleUp:
             return False
         place = place_in(run.usable(self._snapshot.idle), run.option)
         if place is not None and self._snapshot.allows(run.job, run.option):
-            # No run is paused where idle GPUs will do.
-            is_due = not within_share or self._snapshot.stays_within_share(run.job, run.option)
-            if is_due:
+            may_gain = is_due(run.option, ())
+            if may_gain:
                 self._gain(run, place)
-            return is_due
+            return may_gain
         most = missing if run.option.request.gpu_milli else 0
-        best = _for_most(0, most, lambda count: self._room(run, count, within_share=within_share))
+        best = _for_most(0, most, lambda count: self._room(run, count, is_due))
         if best is None:
             return False
         outcome.pause(best, job)
@@ -97,16 +97,12 @@ class ScaleUp:
         self._gain(run, best.assignment.placement, is_paid=bool(best.victims))
         return True
 
-    def _room(self, run: UnderScaled, count: int, *, within_share: bool) -> Room | None:
+    def _room(self, run: UnderScaled, count: int, is_due: IsDue) -> Room | None:
         """Places that are coming free for so many workers, or room that can be made for them."""
         snapshot, option = self._snapshot, run.option.of(count)
         if not snapshot.is_open(run.job, option):
             return None
-
-        def is_due(_: PoolOption, victims: Iterable[Allocation]) -> bool:
-            return not within_share or snapshot.stays_within_share(run.job, option, victims)
-
-        rules = rules_of(snapshot, run.job, option.domain, option.request.total_milli)
+        rules = rules_of(snapshot, run.job, option)
         entitled = next((rule for rule in rules if rule.is_entitled and rule.is_plain), None)
         if entitled is not None and is_due(option, ()):
             coming = place_in(run.usable(snapshot.future_idle), option)

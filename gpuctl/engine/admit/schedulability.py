@@ -250,9 +250,9 @@ class Schedulability:
         snapshot, migrations = self._snapshot, self._migrations
         if has_place(snapshot.future_idle, option):
             return True, False
-        rules = rules_by_right(snapshot, job, option.domain, option.request.total_milli)
-        may_move = migrations is not None and migrations.may_find(option, rules)
+        rules = rules_by_right(snapshot, job, option)
+        may_move = migrations is not None and migrations.may_find(rules)
         if may_move:
             return True, False
-        may_pause = not all(is_unschedulable(option, rule) for rule in rules)
+        may_pause = not all(map(is_unschedulable, rules))
         return may_pause, not may_pause and may_move is None

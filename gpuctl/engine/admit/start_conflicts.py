@@ -29,7 +29,7 @@ from gpuctl.engine.jobs.pending_jobs import PendingJobs
 from gpuctl.engine.jobs.project_queue import PendingJob
 from gpuctl.engine.jobs.timing import running_ms
 from gpuctl.engine.snapshot import Snapshot
-from gpuctl.model.decision import Placement, Reason, TraceStep
+from gpuctl.model.decision import Placement, Reason
 from gpuctl.model.declared import NAMEABLE_GPUS, NodePool, Way
 from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.transition import sent_to
@@ -149,13 +149,12 @@ def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
     }
     found: list[UnboundStart] = []
     for job, run in sorted(runs.items()):
-        workers = run.placement.workers if run.placement is not None else ()
-        space = snapshot.capacity.nodes.get(workers[0].node) if workers else None
-        pool = snapshot.capacity.pools.get(space.pool) if space is not None and space.pool is not None else None
+        pool = None if run.placement is None else snapshot.capacity.pool_of(run.placement)
         is_new = not run.starting_ms and running_ms(run, snapshot.now_ms) < STARTING_MS
         if run.placement is not None and pool is not None and is_new:
             per_worker = WorkerRequest(run.gpu_milli, run.cpu_milli, run.mem_bytes)
-            found.append(UnboundStart(job, pool, run.placement, per_worker, run.made_with or run.placement))
+            made_with = run.made_with or run.placement
+            found.append(UnboundStart(job, snapshot.capacity.pools[pool], run.placement, per_worker, made_with))
     return found
 
 
@@ -181,8 +180,7 @@ def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId, snapshot: Sn
     """Have a start wait for another with its place reserved; without it if it claims nothing. A reason that names runs
     which left the place is kept."""
     job, reason = pending.job.id, _reserved_with(pending)
-    assignment, _ = outcome.started.pop(job)
-    outcome.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(other)}))
+    assignment = outcome.hold_back(job, other)
     if pending.idle_only:
         snapshot.vacate(pending.job, assignment)
         return

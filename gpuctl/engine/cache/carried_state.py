@@ -51,7 +51,7 @@ class CarriedState:
     """What the nodes have, what each job and run says by itself, the allocations, and the pending jobs.
 
     `is_unchanged`: nothing was read again in this cycle. `all_unschedulable`, `kept`: those of the last cycle's
-    `Outcome`. `before`: what was last returned on jobs, where it is not what is decided by now.
+    `Outcome`.
     """
 
     def __init__(self, declared: Declared, nodes: tuple[Node, ...]) -> None:
@@ -86,7 +86,6 @@ class CarriedState:
         self.usable_milli = {domain.name: capacity.usable_milli(domain.name) for domain in declared.domains}
         self.adjustments: dict[DomainName, GpuMilli] = {}
         self._all: dict[JobId, Decision] = {}  # in order of jobs
-        self.before: dict[JobId, Decision | None] = {}
         self._touched: frozenset[JobId] = frozenset()
         self.is_unchanged = False
         self.all_unschedulable = False
@@ -181,7 +180,6 @@ class CarriedState:
         for job, decision in made.items():
             before = self._all.get(job)
             if before is not decision and before != decision:
-                self.before.setdefault(job, before)
                 self._all[job] = decision
         if len(self._all) > known:
             self._all = {job: self._all[job] for job in sorted(self._all)}
@@ -192,11 +190,6 @@ class CarriedState:
     def all_decisions(self) -> tuple[Decision, ...]:
         """All decisions, in order of jobs; an unchanged one stays the same object."""
         return tuple(self._all.values())
-
-    def changed(self) -> list[Decision]:
-        """The decisions that differ from those noted in `before`, in order of jobs."""
-        now = ((before, self._all.get(job)) for job, before in sorted(self.before.items()))
-        return [decision for before, decision in now if decision is not None and decision != before]
 
     def _by_itself(self, job: JobId) -> Decision:
         """The decision about a job that competing does not change."""

@@ -9,7 +9,6 @@ from gpuctl.engine.cache.carried_state import CarriedState
 from gpuctl.engine.capacity.free import NodeFree
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.effective import EffectiveJobs
-from gpuctl.model.decision import Decision, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Vacancy
 from gpuctl.model.ids import PoolName
@@ -28,7 +27,7 @@ class EngineCache:
 
     def __init__(self) -> None:
         self._carried: CarriedState | None = None
-        self._noted: tuple[list[Decision], tuple[Vacancy, ...]] | None = None
+        self._noted: tuple[Vacancy, ...] | None = None
         self.counters = Counters()
         self.may_be_undone = False
         self.effective = EffectiveJobs()
@@ -36,20 +35,12 @@ class EngineCache:
     def begin(self) -> None:
         """Begin a schedule."""
         self.counters = Counters()
-        if self._noted is None and self._carried is not None:
-            self._carried.before = {}
         self._noted = None
 
     def note(self) -> None:
-        """Note what the last cycle says of itself, before cycles are made in advance."""
+        """Note what the last cycle left free, before cycles are made in advance."""
         self._noted = None
-        self._noted = self.changed(), self.vacancies()
-
-    def settle_on(self, decided: Schedule) -> None:
-        """A schedule is decided after cycles were made in advance: `changed` compares with it from now on."""
-        if self._carried is not None:
-            by_job = {decision.job: decision for decision in decided.decisions}
-            self._carried.before = {job: by_job.get(job) for job in self._carried.before}
+        self._noted = self.vacancies()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
         """The carried state for these inputs. Cost: what changed since the last call, while cluster and projects stay.
@@ -66,16 +57,10 @@ class EngineCache:
         """Keep the carried state at the end of a cycle."""
         self._carried, self.may_be_undone = carried, may_be_undone
 
-    def changed(self) -> list[Decision]:
-        """The decisions of the last schedule that differ from those before, in order of jobs."""
-        if self._noted is not None:
-            return self._noted[0]
-        return self._carried.changed() if self._carried else []
-
     def vacancies(self) -> tuple[Vacancy, ...]:
         """What the last schedule left free in each pool, without reserved places. Cost: O(devices)."""
         if self._noted is not None:
-            return self._noted[1]
+            return self._noted
         if self._carried is None:
             return ()
         rooms: dict[PoolName, list[NodeFree]] = {pool: [] for pool in self._carried.capacity.usable}

@@ -182,13 +182,11 @@ def _place_anew(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placemen
     return (len(racks), len(nodes)), _deal_all(free, request, nodes)
 
 
-def slots_by_node(free: FreeCapacity, option: PoolOption) -> dict[NodeName, int]:
-    """How many workers each node holds, for nodes that hold one. Cost: O(nodes with enough whole devices)."""
-    return dict(_slots(free, option))
+def slots_by_node(free: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:
+    """How many workers each node holds, for nodes that hold one, the roomiest nodes first.
 
-
-def _slots(free: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:
-    """Those nodes and numbers, the roomiest nodes first."""
+    Cost: O(nodes with enough whole devices).
+    """
     for bucket in reversed(free.nodes_by_whole(option.pool.name)[option.request.devices :]):
         for name in bucket:
             count = free.rooms[name].slots(option.request)
@@ -200,7 +198,7 @@ def _has_slots(free: FreeCapacity, option: PoolOption) -> bool:
     request = option.request
     if free.free_milli(option.pool.name, request.profile) < request.total_milli:
         return False
-    together = accumulate(count for _, count in _slots(free, option))
+    together = accumulate(count for _, count in slots_by_node(free, option))
     return any(total >= request.workers for total in together)
 
 
@@ -210,7 +208,7 @@ def _nodes_for_all(free: FreeCapacity, option: PoolOption) -> list[tuple[NodeNam
     if free.free_milli(pool.name, request.profile) < request.total_milli:
         return None
     packed = pool.placement is PlacementStrategy.BINPACK
-    rooms = ((free.rooms[name], count) for name, count in slots_by_node(free, option).items())
+    rooms = ((free.rooms[name], count) for name, count in slots_by_node(free, option))
     sites = (Site(room.name, count, room.whole if packed else -room.whole, room.topology) for room, count in rooms)
     return closest(sites, request.workers, packed=packed)
 

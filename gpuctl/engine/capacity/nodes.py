@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gpuctl.model.decision import Placement
 from gpuctl.model.declared import Declared, NodePool, Sharing
 from gpuctl.model.ids import DomainName, NodeName, PoolName
 from gpuctl.model.state import Node
@@ -53,6 +54,11 @@ class Capacity:
     def pools_of(self, domain: DomainName) -> list[PoolName]:
         """The pools of a domain."""
         return [pool for pool, its_domain in self.domain_of.items() if its_domain == domain]
+
+    def pool_of(self, placement: Placement) -> PoolName | None:
+        """The pool of the first worker, which is that of all."""
+        spaces = (self.nodes.get(worker.node) for worker in placement.workers[:1])
+        return next((space.pool for space in spaces if space is not None), None)
 
 
 def is_served(node: Node, pool: NodePool) -> bool:

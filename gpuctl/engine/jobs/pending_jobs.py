@@ -190,7 +190,7 @@ class PendingJobs:
 
     def _reserved_in(self, pending: PendingJob) -> DomainName | None:
         place = pending.run.placement if pending.run is not None else None
-        pool = None if place is None else self._static_fit.pool_of(place)
+        pool = None if place is None else self.capacity.pool_of(place)
         return None if pool is None else self.capacity.domain_of.get(pool)
 
     def reserved_before(self) -> list[PendingJob]:

@@ -97,6 +97,11 @@ class PendingJob:
         return RunRecord(queued_at_ms=self.queued_at_ms) if self.run is None else self.run.record
 
     @property
+    def last_code(self) -> str:
+        """The code of the reason that its run was given last; "" without one."""
+        return "" if self.run is None or self.run.reason is None else self.run.reason.code
+
+    @property
     def options(self) -> tuple[PoolOption, ...]:
         """The pools it could use, in its order."""
         return self.job_options.options
@@ -117,6 +122,9 @@ def kind_of(pending: PendingJob) -> Kind:
 
 rank_of: Callable[[PendingJob], Rank] = attrgetter("job_options.precedence", "queued_at_ms", "job.position", "job.id")
 """The rank of a pending job."""
+
+age_of: Callable[[PendingJob], tuple[Instant, JobId]] = attrgetter("queued_at_ms", "job.id")
+"""Since when a pending job waits; of equals the names decide."""
 
 
 def is_first_class(job: Job) -> bool:

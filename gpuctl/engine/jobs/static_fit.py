@@ -14,7 +14,7 @@ from gpuctl.engine.capacity.gang import PoolOption, has_place, options_of, slots
 from gpuctl.engine.capacity.nodes import Capacity
 from gpuctl.engine.jobs.project_queue import JobOptions, Likeness, likeness
 from gpuctl.engine.shares.accounts import OwnerTree
-from gpuctl.model.decision import Placement, Reason
+from gpuctl.model.decision import Reason
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.job import Job
 
@@ -29,10 +29,10 @@ class StaticFit:
     change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
     """
 
-    __slots__ = ("_answers", "_capacity", "_empty", "_fits_of", "_tree")
+    __slots__ = ("_answers", "_empty", "_fits_of", "_tree", "capacity")
 
     def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._tree = tree
         self._empty = FreeCapacity.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[PoolOption, bool]] = {}
@@ -42,7 +42,7 @@ class StaticFit:
         """Some nodes have changed. Returns whether jobs that could run may have other options. Cost: the distinct
         requests.
         """
-        self._capacity = capacity
+        self.capacity = capacity
         self._empty.refit(capacity, nodes)
         before = self._fits_of
         self._fits_of = {key: (option, has_place(self._empty, option)) for key, (option, _) in before.items()}
@@ -73,7 +73,7 @@ class StaticFit:
     def _options(self, job: Job) -> tuple[PoolOption, ...] | Reason:
         if not self._tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
-        fitting = tuple(filter(None, map(self._as_fits, options_of(job, self._capacity))))
+        fitting = tuple(filter(None, map(self._as_fits, options_of(job, self.capacity))))
         if not fitting:
             return self._why_none(job)
         legal = tuple(found for option in fitting if (found := self._as_allowed(job, option)) is not None)
@@ -85,7 +85,8 @@ class StaticFit:
             return option
         if not option.least:
             return None
-        fewer = option.sized(min(option.request.workers, sum(slots_by_node(self._empty, option).values())))
+        most = sum(count for _, count in slots_by_node(self._empty, option))
+        fewer = option.sized(min(option.request.workers, most))
         return fewer if fewer is not None and self._fits(fewer) else None
 
     def _as_allowed(self, job: Job, option: PoolOption) -> PoolOption | None:
@@ -96,19 +97,14 @@ class StaticFit:
 
     def _why_none(self, job: Job) -> Reason:
         """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
-        asked = [option for option in options_of(job, self._capacity) if option.request.gpu_milli]
-        spaces = [space for option in asked for space in self._capacity.usable.get(option.pool.name, ())]
+        asked = [option for option in options_of(job, self.capacity) if option.request.gpu_milli]
+        spaces = [space for option in asked for space in self.capacity.usable.get(option.pool.name, ())]
         if spaces and not any(space.served for space in spaces):
             return reasons.not_served(job, asked[0].pool)
         profiles = {option.request.profile for option in asked}
         if spaces and "" not in profiles and not any(profiles.intersection(space.profiles) for space in spaces):
             return reasons.no_slices(job, ", ".join(sorted(profiles)))
         return reasons.no_large_node(job)
-
-    def pool_of(self, placement: Placement) -> PoolName | None:
-        """The pool of the first worker."""
-        spaces = (self._capacity.nodes.get(worker.node) for worker in placement.workers[:1])
-        return next((space.pool for space in spaces if space is not None), None)
 
     def barrier(self, job: Job, option: PoolOption) -> Reason | None:
         """The ceiling that the job alone would break in an option's domain."""

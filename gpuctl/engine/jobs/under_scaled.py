@@ -113,7 +113,7 @@ def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> It
         if run.made_with is None:
             continue
         for option in static_fit.options(job):
-            if static_fit.pool_of(allocation.placement) == option.pool.name:
+            if static_fit.capacity.pool_of(allocation.placement) == option.pool.name:
                 yield UnderScaled(allocation, job, run.made_with, option.of(1))
 
 

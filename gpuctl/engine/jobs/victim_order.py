@@ -9,8 +9,6 @@ the rest before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain
 from typing import NamedTuple
 
 from gpuctl.engine.jobs.runs import Allocation
@@ -57,10 +55,3 @@ def run_order(allocation: Allocation) -> RunOrder:
     newest = -(_NOT_STARTED if started_at_ms is None else started_at_ms)
     job = allocation.job
     return RunOrder(job.priority if job else 0, newest, -job.position if job else 0, allocation.run.job)
-
-
-def in_order(
-    lists: Iterable[Iterable[Allocation]], preference: Callable[[Allocation], Preference]
-) -> tuple[Allocation, ...]:
-    """The runs of several projects as one list. Cost: O(runs) where few are young, as each list is nearly sorted."""
-    return tuple(sorted(chain.from_iterable(lists), key=preference))

@@ -57,8 +57,8 @@ class MigrationSearch:
         self._placings_left = MAX_PLACINGS
         self.has_looked = False
 
-    def consolidate(self, option: PoolOption, rules: Sequence[VictimRule]) -> Room | None:
-        """The cheapest moves, with pauses or without, that make room for an option, which must not fit now.
+    def consolidate(self, rules: Sequence[VictimRule]) -> Room | None:
+        """The cheapest moves, with pauses or without, that make room for a job, which must not fit now.
 
         `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the job and the
         moved runs find places one after another. All sets of moves and pauses are tried where candidates are few,
@@ -66,40 +66,40 @@ class MigrationSearch:
         placement is left, the search is cut off (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
-        found = self._moves_alone(option, rules[0]) if self._may_walk(option, rules[0]) else None
+        found = self._moves_alone(rules[0]) if self._may_walk(rules[0]) else None
         first = None if found is None else (found.cost, (*(move.eviction for move in found.moves),))
         for rule in rules:
-            if not self._may_mix(option, rule):
+            if not self._may_mix(rule):
                 continue
             are_few = self._are_few(rule)
-            mixed = self._with_pauses(option, rule, first) if are_few else self._beside_pauses(option, rule)
+            mixed = self._with_pauses(rule, first) if are_few else self._beside_pauses(rule)
             if mixed is not None and (found is None or mixed.cost < found.cost):
                 found = mixed
-        if found is None and None in [self._may_mix(option, rule) for rule in rules]:
+        if found is None and None in [self._may_mix(rule) for rule in rules]:
             self._snapshot.counters.cut_off += 1
         return found
 
-    def may_find(self, option: PoolOption, rules: Sequence[VictimRule]) -> bool | None:
+    def may_find(self, rules: Sequence[VictimRule]) -> bool | None:
         """Whether moves, with pauses or without, may make room, as far as that is known without a search.
 
         None: they can't, only because the search is cut off at its bounds.
         """
-        if self._may_walk(option, rules[0]):
+        if self._may_walk(rules[0]):
             return True
-        found = [self._may_mix(option, rule) for rule in rules]
+        found = [self._may_mix(rule) for rule in rules]
         return any(found) or (None if None in found else False)
 
-    def _may_walk(self, option: PoolOption, rule: VictimRule) -> bool:
-        if self._placings_left <= 0 or not rule.allows_moves() or _short_milli(self._snapshot, option) > 0:
+    def _may_walk(self, rule: VictimRule) -> bool:
+        if self._placings_left <= 0 or not rule.allows_moves() or _short_milli(self._snapshot, rule.option) > 0:
             return False
-        failed = self._snapshot.unschedulable("moves", option, rule.is_guaranteed)
-        return not failed.cover(option.request) and bool(self._moves_in(rule))
+        failed = self._snapshot.unschedulable("moves", rule.option, rule.is_guaranteed)
+        return not failed.cover(rule.option.request) and bool(self._moves_in(rule))
 
-    def _may_mix(self, option: PoolOption, rule: VictimRule) -> bool | None:
+    def _may_mix(self, rule: VictimRule) -> bool | None:
         """Whether moves with the pauses of a rule may make room; None where they are too many, or no placement is left,
         though all together would free enough.
         """
-        must_pause = self._must_pause(option)
+        option, must_pause = rule.option, self._must_pause(rule.option)
         if not any(self._snapshot.pausable(option.domain).values()) or must_pause > gpu_milli_of(rule.candidates()):
             return False
         has_failed = self._snapshot.unschedulable("moves and pauses", option, rule.key).cover(option.request)
@@ -123,69 +123,69 @@ class MigrationSearch:
         runs = chain.from_iterable(self._snapshot.pausable(option.domain).values())
         return short_milli - sum(_spare_milli(self._snapshot, run) for run in runs)
 
-    def _moves_alone(self, option: PoolOption, rule: VictimRule) -> Room | None:
+    def _moves_alone(self, rule: VictimRule) -> Room | None:
         self.has_looked = True
         moves = self._moves_in(rule)
         left = _not_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
-        walk = EvictionWalk(option, rule, left, self._follows(option, rule), MAX_STEPS)
+        walk = EvictionWalk(rule, left, self._follows(rule), MAX_STEPS)
         chosen = walk.run()
         is_exhaustive = walk.is_exhaustive and self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if chosen is None and is_exhaustive and len(left) == len(moves):
-            self._snapshot.unschedulable("moves", option, rule.is_guaranteed).add(option.request)
-        return None if chosen is None else self._told(option, rule, chosen)
+            self._snapshot.unschedulable("moves", rule.option, rule.is_guaranteed).add(rule.option.request)
+        return None if chosen is None else self._told(rule, chosen)
 
-    def _with_pauses(self, option: PoolOption, rule: VictimRule, first: Found | None) -> Room | None:
+    def _with_pauses(self, rule: VictimRule, first: Found | None) -> Room | None:
         """The cheapest moves, with pauses that a rule allows, that make room: the fewest GPUs paused come first."""
         self.has_looked = True
         moves = _movable(rule)
         left = _not_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
-        found = cheapest_of_few(option, rule, [*left, *pauses(rule)], self._follows(option, rule), first)
+        found = cheapest_of_few(rule, [*left, *pauses(rule)], self._follows(rule), first)
         is_exhaustive = self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if found is None and is_exhaustive and len(left) == len(moves):
-            self._snapshot.unschedulable("moves and pauses", option, rule.key).add(option.request)
-        return None if found is None else self._told(option, rule, found[1])
+            self._snapshot.unschedulable("moves and pauses", rule.option, rule.key).add(rule.option.request)
+        return None if found is None else self._told(rule, found[1])
 
-    def _beside_pauses(self, option: PoolOption, rule: VictimRule) -> Room | None:
+    def _beside_pauses(self, rule: VictimRule) -> Room | None:
         """The cheapest moves beside one set of pauses, where all sets are too many: the first pauses in order.
 
         They are supposed to have left, so that the walk finds moves to where they ran, too.
         """
         self.has_looked = True
         snapshot, moves = self._snapshot, None
-        chosen = _first_pauses(rule, self._must_pause(option))
+        chosen = _first_pauses(rule, self._must_pause(rule.option))
         if chosen and rule.allows_moves():
             with snapshot.supposing():
                 snapshot.pause(victims_of(chosen))
                 smaller = {eviction.job for eviction in chosen}
                 movable = [move for move in _not_for(rule.job.id, _movable(rule)) if move.job not in smaller]
-                moves = EvictionWalk(option, rule, movable, self._follows(option, rule), MAX_STEPS).run()
-        found = None if moves is None else self._told(option, rule, (*moves, *chosen))
+                moves = EvictionWalk(rule, movable, self._follows(rule), MAX_STEPS).run()
+        found = None if moves is None else self._told(rule, (*moves, *chosen))
         if found is None:
-            snapshot.unschedulable("moves and pauses", option, rule.key).add(option.request)
+            snapshot.unschedulable("moves and pauses", rule.option, rule.key).add(rule.option.request)
         return found
 
-    def _follows(self, option: PoolOption, rule: VictimRule) -> Follows:
+    def _follows(self, rule: VictimRule) -> Follows:
         """Nothing, as far as is asked; None where a moved run has no place, and of pauses alone."""
-        must_pause = self._must_pause(option)
+        must_pause = self._must_pause(rule.option)
 
         def follows(chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
             if not any(eviction.is_move for eviction in chosen):
                 return None  # `find_room` has tried it.
             is_enough = must_pause <= gpu_milli_of(victims_of(chosen)) and self._placings_left > 0
-            return (0, 0) if is_enough and self._told(option, rule, chosen) is not None else None
+            return (0, 0) if is_enough and self._told(rule, chosen) is not None else None
 
         return follows
 
-    def _told(self, option: PoolOption, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
+    def _told(self, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
         """What comes of a set of evictions, if the rule allows it and each moved run has a place."""
         counters, placings = self._snapshot.counters, self._snapshot.counters.placings
-        placement = place_without(rule.snapshot, option, (*victims_of(chosen), *movers_of(chosen)))
-        found = None if placement is None else _beside(Assignment(option, placement), chosen, rule)
+        placement = place_without(rule, (*victims_of(chosen), *movers_of(chosen)))
+        found = None if placement is None else _beside(Assignment(rule.option, placement), chosen, rule)
         if placement is not None and found is None:
             # The best place for the job may be the only one for a moved run.
-            among = _placed_among(rule.snapshot, option, chosen)
+            among = _placed_among(rule, chosen)
             found = None if among is None else _beside(among, chosen, rule)
         tried = 1 + counters.placings - placings
         counters.tried += tried
@@ -308,10 +308,11 @@ def _moves_beside(
     return None if found is None else tuple(map(Migration, movers, found))
 
 
-def _placed_among(snapshot: Snapshot, option: PoolOption, chosen: Sequence[Eviction]) -> Assignment | None:
+def _placed_among(rule: VictimRule, chosen: Sequence[Eviction]) -> Assignment | None:
     """Where a job goes if it and the moved runs are placed largest first; where that fails, if it is placed after the
     largest of them, after the two largest, and so on, up to MAX_PLACINGS placements. None when one has no place.
     """
+    snapshot, option = rule.snapshot, rule.option
     movers = sorted((eviction for eviction in chosen if eviction.is_move), key=_size)
     own = -option.request.gpu_milli, -option.request.total_milli
     by_size = bisect_left(movers, own, key=lambda move: _size(move)[:2])

@@ -48,7 +48,7 @@ def smaller_options(
     snapshot: Snapshot, startable: Sequence[PoolOption], claimed: Sequence[PoolOption]
 ) -> Iterator[PoolOption]:
     """Of the sizes a job may have, most first: those `claimed` that need room made, then the most that can start."""
-    idle = sum(slots_by_node(snapshot.idle, startable[0]).values()) if startable else 0
+    idle = sum(count for _, count in slots_by_node(snapshot.idle, startable[0])) if startable else 0
     can_start = [option for option in startable if option.request.workers <= idle]
     yield from [option for option in claimed if option not in can_start][:MAX_SIZES]
     yield from can_start[:1]

@@ -44,21 +44,20 @@ def find_room(snapshot: Snapshot, job: Job, options: Sequence[PoolOption], is_du
     for option in options:
         if any(not room.cost.price and room.assignment.option.order < option.order for room in found):
             break
-        for rule in rules_of(snapshot, job, option.domain, option.request.total_milli):
+        for rule in rules_of(snapshot, job, option):
             # What comes free by itself is for jobs with a claim.
             with snapshot.searching(snapshot.future_idle if rule.is_entitled else snapshot.idle):
-                found += _rooms(option, rule, is_due)
+                found += _rooms(rule, is_due)
     return min(found, key=room_rank, default=None)
 
 
 def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due: IsDue) -> Room | None:
     """The same for so many more workers of a run, where its pods can go."""
-    option = run.option.of(count)
     found: list[Room] = []
-    for rule in rules_of(snapshot, run.job, option.domain, option.request.total_milli):
+    for rule in rules_of(snapshot, run.job, run.option.of(count)):
         some = replace(rule, only=_in_reach(run, rule))
         with snapshot.searching(run.usable(snapshot.future_idle)):
-            found += _rooms(option, some, is_due)
+            found += _rooms(some, is_due)
     return min(found, key=room_rank, default=None)
 
 
@@ -71,13 +70,13 @@ def find_room_to_go_on(paused: Allocation, snapshot: Snapshot) -> Room | None:
     return find_room(snapshot, job, [option for option in options if snapshot.is_open(job, option)], _always)
 
 
-def _rooms(option: PoolOption, rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
-    found = find_victims(option, rule, lambda chosen: _what_follows(option, rule, victims_of(chosen)))
+def _rooms(rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
+    found = find_victims(rule, lambda chosen: _what_follows(rule, victims_of(chosen)))
     victims = victims_of(found[1]) if found is not None else ()
-    if found is not None and is_due(option, victims):
-        placement = place_without(rule.snapshot, option, victims)
+    if found is not None and is_due(rule.option, victims):
+        placement = place_without(rule, victims)
         if placement is not None:
-            yield Room(Assignment(option, placement), rule, victims, cost=found[0])
+            yield Room(Assignment(rule.option, placement), rule, victims, cost=found[0])
 
 
 def room_rank(room: Room) -> tuple[int, int, Cost]:
@@ -105,7 +104,7 @@ def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
 # What follows
 
 
-def _what_follows(option: PoolOption, rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
+def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
     """GPUs that victims would have others lose once they wait, and how many runs stop by that."""
     snapshot = rule.snapshot
     lost_milli = _milli_by_project(victims)
@@ -114,14 +113,14 @@ def _what_follows(option: PoolOption, rule: VictimRule, victims: tuple[Allocatio
     effort = 100 + len(rule.candidates())
     if snapshot.counters.supposed + effort > MAX_EFFORT or snapshot.depth >= MAX_CHAIN:
         return 0, 0
-    placement = place_without(snapshot, option, victims)
+    placement = place_without(rule, victims)
     if placement is None:
         return 0, 0
     snapshot.counters.supposed += effort
     lost = stopped = 0
     with snapshot.supposing():
         snapshot.pause(victims)
-        snapshot.occupy(rule.job, Assignment(option, placement))
+        snapshot.occupy(rule.job, Assignment(rule.option, placement))
         for victim in in_precedence(_once_each(victims), snapshot):
             room = _regain(victim, snapshot) if victim.is_extra else _restart(victim, snapshot)
             if room is not None:
@@ -206,10 +205,8 @@ def _regain(extra: Allocation, snapshot: Snapshot) -> Room | None:
     job, made_with, workers = extra.job, extra.run.made_with, extra.placement.workers
     if job is None or made_with is None:
         return None
-    nodes = (snapshot.capacity.nodes.get(each.node) for each in workers)
-    pools = {node.pool for node in nodes if node is not None}
     for option in options_of(job, snapshot.capacity):
-        if option.pool.name in pools:
+        if option.pool.name == snapshot.capacity.pool_of(extra.placement):
             run, all_of_them = UnderScaled(extra, job, made_with, option.of(1)), option.of(len(workers))
             idle = place_in(run.usable(snapshot.idle), all_of_them)
             if idle is not None and snapshot.allows(job, all_of_them):

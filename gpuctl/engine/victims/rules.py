@@ -15,6 +15,7 @@ from operator import add
 from typing import NamedTuple
 
 from gpuctl.engine import reasons
+from gpuctl.engine.capacity.gang import PoolOption
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.engine.shares.accounts import project_owner
@@ -71,21 +72,24 @@ NO_COST = Cost(0, 0, 0, 0, 0, 0, 0, ())
 
 @dataclass(slots=True, eq=False)
 class VictimRule:
-    """The sets of runs that may make way for one job, which asks for `milli` of a domain, by given strategies.
+    """The sets of runs that may make way for one job, so that it has an option, by given strategies.
 
-    `only`: the only candidates, in order; None: all that the job has rights over.
+    `only`: the only candidates, in order; None: all that the job has rights over. `milli`: what it asks for of its
+    `domain`.
     """
 
     snapshot: Snapshot
     job: Job
-    domain: DomainName
-    milli: GpuMilli
+    option: PoolOption
     strategies: Strategies
     only: tuple[Allocation, ...] | None = None
+    domain: DomainName = field(init=False)
+    milli: GpuMilli = field(init=False)
     chain: tuple[str, ...] = field(init=False)
     _levels: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.domain, self.milli = self.option.domain, self.option.request.total_milli
         self.chain = self.snapshot.accounts.tree.chain(self.job.id.project)
 
     @property
@@ -293,18 +297,18 @@ class VictimRule:
         return level
 
 
-def rules_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[VictimRule, ...]:
-    """The rules by which a job may have runs paused, the one first for which no own work must leave.
+def rules_of(snapshot: Snapshot, job: Job, option: PoolOption) -> tuple[VictimRule, ...]:
+    """The rules by which a job may have runs paused for an option, the one first for which no own work must leave.
 
     None in a cycle in which no run makes way for the job.
     """
-    return () if job.id in snapshot.restraints.unaided else rules_by_right(snapshot, job, domain, milli)
+    return () if job.id in snapshot.restraints.unaided else rules_by_right(snapshot, job, option)
 
 
-def rules_by_right(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[VictimRule, ...]:
+def rules_by_right(snapshot: Snapshot, job: Job, option: PoolOption) -> tuple[VictimRule, ...]:
     """The same for all jobs that are like it."""
-    found = combinations_of(snapshot, job, domain, milli)
-    return tuple(VictimRule(snapshot, job, domain, milli, strategies) for strategies in found)
+    found = combinations_of(snapshot, job, option.domain, option.request.total_milli)
+    return tuple(VictimRule(snapshot, job, option, strategies) for strategies in found)
 
 
 def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:

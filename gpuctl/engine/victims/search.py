@@ -76,17 +76,18 @@ def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
     """
     free = snapshot.future_idle
     is_gang = option.request.workers > 1
-    return slots_by_node(free, option) if is_gang or has_place(free, option) else {}
+    return dict(slots_by_node(free, option)) if is_gang or has_place(free, option) else {}
 
 
-def place_without(snapshot: Snapshot, option: PoolOption, victims: Sequence[Allocation]) -> Placement | None:
-    """Where all workers go once these have left. Cost: O(victims), and a placement."""
-    with snapshot.future_idle.without(victims):
-        return place_in(snapshot.future_idle, option)
+def place_without(rule: VictimRule, victims: Sequence[Allocation]) -> Placement | None:
+    """Where all workers of a rule's job go once these have left. Cost: O(victims), and a placement."""
+    future_idle = rule.snapshot.future_idle
+    with future_idle.without(victims):
+        return place_in(future_idle, rule.option)
 
 
 class EvictionWalk:
-    """Evictions for all workers of an option: a heap of nodes by what one worker more costs there, at least or exactly.
+    """Evictions for all workers of a job: a heap of nodes by what one worker more costs there, at least or exactly.
 
     A node is searched only once nothing else can be better. What follows is asked of the set taken last, with all that
     were taken before. Nodes of one rack are preferred for a gang where that costs no more.
@@ -99,7 +100,6 @@ class EvictionWalk:
 
     def __init__(
         self,
-        option: PoolOption,
         rule: VictimRule,
         evictions: Iterable[Eviction],
         follows: Follows | None = None,
@@ -110,6 +110,7 @@ class EvictionWalk:
         self._snapshot = rule.snapshot
         self._rule = rule
         self._steps = steps
+        option = rule.option
         self._wanted = option.request.workers
         rooms, slots = self._snapshot.future_idle.rooms, _slots(self._snapshot, option)
         self._on_node: dict[NodeName, list[Eviction]] = {}
@@ -256,15 +257,15 @@ def _in_one_rack(
     return most_seated(sites, more, option.request.workers - sum(slots.values()))
 
 
-def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Found | None:
-    """The runs, and extra workers, to pause so that an option fits when they have left, and the rule allows it.
+def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
+    """The runs, and extra workers, to pause so that a rule's job fits when they have left, and the rule allows it.
 
     None when there are none; else with what follows in the cost. A failure is remembered for single workers only.
     Cost: O(candidates), and the sets tried on the nodes that may be cheapest; where that need not be exact, and
     candidates are few, a search of all sets besides.
     """
-    failed, is_plain = _unschedulable(option, rule), rule.is_plain
-    if failed is not None and failed.cover(option.request):
+    request, failed, is_plain = rule.option.request, _unschedulable(rule), rule.is_plain
+    if failed is not None and failed.cover(request):
         return None
     snapshot, project = rule.snapshot, rule.job.id.project
     if snapshot.considered[project] > MAX_CONSIDERED:
@@ -273,18 +274,18 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     evictions = pauses(rule)
     snapshot.consider(project, sum(len(eviction.allocations) for eviction in evictions))
     # For a gang the walk asks node by node, and what follows is known of the whole set only.
-    walk = EvictionWalk(option, rule, evictions, follows if option.request.workers == 1 else None)
+    walk = EvictionWalk(rule, evictions, follows if request.workers == 1 else None)
     taken = walk.run()
     victims = victims_of(taken or ())
     if taken is not None and not is_plain:
         victims = rule.complete(victims) or ()
     cost = rule.cost(victims) if victims else None
     first = None if cost is None else (cost.more(*(follows((paused(victims),)) or (0, 0))), (paused(victims),))
-    if is_plain and option.request.workers == 1 and (first is None or first[0] == cost):
+    if is_plain and request.workers == 1 and (first is None or first[0] == cost):
         if taken is None and not walk.is_exhaustive:
             snapshot.counters.cut_off += 1
         elif taken is None and failed is not None:
-            failed.add(option.request)
+            failed.add(request)
         return first
     # One that was found stays the best of equals where only room was missing: the walk knows which nodes are close.
     kept = first if is_plain else None
@@ -292,14 +293,14 @@ def find_victims(option: PoolOption, rule: VictimRule, follows: Follows) -> Foun
     def allowed(chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
         return None if rule.cost(victims_of(chosen)) is None else follows(chosen)
 
-    others = cheapest_of_few(option, rule, evictions, allowed, kept)
+    others = cheapest_of_few(rule, evictions, allowed, kept)
     return min((found for found in (first, others) if found is not None), key=itemgetter(0), default=None)
 
 
 def cheapest_of_few(
-    option: PoolOption, rule: VictimRule, evictions: Sequence[Eviction], follows: Follows, first: Found | None
+    rule: VictimRule, evictions: Sequence[Eviction], follows: Follows, first: Found | None
 ) -> Found | None:
-    """The cheapest of all sets of a few evictions with which all workers of an option fit.
+    """The cheapest of all sets of a few evictions with which all workers of a rule's job fit.
 
     The walk has no way back: it misses sets that free several nodes at once, as a gang does, and sets that must also
     hold work on other nodes, to make a project smaller. `first`: a set that does, if one is known. With more than
@@ -308,9 +309,9 @@ def cheapest_of_few(
     Example: a job asks for 2 workers of 1 GPU; its project may take 2 GPUs from another, which runs a gang on nodes 1
     and 2 and a job on node 3. A walk takes the job, and then may not take the gang. The gang alone is the answer.
     """
-    snapshot = rule.snapshot
+    snapshot, option = rule.snapshot, rule.option
     if len(evictions) > MAX_CANDIDATES:
-        if first is None and place_without(snapshot, option, _all_of(evictions)) is not None:
+        if first is None and place_without(rule, _all_of(evictions)) is not None:
             snapshot.counters.cut_off += 1
         return first
     rooms = snapshot.future_idle.rooms
@@ -328,14 +329,14 @@ def _all_of(evictions: Iterable[Eviction]) -> tuple[Allocation, ...]:
     return tuple(dict.fromkeys(allocation for eviction in evictions for allocation in eviction.allocations))
 
 
-def is_unschedulable(option: PoolOption, rule: VictimRule) -> bool:
+def is_unschedulable(rule: VictimRule) -> bool:
     """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
-    unschedulable = _unschedulable(option, rule)
-    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(option.request))
+    unschedulable = _unschedulable(rule)
+    return not rule.candidates() or (unschedulable is not None and unschedulable.cover(rule.option.request))
 
 
-def _unschedulable(option: PoolOption, rule: VictimRule) -> UnschedulableRequests | None:
+def _unschedulable(rule: VictimRule) -> UnschedulableRequests | None:
     """The failed requests of equal searches; None where they are not remembered."""
-    if rule.key is None or option.request.workers > 1 or not rule.is_plain:
+    if rule.key is None or rule.option.request.workers > 1 or not rule.is_plain:
         return None
-    return rule.snapshot.unschedulable("pauses", option, rule.key)
+    return rule.snapshot.unschedulable("pauses", rule.option, rule.key)

