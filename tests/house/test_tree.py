@@ -3,8 +3,11 @@
 import ast
 import re
 import tomllib
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 import yaml
@@ -17,18 +20,55 @@ MAX_FILE_LINES = 420
 MAX_FUNCTION_LINES = 60
 
 
+@dataclass(frozen=True)
+class Source:
+    """What the tests here ask of a module. A syntax tree takes a hundred times its room."""
+
+    lines: int
+    docstring: str | None
+    long: tuple[str, ...]
+    inexact: tuple[str, ...]
+
+
+@cache
+def source(path: Path) -> Source:
+    """A module, parsed once for three tests: most of the processor time that they take."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    return Source(
+        lines=text.count("\n"),
+        docstring=ast.get_docstring(tree),
+        long=tuple(node.name for node in nodes if _is_long(node)),
+        inexact=tuple(ast.unparse(node) for node in nodes if _is_inexact(node)),
+    )
+
+
+def _is_long(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES
+
+
+def _is_inexact(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, float)
+        case ast.BinOp(op=operation) | ast.AugAssign(op=operation):
+            return isinstance(operation, ast.Div)
+        case ast.Name(id=name):
+            return name == "float"
+        case _:
+            return False
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MAX_FILE_LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < MAX_FUNCTION_LINES, f"{node.name} is long"
+    assert source(path).lines <= MAX_FILE_LINES
+    assert source(path).long == ()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_module_says_what_it_knows(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text()))
+    assert source(path).docstring
 
 
 CORE = (
@@ -54,10 +94,7 @@ EXACT = [p for p in SOURCES if p.relative_to(ROOT).parts[1] in CORE and p not in
 
 @pytest.mark.parametrize("path", EXACT, ids=lambda p: str(p.relative_to(ROOT)))
 def test_the_core_has_no_floats(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
-        assert not (isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div))
-        assert not (isinstance(node, ast.Name) and node.id == "float")
+    assert source(path).inexact == ()
 
 
 def test_the_map_names_every_room_and_only_those() -> None:
