@@ -55,7 +55,7 @@ class Live:
 
     state: ClusterState
     jobs: tuple[JobView, ...]
-    unread: tuple[Forbidden, ...] = ()
+    unread: tuple[WorldFault, ...] = ()
     overview: Overview | None = None
     utilisation: PublishedUse | None = None
 
@@ -141,20 +141,24 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
     `or_published`: no kind is needed where the overview can be read.
     """
 
-    def listed(kind: Kind) -> tuple[Body, ...] | Forbidden:
+    def listed(kind: Kind) -> tuple[Body, ...] | WorldFault:
         try:
             return cluster.list(kind).items
         except NotFound:
             return ()
         except Forbidden as fault:
             return fault
+        except ClusterUnavailable as fault:
+            if not kinds.is_of_others(kind):
+                raise
+            return fault  # the server answers for its own kinds: what is missing is told
 
     found = dict(zip(READ, cluster.each(listed, READ), strict=True))
     told = found[kinds.CONFIG_MAP]
-    more = [row.kind for row in _declared_kinds(() if isinstance(told, Forbidden) else told)]
+    more = [row.kind for row in _declared_kinds(() if isinstance(told, WorldFault) else told)]
     found |= zip(more, cluster.each(listed, more), strict=True)
-    refused = {kind: fault for kind, fault in found.items() if isinstance(fault, Forbidden)}
-    current = live_of([body for each in found.values() if not isinstance(each, Forbidden) for body in each])
+    refused = {kind: fault for kind, fault in found.items() if isinstance(fault, WorldFault)}
+    current = live_of([body for each in found.values() if not isinstance(each, WorldFault) for body in each])
     for kind in needed:
         if kind in refused and not (or_published and current.overview is not None):
             raise refused[kind]
@@ -291,6 +295,9 @@ class Mirror:
             except Forbidden as fault:
                 self._unread += (fault,)
                 continue
+            except ClusterUnavailable:
+                if not kinds.is_of_others(kind):
+                    raise
             found.append(kind)
         return found
 

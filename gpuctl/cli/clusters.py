@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gpuctl.app.ports import ClusterUnavailable
+from gpuctl.app.ports import ClusterUnavailable, Forbidden
 from gpuctl.cli.command import context_clock
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.instead import KINDS
@@ -145,8 +145,8 @@ def told_live(
 
     `sessions`: by which events are read of runs that do not start.
 
-    `or_published`: what is published will do instead. Kinds that may not be read are noted on standard error, where
-    nothing published stands for them.
+    `or_published`: what is published will do instead. Kinds that can't be read are noted on standard error, and those
+    that may not be, where nothing published stands for them.
     """
     from gpuctl.app.inspect import WORKLOADS, live, measured, with_events  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
@@ -159,7 +159,8 @@ def told_live(
             raise
         narrower = "" if or_published else _narrower()
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
-    unread = current.unread if current.overview is None else ()
+    known = current.overview is not None  # to the leader, what this person may not read
+    unread = tuple(each for each in current.unread if not (known and isinstance(each, Forbidden)))
     rights = [each.right for each in unread if isinstance(each, RightMissing)]
     if len(rights) > 1:
         say(f"note: GPU7015: {lacking(rights)}", err=True)
@@ -192,7 +193,6 @@ def with_other_engine(cluster: Cluster, current: Live) -> Live:
     """The same with what Kueue says of the jobs that it decides about. Where that may not be read, a note on standard
     error."""
     from gpuctl.app.kueue_words import with_words  # noqa: PLC0415 - only now
-    from gpuctl.app.ports import Forbidden  # noqa: PLC0415
 
     try:
         return with_words(cluster, current)

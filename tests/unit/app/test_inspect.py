@@ -9,7 +9,8 @@ import pytest
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.app.inspect import Live, Unreachable, pod_of
+from gpuctl.app.inspect import Live, Mirror, Unreachable, live, pod_of
+from gpuctl.app.ports import ClusterUnavailable, ObjectList
 from gpuctl.cli.clusters import one_job
 from gpuctl.cli.failures import Failure
 from gpuctl.k8s import kinds, names
@@ -135,3 +136,21 @@ def test_what_keeps_a_job_from_being_there_is_told(
         one_job(wanted, None, EmbeddedCluster(VirtualClock(0)), Live(state=state, jobs=()))
     assert said in str(caught.value)
     assert ("GPU70" in caught.value.hint) == bool(said)
+
+
+class Unconverted(EmbeddedCluster):
+    """A cluster that can't read JobSets, as where the webhook that converts them is away."""
+
+    def list(self, kind: tuple[str, str]) -> ObjectList:
+        if kind == kinds.JOB_SET:
+            raise ClusterUnavailable("GPU7001", "list JobSet: conversion webhook failed")
+        return super().list(kind)
+
+
+def test_a_kind_of_another_controller_that_can_not_be_read_is_told_and_the_rest_shown() -> None:
+    cluster = Unconverted(VirtualClock(0))
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})
+    seen = live(cluster)
+    assert [(each.code, str(each)) for each in seen.unread] == [("GPU7001", "list JobSet: conversion webhook failed")]
+    mirrored = Mirror(cluster).live()
+    assert ObjectRef(*kinds.NAMESPACE, "", "a") in seen.state.live.keys() & mirrored.state.live.keys()
