@@ -31,16 +31,16 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037, 22010061),
+        worlds=(8002199, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037, 22010061, 23003636, 23007153),
     ),
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
         "counts for the other, so that the run takes nothing: its price was thought to be higher.",
-        worlds=(10005691, 12004302, 13011643, 19011300, 21004499),
+        worlds=(10005691, 12004302, 13011643, 19011300, 21004499, 23001635),
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(12014634, 19009240, 21002482),
+        worlds=(12014634, 19009240, 21002482, 23005162),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
@@ -77,7 +77,7 @@ KNOWN: dict[str, Known] = {
     "waits: mixed rights": Known(
         why="4.5: own work is paused so that its project has a claim, and starts again where it was. So two projects "
         "would take one GPU from each other without end, and the second waits with GPU5028.",
-        worlds=(15002034,),
+        worlds=(15002034, 23011753),
     ),
     "waits: one run": Known(
         why="4.5: a run that makes way would go on by its own rights, and what that leaves would have the job paused "
