@@ -23,7 +23,7 @@ from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeSta
 from gpuctl.model.decision import Reason, Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, RunKey
-from gpuctl.model.manifest import Manifest, Manifests
+from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, RawObjects
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe import unexplained_runs, with_idle, with_problems
@@ -169,7 +169,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     else:
         decided, manifests = left_to(engine, declared, state, now_ms), written_for(engine, declared)
     if unseen:
-        seen = (item for item in manifests.items if _kind(item) not in unread or item.ref in state.live)
+        seen = (item for item in manifests.items if _kind(item.ref) not in unread or item.ref in state.live)
         manifests = replace(manifests, items=tuple(seen))
     plan = make_plan(
         declared, decided, manifests, state, confirmations, stops=stops, cache=caches.plan, admits=engine is None
@@ -197,19 +197,21 @@ def _of_unread_kinds(declared: Declared, unread: Collection[Kind]) -> Mapping[Jo
     }
 
 
-def _kind(item: Manifest) -> Kind:
-    return item.ref.api_version, item.ref.kind
+def _kind(ref: ObjectRef) -> Kind:
+    return ref.api_version, ref.kind
 
 
 def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
     foreseen = foresee(declared, context, confirmations)
     began_ms = context.clock.now_ms()
+    # A write of a kind that can't be read fails as if the server were away, which would end all others of the cycle.
+    unread = {each.ref for each in foreseen.plan.changes if _kind(each.ref) in context.object_cache.unread}
     result = apply_plan(
         foreseen.plan,
         context.object_cache,
         context.stop,
-        context.protected | foreseen.rejected.keys(),
+        context.protected | foreseen.rejected.keys() | unread,
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)

@@ -352,7 +352,7 @@ class Unconverted:
 
     def __init__(self, stage: Stage, kind: Kind, away: range) -> None:
         self._stage, self._kind, self._away = stage, kind, away
-        self.each, self.apply, self.delete = stage.cluster.each, stage.cluster.apply, stage.cluster.delete
+        self.each = stage.cluster.each
 
     def _convert(self, kind: Kind) -> None:
         if kind == self._kind and (self._stage.clock.now_ms() - ZERO_MS) // 1000 in self._away:
@@ -365,6 +365,14 @@ class Unconverted:
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
         self._convert(kind)
         return self._stage.cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._convert((body["apiVersion"], body["kind"]))
+        return self._stage.cluster.apply(body)
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        self._convert((ref.api_version, ref.kind))
+        return self._stage.cluster.delete(ref, uid, resource_version)
 
 
 @EACH
@@ -381,6 +389,22 @@ def test_a_kind_that_can_not_be_read_holds_up_its_own_jobs_alone(stage: Stage, k
     assert stage.phases() == {"a/train": "Queued", "a/more": "Queued", "b/k": "Running", "b/wide": "Running"}
     assert stage.codes("unread", "resolved") == ["GPU7025"] * 2
     assert stage.codes("unreachable") == []
+
+
+@EACH
+def test_a_removed_job_of_a_kind_that_can_not_be_read_holds_up_no_other_removal(stage: Stage, kind: Kind) -> None:
+    """A right that a commit takes away is deleted after jobs are."""
+    stage.commit({"c/projects/b/project.yaml": project("b", 8, ", access: [{user: ann, role: view}]")})
+    stage.through = Unconverted(stage, kind, range(75, 300))
+    without = {"c/projects/a/train.yaml": None, "c/projects/b/project.yaml": project("b", 8)}
+    stage.at(90, lambda: stage.commit(without))
+    bindings: list[int] = []
+    for second in (70, 290):
+        stage.at(second, lambda: bindings.append(sum(r.kind == "RoleBinding" for r in stage.state().live)))
+    stage.at(290, lambda: bindings.append(len(stage.state().runs)))
+    stage.play(600)
+    assert bindings == [1, 0, 1]
+    assert stage.phases() == {}
 
 
 def test_a_process_that_never_read_a_kind_with_runs_waits_for_it(stage: Stage, kind: Kind) -> None:
