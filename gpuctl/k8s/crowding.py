@@ -1,7 +1,7 @@
 """Objects on which what others wrote leaves no room for what gpuctl writes.
 
-Who may write on an object can fill its annotations to the server's last byte, or the object with labels and owners:
-then each longer write is refused, also the one that pauses a run for another, or takes a right away.
+A person who may write on an object can fill its annotations to the server's last byte, or the object with labels and
+owners: then each longer write is refused, also the one that pauses a run for another, or takes a right away.
 """
 
 from __future__ import annotations

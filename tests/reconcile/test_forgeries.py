@@ -183,15 +183,18 @@ def test_a_strangers_object_in_the_place_of_a_run_is_left_alone_and_told(town: N
     assert {run.job.name: run.phase for run in town.state().runs}["e4"] is RunPhase.RUNNING
 
 
+BORROWED = {
+    "cluster.yaml": cluster_of(),
+    "good.yaml": project("good", 8),
+    "evil.yaml": project("evil", 0),
+    "e1.yaml": job("e1", "evil", 4, ", workers: 2"),
+}
+"""A gang of evil's runs on all GPUs, which are within good's quota."""
+
+
 def test_a_run_whose_service_its_owner_replaces_makes_way_for_others_all_the_same() -> None:
     """The server refuses to make a Service with an address headless, and the run has the same name as the Service."""
-    shared = {
-        "cluster.yaml": cluster_of(),
-        "good.yaml": project("good", 8),
-        "evil.yaml": project("evil", 0),
-        "e1.yaml": job("e1", "evil", 4, ", workers: 2"),
-    }
-    town = Neighbours(shared)
+    town = Neighbours(BORROWED)
     service = ObjectRef("v1", "Service", "gpu-evil", text(town.run_object("e1", "evil"), "metadata", "name"))
     town.cluster.delete(service, "", "")
     meta = {"name": service.name, "namespace": service.namespace}
@@ -200,7 +203,7 @@ def test_a_run_whose_service_its_owner_replaces_makes_way_for_others_all_the_sam
     town.live_s(5)
     (refused,) = town.reports[-1].rejected.values()
     assert str(refused.ref) == str(service)
-    town.declare({**shared, "g1.yaml": job("g1", "good", 4)})
+    town.declare({**BORROWED, "g1.yaml": job("g1", "good", 4)})
     town.live_s(3)
     phases = {run.job.name: run.phase for run in town.state().runs}
     assert phases == {"e1": RunPhase.QUEUED, "g1": RunPhase.RUNNING}
@@ -208,13 +211,7 @@ def test_a_run_whose_service_its_owner_replaces_makes_way_for_others_all_the_sam
 
 def test_a_run_of_which_its_owner_fills_the_annotations_makes_way_for_others_all_the_same() -> None:
     """Each longer write was refused: it kept its GPUs from a job within its project's quota, for ever."""
-    shared = {
-        "cluster.yaml": cluster_of(),
-        "good.yaml": project("good", 8),
-        "evil.yaml": project("evil", 0),
-        "e1.yaml": job("e1", "evil", 4, ", workers: 2"),
-    }
-    town = Neighbours(shared)
+    town = Neighbours(BORROWED)
     town.live_s(5)
     body = town.run_object("e1", "evil")
     own = sum(len(key) + len(value) for key, value in annotations_of(body).items())
@@ -222,7 +219,7 @@ def test_a_run_of_which_its_owner_fills_the_annotations_makes_way_for_others_all
     town.edit(body, lambda new: new["metadata"]["annotations"].update(filler))
     town.live_s(5)
     assert annotations_of(town.run_object("e1", "evil")).items() >= filler.items()
-    town.declare({**shared, "g1.yaml": job("g1", "good", 4)})
+    town.declare({**BORROWED, "g1.yaml": job("g1", "good", 4)})
     town.live_s(3)
     phases = {run.job.name: run.phase for run in town.state().runs}
     assert phases == {"e1": RunPhase.QUEUED, "g1": RunPhase.RUNNING}
