@@ -73,6 +73,11 @@ class CycleReport:
         failed = {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}
         return tuple(o for o in self.result.outcomes if o.status in failed)
 
+    @property
+    def unwritten(self) -> tuple[ObjectRef, ...]:
+        """What the cluster did not take although it may soon: the next cycles write it."""
+        return tuple(outcome.change.ref for outcome in self.faults if not outcome.refused)
+
 
 def _leads_nowhere(outcome: Outcome) -> bool:
     change = outcome.change

@@ -133,7 +133,8 @@ class Predictions:
             state = passed(was.state, report.state, report.schedule.at_ms)
             opened = replace(opened, on_the_way=(*opened.on_the_way, *filter(None, [state])))
         self._open = opened
-        waits_for = [*map(str, restless(report.schedule, report.state)), *_unwritten(report)]
+        waits_for = [str(job) for job in restless(report.schedule, report.state)]
+        waits_for += [f"{ref.kind} {ref.name}" for ref in report.unwritten]
         if report.settled and not waits_for:
             self._open = None
             found = compare(opened.prediction, report.state, causes, now_ms, opened.on_the_way)
@@ -159,11 +160,6 @@ def _was_taken_up(declared: Declared, revision: Revision, state: ClusterState) -
 def _light(report: CycleReport) -> CycleReport:
     """The report without the live objects, so that no copy of the cluster is kept."""
     return replace(report, state=ClusterState(runs=report.state.runs))
-
-
-def _unwritten(report: CycleReport) -> Iterator[str]:
-    """What the API server did not take although it may soon: the next cycles write it."""
-    return (f"{each.change.ref.kind} {each.change.ref.name}" for each in report.faults if not each.refused)
 
 
 def _refused(report: CycleReport) -> Iterator[Cause]:

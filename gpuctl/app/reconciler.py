@@ -36,7 +36,7 @@ from gpuctl.app.report import (
     of_mistakes,
     of_size,
     of_troubles,
-    of_unread,
+    of_unread_kinds,
     of_unreadable,
 )
 from gpuctl.app.revisions import Desired
@@ -336,12 +336,12 @@ class Reconciler:
         self._context = replace(self._context, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm
         self._left = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
-        self.unfinished = self.unfinished + 1 if any(not outcome.refused for outcome in report.faults) else 0
+        self.unfinished = self.unfinished + 1 if report.unwritten else 0
         self.troubles.aside("synced", self._outside.meters.synced)
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         cache = self._object_cache
-        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread(cache.unread)]
+        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread_kinds(cache.unread)]
         held += [*unkept(self._outside.history), *of_size(self._desired.size)]
         return [*held, *troubles, *of_fights(fought, report.state)]
 

@@ -226,7 +226,7 @@ def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entr
             yield Entry(event="lacking", level=Level.ERROR, fields={"code": code, "message": text})
 
 
-def of_unread(unread: Mapping[Kind, WorldFault]) -> Iterator[Entry]:
+def of_unread_kinds(unread: Mapping[Kind, WorldFault]) -> Iterator[Entry]:
     """The problems of kinds that the server can't read now."""
     for kind, fault in sorted(unread.items()):
         text = message("GPU7025", {"kind": f"{kind[1]} of {kind[0]}", "why": str(fault)})

@@ -25,7 +25,7 @@ def amends(body: Body, refusal: Invalid) -> Iterator[tuple[Any, str]]:
 
     What keeps our strategy out is taken off, pods untouched. Of a crowded object all that others can write is, by the
     same patch that pauses it, where it is to be paused: a program that fills it again and again would be faster than a
-    second one. If that is not enough, the record of which manager wrote which field goes, too.
+    second patch. If that is not enough, the record of which manager wrote which field goes, too.
     """
     strategy = mapping(body, "spec", "strategy")
     of_deployment = (body["apiVersion"], body["kind"]) == DEPLOYMENT

@@ -351,7 +351,7 @@ BARRED = (
     CodeEntry(
         code="GPU5074",
         title="its kind is not there",
-        message="it is a {kind}: the API server has none, or can't read it, or gpuctl has no rights; see its log",
+        message="it is a {kind}: the server has none or can't read it, or gpuctl has no right; gpuctl's log says which",
         why="A job with a manifest is an object of another controller's kind. Its definition comes with that; the "
         "rights come with gpuctl's installation, for a kind of the Cluster with `gpuctl install --cluster DIR`.",
         fix="Install the controller, or apply what `gpuctl install` prints now. The job then goes on by itself.",
