@@ -14,6 +14,7 @@ from urllib.error import URLError
 import warm
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane
+from journal import journal
 from unattended import account_token
 
 HOME = "/api/v1/namespaces/gpuctl-system"
@@ -76,7 +77,7 @@ class Pod:
 
     def lines(self) -> list[dict[str, Any]]:
         """Its journal. What is no line of it fails the test."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return journal(self.log)
 
     def codes(self, since: int) -> set[str]:
         """The codes that it told after so many lines."""

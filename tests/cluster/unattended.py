@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from controlplane.known import await_rights
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane, node, pauses
+from journal import journal
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.adapters.kubernetes.machines import played
@@ -274,8 +275,8 @@ class Process:
         self.pid = self._process.pid
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its journal. What is no line of it fails the test: a traceback, a warning of a library."""
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        """Its journal. What is no line of it fails the test."""
+        return journal(self.log)
 
     def codes(self) -> set[str]:
         """Of all that it told."""

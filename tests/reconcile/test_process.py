@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journal import journal
 from stage import BASE, job
 
 from gpuctl.adapters.clock import SystemClock
@@ -34,7 +34,7 @@ class Process:
             self.process = subprocess.Popen([sys.executable, "-m", "gpuctl", "reconcile", *args], stderr=log)
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return journal(self.log)
 
     def until(self, event: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
