@@ -216,8 +216,9 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         foreseen.plan,
         context.object_cache,
         context.stop,
-        context.protected | foreseen.rejected.keys() | unread,
+        protected=context.protected | unread,
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
+        refused=foreseen.rejected.keys(),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)
