@@ -341,7 +341,7 @@ class Reconciler:
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         cache = self._object_cache
-        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread_kinds(cache.unread)]
+        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread_kinds({**cache.unread, **cache.missed})]
         held += [*unkept(self._outside.history), *of_size(self._desired.size)]
         return [*held, *troubles, *of_fights(fought, report.state)]
 

@@ -91,6 +91,7 @@ def observe(
         occupied=frozenset(pod.ref.namespace for pod in foreign),
         unreadable=tuple(sorted({*cache.faults.found, *inventory.unreadable})),
         frozen=read_frozen(bodies[kinds.CONFIG_MAP]),
+        unseen=raw.unseen,
     )
 
 
