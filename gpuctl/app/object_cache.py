@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, Gone, NotFound, R, T
+from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
@@ -25,6 +26,15 @@ from gpuctl.k8s.workload_table import BUILT_IN, rows_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.workload_kind import WorkloadKind
+
+
+def unread_now(kind: Kind, fault: ClusterUnavailable) -> ClusterUnavailable:
+    """That the server can't read a kind of another controller now, which is no reason to have no other kind."""
+    return ClusterUnavailable("GPU7025", message("GPU7025", {"kind": _named(kind), "why": str(fault)}))
+
+
+def _named(kind: Kind) -> str:
+    return f"{kind[1]} of {kind[0]}"
 
 
 class ObjectCache:
@@ -56,6 +66,11 @@ class ObjectCache:
         return self._objects.keys() == self._versions.keys() | self._faults.keys() | self._absent
 
     @property
+    def faults(self) -> Mapping[Kind, Forbidden | ClusterUnavailable]:
+        """Why kinds could not be read at the last refresh; GPU7025 but for those that gpuctl has no right to."""
+        return {**self.refused, **self.unread}
+
+    @property
     def refused(self) -> Mapping[Kind, Forbidden]:
         """Kinds that gpuctl has no right to read, none of them decisive. The cache has their objects as they were read
         last, if they ever were."""
@@ -75,7 +90,7 @@ class ObjectCache:
     def unread(self) -> Mapping[Kind, ClusterUnavailable]:
         """Kinds of other controllers that the server can't read now, such as one whose conversion webhook is away. The
         cache has their objects as they were read last."""
-        return {kind: fault for kind, fault in self._faults.items() if isinstance(fault, ClusterUnavailable)}
+        return {k: unread_now(k, fault) for k, fault in self._faults.items() if isinstance(fault, ClusterUnavailable)}
 
     @property
     def lacking(self) -> frozenset[Kind]:
@@ -98,15 +113,23 @@ class ObjectCache:
     def refresh(self) -> int:
         """Take in what happened since the last call. Returns how many objects changed, gpuctl's own writes not counted.
 
-        Errors: ClusterUnavailable, Forbidden; the changes taken in before it stay.
+        Errors: ClusterUnavailable, Forbidden; the changes taken in before it stay. GPU7026 where there are runs of a
+        kind that could never be read.
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
-        self._altered = False
-        changes = sum(self._refresh_if_it_can(kind) for kind in self._objects)
+        changes = self.take_in()
         for kind, fault in self._faults.items():
             if kinds.is_of_others(kind) and not self._objects[kind] and self._is_in_a_ledger(kind):
-                raise fault.with_traceback(None)
+                told = message("GPU7026", {"kind": _named(kind), "why": str(fault)})
+                raise (
+                    Forbidden("GPU7026", told) if isinstance(fault, Forbidden) else ClusterUnavailable("GPU7026", told)
+                )
         return changes
+
+    def take_in(self) -> int:
+        """Refresh for who only shows what can be read, and tells the rest by `faults`."""
+        self._altered = False
+        return sum(self._refresh_if_it_can(kind) for kind in self._objects)
 
     def _refresh_if_it_can(self, kind: Kind) -> int:
         """Refresh a kind; one that can't be read now and is not decisive keeps gpuctl from no other kind.

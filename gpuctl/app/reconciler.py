@@ -157,7 +157,14 @@ class Reconciler:
         if self._object_cache.synced and self._outside.viewer.is_wanted():
             leader = None if self._outside.leadership.held() else self._outside.leadership.holder()
             objects = self._object_cache.objects()
-            sight = Sight(at_ms=self._read_ms, objects=objects, leader=leader, revision=self._desired.revision)
+            unread = (*self._object_cache.unread.values(), *self._object_cache.missed.values())
+            sight = Sight(
+                at_ms=self._read_ms,
+                objects=objects,
+                leader=leader,
+                revision=self._desired.revision,
+                unread=tuple(map(str, unread)),
+            )
             self._outside.viewer.offer(sight)
 
     def _tell_status(self) -> None:

@@ -229,12 +229,8 @@ def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entr
 def of_unread_kinds(unread: Mapping[Kind, WorldFault]) -> Iterator[Entry]:
     """The problems of kinds that the server can't read now, or that gpuctl has no right to read any more."""
     for kind, fault in sorted(unread.items()):
-        if isinstance(fault, Forbidden):
-            if not is_declared(kind):  # GPU7021 tells that
-                yield of_fault("unread", fault)
-            continue
-        text = message("GPU7025", {"kind": f"{kind[1]} of {kind[0]}", "why": str(fault)})
-        yield Entry(event="unread", level=Level.ERROR, fields={"code": "GPU7025", "message": text}, rewords=True)
+        if not (isinstance(fault, Forbidden) and is_declared(kind)):  # GPU7021 tells those
+            yield of_fault("unread", fault)
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:

@@ -45,4 +45,4 @@ def test_a_kind_that_the_server_can_not_convert_holds_up_nothing_else(town: Town
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")
     ((kind, fault),) = town.context.object_cache.unread.items()
-    assert (kind, fault.code) == (kinds.JOB_SET, "GPU7001")
+    assert (kind, fault.code) == (kinds.JOB_SET, "GPU7025")
