@@ -74,6 +74,13 @@ class Withdrawn:
         self.is_on = not self.is_on
 
 
+def test_what_decides() -> None:
+    """Each test below holds whatever is in this list; what is in it is a decision (ADR 84)."""
+    decide = {"Namespace", "Node", "Job", "Pod", "ConfigMap", "Deployment", "ReplicaSet"}
+    assert {kind[1] for kind in DECISIVE} == decide
+    assert {kind[1] for kind in kinds.OF_DEVICES} == {"ResourceClaim", "ResourceSlice", "DeviceClass"}
+
+
 def begun(folder: Path, kind: Kind, cluster: str = LARGE) -> tuple[Stage, Withdrawn]:
     stage = WithoutGit(folder)
     stage.publisher = Direct(stage.cluster)
