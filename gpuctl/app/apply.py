@@ -7,7 +7,7 @@ stop; the next cycle reads what was done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count, groupby
 
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
@@ -33,17 +33,20 @@ def in_time(change: Change) -> bool:
     return False
 
 
-def apply_plan(
+def apply_plan(  # noqa: PLR0913 - by name, with defaults
     plan: Plan,
     cluster: Writable,
     stop: Callable[[], bool] = never,
+    *,
     protected: frozenset[ObjectRef] = frozenset(),
     late: Callable[[Change], bool] = in_time,
+    refused: Collection[ObjectRef] = (),
 ) -> ApplyResult:
     """Apply the plan in order. Returns one outcome a change.
 
-    `stop` is asked before each write: once it says so, all changes are skipped, and changes of `protected` objects
-    always are. Some changes can wait: new runs, and what is written on waiting ones. When it is `late` for one, it is
+    `stop` is asked before each write: once it says so, all changes are skipped. Changes of `protected` objects always
+    are, and of those that the server `refused` before: a ledger or a namespace among them stops its project as when it
+    was refused. Some changes can wait: new runs, and what is written on waiting ones. When it is `late` for one, it is
     left to the next cycle, all but a few of them: that cycle also decides on the jobs that came meanwhile.
     """
     skips = _Skips()
@@ -54,6 +57,8 @@ def apply_plan(
             return "stopped"
         if change.ref in protected:
             return "left unchanged"
+        if change.ref in refused:
+            return "refused before, and tried again later"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
 
     def attempt(change: Change) -> Outcome:
@@ -64,7 +69,8 @@ def apply_plan(
     for _, changes in groupby(plan.changes, key=wave):
         made = cluster.each(attempt, tuple(changes))
         for outcome in made:
-            if outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
+            ground_is_refused = outcome.change.ref in refused and outcome.change.stage <= _GROUND
+            if ground_is_refused or outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
                 skips.note(outcome.change)
         outcomes.extend(made)
     return ApplyResult(outcomes=tuple(outcomes))
@@ -136,7 +142,7 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
     except Conflict as fault:
         return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
     except WorldFault as fault:
-        refused = isinstance(fault, Invalid | Forbidden) and change.body is not None
+        refused = isinstance(fault, Invalid | Forbidden)
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=refused)
     return Outcome(change=change, status=OutcomeStatus.APPLIED)
 

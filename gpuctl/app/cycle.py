@@ -17,11 +17,11 @@ from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, waiting_for, with_new
 from gpuctl.engine import schedule
-from gpuctl.k8s.kinds import Kind, is_of_others
+from gpuctl.k8s.kinds import OF_DEVICES, Kind, is_of_others
 from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Reason, Schedule
-from gpuctl.model.declared import Declared
+from gpuctl.model.declared import Declared, Sharing
 from gpuctl.model.ids import JobId, ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
 from gpuctl.model.state import ClusterState, RawObjects
@@ -126,6 +126,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden if it can't be read."""
     context.object_cache.read_also(declared.cluster.workload_kinds)
     context.object_cache.refresh()
+    _see_devices(declared, context.object_cache)
     return foreseen(
         declared,
         context.object_cache.objects(),
@@ -138,6 +139,13 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         context.engine,
         context.object_cache.lacking,
     )
+
+
+def _see_devices(declared: Declared, cache: ObjectCache) -> None:
+    """Raise where gpuctl has no right to read who has the devices of a pool: it would give them out twice."""
+    if any(pool.sharing is Sharing.DRA for pool in declared.cluster.pools):
+        for kind in OF_DEVICES & cache.refused.keys():
+            raise cache.refused[kind].with_traceback(None)
 
 
 def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing behind it
@@ -216,8 +224,9 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         foreseen.plan,
         context.object_cache,
         context.stop,
-        context.protected | foreseen.rejected.keys() | unread,
+        protected=context.protected | unread,
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
+        refused=foreseen.rejected.keys(),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)

@@ -7,6 +7,7 @@ from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import deciding_engine
 from gpuctl.app.ports import Clock, Cluster
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.change import Action, Change
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
@@ -17,19 +18,20 @@ _NAMING = frozenset({"apiVersion", "kind"})
 
 
 def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftReport:
-    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden if it can't be read.
+    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden if nothing can be decided on it.
 
     Where another engine decides, they are compared as its objects, and whether jobs run is no difference. gpuctl's own
-    ledgers are left out: their changes follow from the others.
+    ledgers are left out: their changes follow from the others. Kinds that can't be read are left out too, and told
+    where there may be objects of them, or are to be: all would be missing.
     """
     engine = deciding_engine(cluster, declared.cluster.name)
     more = () if engine is None else kinds.of_engine(engine)
     cache = ObjectCache(cluster, (*kinds.OBSERVED, *more))
     foreseen = foresee(declared, CycleContext(object_cache=cache, clock=clock, engine=engine))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
-    for ref in sources:  # what may not be read would all be missing
-        if (ref.api_version, ref.kind) in cache.refused:
-            raise cache.refused[ref.api_version, ref.kind].with_traceback(None)
+    ledgers = foreseen.state.ledgers.values()
+    refs = {*sources, *frozenset[ObjectRef]().union(*(ledger.inventory for ledger in ledgers))}
+    met = {(ref.api_version, ref.kind) for ref in refs} | {kind_of(job) for job in declared.jobs}
     return DriftReport(
         objects=tuple(
             ObjectDrift(
@@ -41,10 +43,11 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
                 fields=_fields(change, foreseen),
             )
             for change in foreseen.plan.changes
-            if not _is_ledger(change.ref)
+            if not (_is_ledger(change.ref) or (change.ref.api_version, change.ref.kind) in cache.faults)
         ),
         unchanged=foreseen.plan.unchanged,
         refusals=foreseen.plan.refusals,
+        unread=tuple(f"{fault.code}: {fault}" for kind, fault in sorted(cache.faults.items()) if kind in met),
     )
 
 

@@ -21,7 +21,7 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.explain.rest import Rest
 from gpuctl.explain.stored_rest import restored, stored, with_forecasts
-from gpuctl.k8s.kinds import NAMESPACE
+from gpuctl.k8s.kinds import CLAIM, NAMESPACE, OF_DEVICES
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.decision import Reason
@@ -217,6 +217,8 @@ def read_objects(cluster: Cluster) -> RawObjects:
     """Read what a cycle reads of a cluster. Raises ClusterUnavailable or Forbidden if it can't be read whole."""
     object_cache = ObjectCache(cluster)
     object_cache.refresh()
+    for kind in object_cache.refused.keys() & {*OF_DEVICES, CLAIM}:  # of claims, whether a removal is refused
+        raise object_cache.refused[kind].with_traceback(None)
     return object_cache.objects()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.object_cache import ObjectCache, unread_now
 from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, Sessions, WorldFault
 from gpuctl.diag.wording import message, reason_text
 from gpuctl.k8s import kinds, names
@@ -151,7 +151,7 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
         except ClusterUnavailable as fault:
             if not kinds.is_of_others(kind):
                 raise
-            return fault  # the server answers for its own kinds: what is missing is told
+            return unread_now(kind, fault)  # the server answers for its own kinds: what is missing is told
 
     found = dict(zip(READ, cluster.each(listed, READ), strict=True))
     told = found[kinds.CONFIG_MAP]
@@ -260,7 +260,8 @@ def _with_tolerated(state: ClusterState, overview: Overview) -> ClusterState:
 class Mirror:
     """A cluster that is read again and again: after the first time only what changed is.
 
-    A kind that must not be read is left out for good, unless jobs are made of it.
+    A kind that must not be read is left out for good, unless jobs are made of it. What can't be read any more, or now,
+    is as it was before, or missing: `unread` says so.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -275,11 +276,12 @@ class Mirror:
         if self._cache is None:
             readable = self._readable()
             self._cache = ObjectCache(self._cluster, readable, keep=lambda body: body)
-        self._cache.refresh()
+        self._cache.take_in()
         self._cache.read_also(_declared_kinds(self._cache.of_kind(kinds.CONFIG_MAP)))
         raw = self._cache.objects()
         if self._last is None or self._last[0] is not raw:
-            self._last = raw, replace(observed(raw, self._observed), unread=self._unread)
+            unread = (*self._unread, *self._cache.faults.values())
+            self._last = raw, replace(observed(raw, self._observed), unread=unread)
         return self._last[1]
 
     def _readable(self) -> list[Kind]:

@@ -17,17 +17,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
 from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, Gone, NotFound, R, T
+from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
 from gpuctl.k8s.bounds import whole_number
-from gpuctl.k8s.kinds import AUTOSCALER, CONFIG_MAP, NETWORK_POLICY, OBSERVED, Kind
+from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
 from gpuctl.k8s.workload_table import BUILT_IN, rows_of
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.workload_kind import WorkloadKind
 
-_CAME_LATER = frozenset({AUTOSCALER, NETWORK_POLICY})
-"""Kinds that an installation of an earlier version has no right to read."""
+
+def unread_now(kind: Kind, fault: ClusterUnavailable) -> ClusterUnavailable:
+    """That the server can't read a kind of another controller now, which is no reason to have no other kind."""
+    return ClusterUnavailable("GPU7025", message("GPU7025", {"kind": _named(kind), "why": str(fault)}))
+
+
+def _named(kind: Kind) -> str:
+    return f"{kind[1]} of {kind[0]}"
 
 
 class ObjectCache:
@@ -42,9 +49,8 @@ class ObjectCache:
         self._keep = keep or Keep()
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in read}
         self._versions: dict[Kind, str] = {}
-        self._refused: dict[Kind, Forbidden] = {}
+        self._faults: dict[Kind, Forbidden | ClusterUnavailable] = {}
         self._absent: set[Kind] = set()
-        self._unread: dict[Kind, ClusterUnavailable] = {}
         self._altered = False
         self._copy: RawObjects | None = None
         self._rows = BUILT_IN
@@ -57,13 +63,23 @@ class ObjectCache:
     @property
     def synced(self) -> bool:
         """Whether every kind that the server lets gpuctl read has been read at least once since it was last lost."""
-        return self._objects.keys() == self._versions.keys() | self._refused.keys() | self._absent | self._unread.keys()
+        return self._objects.keys() == self._versions.keys() | self._faults.keys() | self._absent
+
+    @property
+    def faults(self) -> Mapping[Kind, Forbidden | ClusterUnavailable]:
+        """Why kinds could not be read at the last refresh; GPU7025 but for those that gpuctl has no right to."""
+        return {**self.refused, **self.unread}
 
     @property
     def refused(self) -> Mapping[Kind, Forbidden]:
-        """Kinds that gpuctl has no right to read: of other controllers, of which no ledger has an object; or such as
-        came later than the installation, of which no run is made: the server refuses to write them."""
-        return self._refused
+        """Kinds that gpuctl has no right to read, none of them decisive. The cache has their objects as they were read
+        last, if they ever were."""
+        return {kind: fault for kind, fault in self._faults.items() if isinstance(fault, Forbidden)}
+
+    @property
+    def missed(self) -> Mapping[Kind, Forbidden]:
+        """Those kinds of which there are objects, or may be."""
+        return {k: fault for k, fault in self.refused.items() if self._objects[k] or self._is_in_a_ledger(k)}
 
     @property
     def absent(self) -> frozenset[Kind]:
@@ -74,12 +90,12 @@ class ObjectCache:
     def unread(self) -> Mapping[Kind, ClusterUnavailable]:
         """Kinds of other controllers that the server can't read now, such as one whose conversion webhook is away. The
         cache has their objects as they were read last."""
-        return self._unread
+        return {k: unread_now(k, fault) for k, fault in self._faults.items() if isinstance(fault, ClusterUnavailable)}
 
     @property
     def lacking(self) -> frozenset[Kind]:
         """Kinds of which nothing is read now, for whatever reason."""
-        return frozenset({*self._absent, *self._refused, *self._unread})
+        return frozenset({*self._absent, *self._faults})
 
     def read_also(self, declared: Sequence[WorkloadKind]) -> None:
         """Read the kinds that a Cluster declares from the next refresh on, and those no more that it did before."""
@@ -89,36 +105,49 @@ class ObjectCache:
         for kind in self._rows.keys() - rows.keys():
             del self._objects[kind]
             self._versions.pop(kind, None)
-            self._refused.pop(kind, None)
+            self._faults.pop(kind, None)
             self._absent.discard(kind)
-            self._unread.pop(kind, None)
         self._objects |= {row.kind: {} for row in declared if row.kind not in self._objects}
         self._rows, self._copy = rows, None
 
     def refresh(self) -> int:
         """Take in what happened since the last call. Returns how many objects changed, gpuctl's own writes not counted.
 
-        Errors: ClusterUnavailable, Forbidden; the changes taken in before it stay.
+        Errors: ClusterUnavailable, Forbidden; the changes taken in before it stay. GPU7026 where there are runs of a
+        kind that could never be read.
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
-        self._altered = False
-        changes = sum(self._refresh_if_it_can(kind) for kind in self._objects)
-        for kind, fault in (*self._refused.items(), *self._unread.items()):
+        changes = self.take_in()
+        for kind, fault in self._faults.items():
             if kinds.is_of_others(kind) and not self._objects[kind] and self._is_in_a_ledger(kind):
-                raise fault.with_traceback(None)
+                told = message("GPU7026", {"kind": _named(kind), "why": str(fault)})
+                raise (
+                    Forbidden("GPU7026", told) if isinstance(fault, Forbidden) else ClusterUnavailable("GPU7026", told)
+                )
         return changes
 
+    def take_in(self) -> int:
+        """Refresh for who only shows what can be read, and tells the rest by `faults`."""
+        self._altered = False
+        return sum(self._refresh_if_it_can(kind) for kind in self._objects)
+
     def _refresh_if_it_can(self, kind: Kind) -> int:
-        """Refresh a kind; one of another controller that can't be read now keeps gpuctl from no other kind."""
+        """Refresh a kind; one that can't be read now and is not decisive keeps gpuctl from no other kind.
+
+        The server answers for all of its own kinds, or is away.
+        """
+        before = self._faults.pop(kind, None)
         try:
-            changes = self._refresh_kind(kind)
-        except ClusterUnavailable as fault:
-            if not kinds.is_of_others(kind):
+            return self._refresh_kind(kind)
+        except (Forbidden, ClusterUnavailable) as fault:
+            can_do_without = not kinds.is_decisive(kind) if isinstance(fault, Forbidden) else kinds.is_of_others(kind)
+            if not can_do_without:
                 raise
-            self._unread[kind] = fault
+            self._faults[kind] = fault
             return 0
-        self._unread.pop(kind, None)
-        return changes
+        finally:
+            if (kind in self._faults) != (before is not None):
+                self._copy = None
 
     def _is_in_a_ledger(self, kind: Kind) -> bool:
         """Whether gpuctl may have made objects of the kind: without seeing them it would take their runs for gone."""
@@ -132,7 +161,7 @@ class ObjectCache:
             bodies: dict[ObjectRef, Body] = {}
             for of_kind in by_kind.values():
                 bodies.update(of_kind)
-            self._copy = RawObjects(objects=bodies, by_kind=by_kind)
+            self._copy = RawObjects(objects=bodies, by_kind=by_kind, unseen=frozenset(self._faults))
         return self._copy
 
     def get(self, ref: ObjectRef) -> Body | None:
@@ -216,13 +245,6 @@ class ObjectCache:
         except NotFound:
             self._absent.add(kind)
             return 0
-        except Forbidden as fault:
-            # An installation of an older version has no right to kinds that came later, nor any object of them.
-            if not (kinds.is_of_others(kind) or kind in _CAME_LATER) or self._objects[kind]:
-                raise
-            self._refused[kind] = fault
-            return 0
-        self._refused.pop(kind, None)
         self._absent.discard(kind)
         old = self._objects[kind]
         fresh = {ref_of(body): self._keep(body) for body in listed.items}

@@ -173,7 +173,7 @@ def _refused(report: CycleReport) -> Iterator[Cause]:
             yield Cause(kind=CauseKind.REFUSED, text=f"the API server refuses {ref.kind} {ref.name}")
     for ref, rejection in report.rejected.items():
         text = f"the API server refuses {ref.kind} {ref.name}"
-        yield Cause(kind=CauseKind.REFUSED, text=text, job=rejection.run[0])
+        yield Cause(kind=CauseKind.REFUSED, text=text, job=rejection.run and rejection.run[0])
 
 
 def _checked(opened: _Open, differences: tuple[Difference, ...], now_ms: Instant) -> Checked:

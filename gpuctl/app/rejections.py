@@ -1,5 +1,7 @@
-"""Remembers the jobs of which the API server refuses an object. A job that can't be written must not take GPUs from
-others, and its object is its own trouble: a tenant may have made another one of that name.
+"""Remembers which writes the API server refuses, so that none is sent again in each cycle for ever.
+
+A job that can't be written must not take GPUs from others, and its object is its own trouble: a tenant may have made
+another one of that name.
 
 A refusal is remembered while what was refused is the same: the run, its declarations, and the live object. After a
 minute the write is tried again: an admission policy, a right or a quota may have changed.
@@ -18,7 +20,7 @@ from gpuctl.k8s.workloads import is_workload, job_of, run_of
 from gpuctl.model.change import ApplyResult
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, ObjectRef, Revision, RunDigest, RunKey
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import ACTIVE, Body, ClusterState
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN
@@ -33,11 +35,12 @@ _NOT_COUNTED = "status unknown for quota"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refusal: of which object and run, the commits it was rendered from, the live object's version then, the
-    server's message."""
+    """One refusal: of which object, the commits it was rendered from, the live object's version then, the server's
+    message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted."""
 
     ref: ObjectRef
-    run: RunKey
+    project: ProjectName | None
+    run: RunKey | None
     commits: tuple[Revision | None, Revision | None]
     version: str
     at_ms: Instant
@@ -65,8 +68,8 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
     return {
         ref: found
         for ref, found in rejections.items()
-        if found.run in runs
-        and found.commits == _commits(declared, found.run)
+        if (found.run is None or found.run in runs)
+        and found.commits == _commits(declared, found.project)
         and found.version == _version(state, ref)
         and now_ms < found.until_ms
     }
@@ -75,7 +78,7 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
 def with_new(
     rejections: Rejections, result: ApplyResult, declared: Declared, state: ClusterState, now_ms: Instant
 ) -> Rejections:
-    """Add the refusals among the results of writing: of what a job needs, of one run or of all.
+    """Add the refusals among the results of writing.
 
     Cost: linear in the declared jobs if there is a refusal.
     """
@@ -83,17 +86,16 @@ def with_new(
     refused = [outcome for outcome in result.outcomes if outcome.refused]
     digests = {job.id: job.digest for job in declared.jobs} if refused else {}
     for outcome in refused:
-        run = _run_of(outcome.change.body or {}, digests)
-        if run is not None:
-            ref = outcome.change.ref
-            found[ref] = Rejection(
-                ref=ref,
-                run=run,
-                commits=_commits(declared, run),
-                version=_version(state, ref),
-                at_ms=now_ms,
-                error=outcome.error,
-            )
+        change, ref = outcome.change, outcome.change.ref
+        found[ref] = Rejection(
+            ref=ref,
+            project=change.project,
+            run=_run_of(change.body or {}, digests),
+            commits=_commits(declared, change.project),
+            version=_version(state, ref),
+            at_ms=now_ms,
+            error=outcome.error,
+        )
     return found
 
 
@@ -115,18 +117,26 @@ def waiting_for(rejections: Rejections, state: ClusterState) -> Mapping[JobId, R
     if not rejections:
         return {}
     active = {(run.job, run.digest) for run in state.runs if run.phase in ACTIVE}
-    return {each.run[0]: each.reason for ref, each in rejections.items() if is_workload(ref) or each.run not in active}
+    return {
+        each.run[0]: each.reason
+        for ref, each in rejections.items()
+        if each.run is not None and (is_workload(ref) or each.run not in active)
+    }
 
 
 def _run_of(body: Body, digests: Mapping[JobId, RunDigest]) -> RunKey | None:
-    """The run that an object is of; of one that lasts as long as its job, the run that is declared."""
+    """The declared run that an object is of; of one that lasts as long as its job, the run that is declared."""
     run, job = run_of(body), job_of(body)
-    return run if run is not None or job is None or job not in digests else (job, digests[job])
+    if job is None or job not in digests:
+        return None
+    declared = (job, digests[job])
+    return declared if run in {None, declared} else None
 
 
-def _commits(declared: Declared, run: RunKey) -> tuple[Revision | None, Revision | None]:
-    """The commits that a run is rendered from: of its project's files and of the cluster's own."""
-    return declared.project_revisions.get(run[0].project), declared.project_revisions.get(OWN)
+def _commits(declared: Declared, project: ProjectName | None) -> tuple[Revision | None, Revision | None]:
+    """The commits that an object is rendered from: of its project's files and of the cluster's own."""
+    of_project = None if project is None else declared.project_revisions.get(project)
+    return of_project, declared.project_revisions.get(OWN)
 
 
 def _version(state: ClusterState, ref: ObjectRef) -> str:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
-from gpuctl.app.ports import WorldFault
+from gpuctl.app.ports import Forbidden, WorldFault
 from gpuctl.app.rejections import is_of_tenant
 from gpuctl.compile import DeclaredSize
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
@@ -227,10 +227,10 @@ def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entr
 
 
 def of_unread_kinds(unread: Mapping[Kind, WorldFault]) -> Iterator[Entry]:
-    """The problems of kinds that the server can't read now."""
+    """The problems of kinds that the server can't read now, or that gpuctl has no right to read any more."""
     for kind, fault in sorted(unread.items()):
-        text = message("GPU7025", {"kind": f"{kind[1]} of {kind[0]}", "why": str(fault)})
-        yield Entry(event="unread", level=Level.ERROR, fields={"code": "GPU7025", "message": text}, rewords=True)
+        if not (isinstance(fault, Forbidden) and is_declared(kind)):  # GPU7021 tells those
+            yield of_fault("unread", fault)
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:

@@ -230,9 +230,9 @@ def _went_well(report: CycleReport | None) -> bool:
     """Whether something could be applied, or nothing had to be but what tenants can have refused."""
     if report is None:
         return False
-    told = (each for each in report.result.outcomes if not (each.refused and is_of_tenant(each.change.ref, each.error)))
-    outcomes = {each.status for each in told}
-    return OutcomeStatus.APPLIED in outcomes or OutcomeStatus.FAILED not in outcomes
+    outcomes = {each.status for each in report.result.outcomes if not each.refused}
+    refused = any(not is_of_tenant(each.ref, each.error) for each in report.rejected.values())
+    return OutcomeStatus.APPLIED in outcomes or not (refused or OutcomeStatus.FAILED in outcomes)
 
 
 def _problem(entry: Entry) -> ProblemForm:

@@ -15,12 +15,14 @@ class Sight:
     """The cluster's objects, and when they were last read.
 
     `leader`: the replica that leads, empty where it is not known; None: this one leads, and enforces `revision`.
+    `unread`: why kinds could not be read then.
     """
 
     at_ms: Instant
     objects: RawObjects
     leader: str | None = None
     revision: Revision = NO_REVISION
+    unread: tuple[str, ...] = ()
 
 
 class Viewer(Protocol):

@@ -25,7 +25,7 @@ def diff(folder: str, output: str, where: Where) -> None:
     gpuctl owns are compared; nothing is written. Where gpuctl reconciles with --target, as its ledgers tell, they are
     compared as objects of that engine.
 
-    Exit code: 0 no drift, 1 drift, 2 error.
+    Exit code: 0 no drift, 1 drift, 2 error, or no drift where not all could be read.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.drift import drift_report  # noqa: PLC0415
@@ -43,5 +43,9 @@ def diff(folder: str, output: str, where: Where) -> None:
         for line in forms.text(report):
             say(*line)
         tell(report.refusals)
+    for why in report.unread:
+        say(f"note: not compared: {why}", err=True)
     if not report.empty:
         raise click.exceptions.Exit(EXIT_DRIFT)
+    if report.unread:
+        raise click.exceptions.Exit(EXIT_USAGE)

@@ -215,6 +215,11 @@ OF_OTHERS: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info
 RENDERED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if info.prune_rank)
 """Kinds of which an object may be gpuctl's own."""
 
+OF_DEVICES: frozenset[Kind] = frozenset(
+    kind for kind, info in KINDS.items() if info.needed_for == _DRA and not info.writes
+)
+"""What tells which devices there are and who has them, for pools with `sharing: dra`."""
+
 CLUSTER_SCOPED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if not info.namespaced)
 
 SCOPES: Mapping[Kind, Scope] = {kind: info.scope for kind, info in KINDS.items() if info.scope != Scope()}
@@ -246,6 +251,15 @@ def is_declared(kind: Kind) -> bool:
 def is_of_others(kind: Kind) -> bool:
     """Whether its objects are another controller's, so that a server may be without it, and gpuctl without rights."""
     return is_declared(kind) or KINDS[kind].of_others
+
+
+def is_decisive(kind: Kind) -> bool:
+    """Whether no cluster can be decided about without seeing its objects.
+
+    Objects of which gpuctl reads only its own are written, and no decision follows from them; but for autoscalers,
+    without which a service keeps the workers that it has.
+    """
+    return not (is_of_others(kind) or kind in OF_DEVICES or KINDS[kind].scope == _LABELLED)
 
 
 def may_be_own(kind: Kind) -> bool:

@@ -60,7 +60,7 @@ class OutcomeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One outcome a change, in the same order. `refused`: the server won't have this body, now or later."""
+    """One outcome a change, in the same order. `refused`: the server won't take this write, now or later."""
 
     change: Change
     status: OutcomeStatus

@@ -23,11 +23,13 @@ Body: TypeAlias = Mapping[str, Any]
 class RawObjects:
     """Every live object of the kinds gpuctl uses, by reference. Bodies are never changed in place.
 
-    `by_kind`: the same objects by API version and kind, if the caller has them so; else empty.
+    `by_kind`: the same objects by API version and kind, if the caller has them so; else empty. `unseen`: kinds that
+    could not be read: their objects are missing, or as they were read last.
     """
 
     objects: Mapping[ObjectRef, Body] = field(default_factory=dict)
     by_kind: Mapping[tuple[str, str], Mapping[ObjectRef, Body]] = field(default_factory=dict, compare=False, repr=False)
+    unseen: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +262,8 @@ class ClusterState:
     `own` are the Jobs and Deployments that gpuctl made, in the order of their runs, `foreign` are all others. `pods`
     are the pods of runs, with the run of each. `occupied` are the namespaces with foreign pods that are not terminal.
     `unreadable` are objects of which the reading failed, each with what was wrong. `frozen` is what people froze.
-    `is_measured`: gpuctl itself measures which runs are idle, so that no annotation says it.
+    `is_measured`: gpuctl itself measures which runs are idle, so that no annotation says it. `unseen`: kinds that could
+    not be read, so that an object of them may be there, and not in `live`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -278,6 +281,7 @@ class ClusterState:
     unreadable: tuple[tuple[ObjectRef, str], ...] = ()
     frozen: tuple[Frozen, ...] = ()
     is_measured: bool = False
+    unseen: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def all_frozen(self) -> bool:

@@ -49,8 +49,7 @@ def observe(
     cache.turn(rows)
     bodies, cluster = _by_kind(raw), tenancy.cluster if tenancy else ""
     records = read_ledgers(bodies[kinds.CONFIG_MAP], cache.ledgers)
-    ours = records.of(cluster)
-    trust = cache.trust(tenancy, _kept(records, cluster), bodies[kinds.NAMESPACE])
+    ours, trust = records.of(cluster), cache.trust(tenancy, _kept(records, cluster), bodies[kinds.NAMESPACE])
     told = cache.told(records.ledgers_of(cluster), tenancy)
     own = cache.workloads(_of_kinds(bodies, workloads(rows)), told, trust, rows)
     runs_of_pods = cache.pod_runs(bodies[kinds.POD], _between(bodies, own), told)
@@ -91,6 +90,7 @@ def observe(
         occupied=frozenset(pod.ref.namespace for pod in foreign),
         unreadable=tuple(sorted({*cache.faults.found, *inventory.unreadable})),
         frozen=read_frozen(bodies[kinds.CONFIG_MAP]),
+        unseen=raw.unseen,
     )
 
 

@@ -46,7 +46,16 @@ from gpuctl.plan.guard import (
     void_confirmations,
 )
 from gpuctl.plan.idle_reports import no_idle_reports
-from gpuctl.plan.inventory import OWN, gather, known_ledgers, left_over, next_ledger, of_kinds, shards_by_project
+from gpuctl.plan.inventory import (
+    OWN,
+    gather,
+    known_ledgers,
+    left_over,
+    next_ledger,
+    of_kinds,
+    shards_by_project,
+    unseen,
+)
 from gpuctl.plan.inventory_mismatch import inventory_mismatches, names_in_the_way
 from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.obstacles import Obstacles, obstacles, taken_names
@@ -119,7 +128,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
         there = left_over(old, books, state, cache)
-        new = next_ledger(declared, old, books, there, cache)
+        new = next_ledger(declared, old, books, there | unseen(old, state), cache)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
         gone = [r for r in surplus(cluster, old, there, staying, state) if not _is_stopped_by(r, stops, state)]

@@ -110,8 +110,15 @@ def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) 
     return frozenset(filter(state.live.__contains__, cache.extras(old.project, old.inventory, wanted)))
 
 
+def unseen(old: Ledger, state: ClusterState) -> frozenset[ObjectRef]:
+    """What may be there of a project's inventory, because it could not be read. Cost: nothing where all could be."""
+    if not state.unseen:
+        return _NO_OBJECTS
+    return frozenset(ref for ref in old.inventory if (ref.api_version, ref.kind) in state.unseen)
+
+
 def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], cache: PlanCache) -> Ledger:
-    """The project's ledger after `old`; `old` itself when nothing changed. `there` is what is left over.
+    """The project's ledger after `old`; `old` itself when nothing changed. `there` is what is left over, or may be.
 
     A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
     leaving then is not taken for it. Of a project that is gone, all that stands is kept: its removal may be refused.

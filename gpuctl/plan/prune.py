@@ -27,7 +27,7 @@ def surplus(
     found = sorted(there - wanted)
     occupied = set[str]()
     if any(map(is_namespace, found)):
-        occupied = {ref.namespace for ref in ledger.inventory if ref in state.live}
+        occupied = {ref.namespace for ref in ledger.inventory if ref in state.live or _may_be_there(ref, state)}
     return tuple(
         ref
         for ref in found
@@ -43,6 +43,11 @@ def _may_be_deleted(ref: ObjectRef, state: ClusterState, cluster: str, project: 
         own = state.own.get(ref)
         return own is not None and own.run[0].project == project
     return is_ours(state.live[ref], cluster, project)
+
+
+def _may_be_there(ref: ObjectRef, state: ClusterState) -> bool:
+    """Whether the object is of a kind that could not be read. A claim among them has data."""
+    return (ref.api_version, ref.kind) in state.unseen
 
 
 def is_namespace(ref: ObjectRef) -> bool:

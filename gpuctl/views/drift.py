@@ -38,15 +38,19 @@ class ObjectDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftReport:
-    """All drift, in the order in which a cycle would correct it. `refusals`: what a guard refuses to correct."""
+    """All drift, in the order in which a cycle would correct it. `refusals`: what a guard refuses to correct.
+
+    `unread`: why kinds could not be read, of which nothing is compared.
+    """
 
     objects: tuple[ObjectDrift, ...]
     unchanged: int
     refusals: tuple[Diagnostic, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """Whether nothing differs."""
+        """Whether nothing differs of what could be read."""
         return not self.objects and not self.refusals
 
 
@@ -73,6 +77,7 @@ def document(report: DriftReport) -> dict[str, Any]:
         ],
         "unchanged": report.unchanged,
         "refusals": [{"code": d.code, "message": d.message, "help": d.help} for d in report.refusals],
+        "unread": [printable(why) for why in report.unread],
     }
 
 

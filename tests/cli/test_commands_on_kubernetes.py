@@ -16,6 +16,7 @@ from controlplane.server import ControlPlane
 from seen import CLUSTER, NAMESPACE, Stage, stage_on
 
 from gpuctl.adapters.git import WorkingCopy
+from gpuctl.k8s import kinds
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +237,20 @@ def test_diff_names_the_right_it_lacks(run: Run, stage: Stage, account: Any, tmp
     result = run("diff", stage.folder, "--kubeconfig", account(tmp_path, *JOBS_ONLY))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "may not list " in result.stderr
+
+
+def test_diff_compares_what_it_may_read_and_finds_no_agreement_of_the_rest(
+    run: Run, stage: Stage, account: Any, tmp_path: Path
+) -> None:
+    read = {kind: info for kind, info in kinds.KINDS.items() if info.observed and kind != kinds.RESOURCE_QUOTA}
+    rules = [
+        {"apiGroups": [kinds.group_of(kind)], "resources": [info.plural], "verbs": ["list"]}
+        for kind, info in read.items()
+    ]
+    result = run("diff", stage.folder, "--kubeconfig", account(tmp_path, *rules))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("note: not compared: GPU7015: ")
+    assert "may not list resourcequotas in the cluster" in result.stderr
 
 
 def test_who_is_not_known_is_told_so(run: Run, stage: Stage, tmp_path: Path) -> None:

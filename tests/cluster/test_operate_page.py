@@ -64,8 +64,13 @@ IN_OTHER_TESTS = {
     "the server refuses an object of one job: another object has the name of its claim or Service, a policy or a quota "
     "of the namespace says no":
         "tests/reconcile/test_refusals.py::test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alone",
+    "the server refuses an object of a project or of the cluster: a RoleBinding with another role is there, a policy "
+    "says no":
+        "tests/reconcile/test_refusals.py::test_a_refused_object_of_a_project_is_not_asked_for_again_and_again",
     "gpuctl is newer than its installation, and has no right to what it now writes: NetworkPolicies, autoscalers":
         "tests/reconcile/test_refusals.py::test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on",
+    "a right is taken from gpuctl's account while it runs":
+        "tests/reconcile/test_withdrawn_rights.py::test_without_a_right_that_no_decision_needs_all_else_goes_on",
     "a kind of another controller can't be read, as JobSets while the webhook that converts them is away":
         "tests/workloads/test_unconverted.py::test_a_kind_that_the_server_can_not_convert_holds_up_nothing_else",
     "an object that gpuctl did not create has the name of a run":

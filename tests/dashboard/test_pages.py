@@ -249,6 +249,13 @@ def test_what_the_cluster_says_cannot_become_markup(story: Mapping[str, ClusterV
             assert "&lt;img src=x onerror" in html or "&lt;img src&gt;" in html
 
 
+def test_what_could_not_be_read_is_named_on_each_page(story: Mapping[str, ClusterView]) -> None:
+    told = "Not all could be read. What is missing here, or as it was before: JobSet can"
+    for unread, is_told in (((), False), (("JobSet can't be read now",), True)):
+        with serving(replace(story["4.8"], unread=unread)) as site:
+            assert {told in site.get(path)[1] for path in ("/", "/projects", "/jobs", "/nodes", "/queue")} == {is_told}
+
+
 def test_what_is_not_there_is_a_page_and_no_traceback(story: Mapping[str, ClusterView]) -> None:
     with serving(story["4.8"]) as site:
         for path in ("/nothing", "/jobs/team-a/x", "/jobs/UPPER/%00", "/static/../feed.py", "/static/%2e%2e/server.py"):

@@ -120,15 +120,16 @@ def test_what_is_handed_over_is_what_the_cluster_says(scenes: Mapping[str, Scene
     clock = VirtualClock(1_596_000_000_000)
     fed, sent = FedView(clock, lambda: None), dict[ObjectRef, str]()
     assert "not read the cluster yet" in fed.view().note
-    for leader, label in ((None, "4.8"), ("other", "4.9"), ("", "4.10")):
+    for leader, label, unread in ((None, "4.8", ()), ("other", "4.9", ("no JobSets",)), ("", "4.10", ())):
         scene = scenes[label]
         clock.advance_to(scene.view.at_ms)
-        sight = Sight(at_ms=scene.view.at_ms, objects=scene.objects, leader=leader)
+        sight = Sight(at_ms=scene.view.at_ms, objects=scene.objects, leader=leader, unread=unread)
         lines = list(lines_of(sight, sent))
         for line in lines:
             fed.take(line)
         view = fed.view()
-        assert replace(view, note="") == scene.view
+        assert replace(view, note="", unread=()) == scene.view
+        assert view.unread == unread
         assert ("in standby" in view.note, ": other leads" in view.note) == (leader is not None, leader == "other")
         assert len(list(lines_of(sight, sent))) == 1  # nothing has changed since
         assert fed.view().jobs == view.jobs

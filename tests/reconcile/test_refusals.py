@@ -41,24 +41,30 @@ def stage(tmp_path: Path, sort: type[Stage]) -> Stage:
 
 
 class Refusing:
-    """A cluster that refuses every Job of a name, while it is told to."""
+    """A cluster that refuses every write of objects of a kind whose names begin so, while it is told to."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, kind: str = "Job") -> None:
         self._cluster = cluster
-        self._name = name
+        self._refused = kind, name
         self.strict = True
         self.fault: WorldFault = Invalid("GPU7006", "spec.template.spec: Invalid value")
         self.asked = 0
         self.list = cluster.list
         self.watch = cluster.watch
-        self.delete = cluster.delete
         self.each = cluster.each
 
-    def apply(self, body: Body) -> Body:
-        if self.strict and body["metadata"]["name"].startswith(self._name) and body["kind"] == "Job":
+    def _check(self, kind: str, name: str) -> None:
+        if self.strict and kind == self._refused[0] and name.startswith(self._refused[1]):
             self.asked += 1
             raise self.fault
+
+    def apply(self, body: Body) -> Body:
+        self._check(body["kind"], body["metadata"]["name"])
         return self._cluster.apply(body)
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        self._check(ref.kind, ref.name)
+        return self._cluster.delete(ref, uid, resource_version)
 
 
 def test_a_refused_job_keeps_no_place_and_is_not_asked_for_again_and_again(stage: Stage) -> None:
@@ -107,6 +113,71 @@ def test_an_object_that_the_server_can_not_count_yet_is_tried_again_soon(stage: 
     stage.play(45)
     assert stage.phases() == RUNNING | {"a/new": "Running"}
     assert stage.codes("failed") == ["GPU7002"]
+
+
+CHANGED = project("a", more=", limit: 2, access: [{group: all, role: view}]")
+QUOTA = ObjectRef(*kinds.RESOURCE_QUOTA, "gpu-a", names.QUOTA_NAME)
+OF_PROJECTS = {"RoleBinding": "gpuctl-", "ResourceQuota": "gpuctl", "ConfigMap": "ledger.one.a", "Namespace": "gpu-a"}
+
+
+@pytest.mark.parametrize("kind", OF_PROJECTS)
+def test_a_refused_object_of_a_project_is_not_asked_for_again_and_again(stage: Stage, kind: str) -> None:
+    """The role of a RoleBinding can't change, and it was tried in every cycle for ever."""
+    stage.through = refusing = Refusing(stage.cluster, OF_PROJECTS[kind], kind)
+    more = {
+        "c/projects/a/j1.yaml": None,
+        "c/projects/a/j4.yaml": job("j4", "a"),
+        "c/projects/b/j3.yaml": job("j3", "b"),
+    }
+    stage.commit({"c/projects/a/project.yaml": CHANGED, **more})
+    own = {"b/j2": "Running", "b/j3": "Running"}
+
+    def relent() -> None:
+        stands = kind in {"ConfigMap", "Namespace"}
+        assert stage.phases() == own | ({"a/j1": "Running"} if stands else {"a/j4": "Running"})
+        assert 1 <= refusing.asked <= 6, "the status of a quota changes with each pod"
+        refusing.strict = False
+
+    stage.at(190, relent)
+    stage.play(270)
+    assert stage.codes("failed") == ["GPU7006"]
+    assert stage.phases() == own | {"a/j4": "Running"}
+    assert stage.events().count("resolved") == 1
+
+
+def test_a_refused_deletion_is_not_asked_for_again_and_again(stage: Stage) -> None:
+    stage.through = refusing = Refusing(stage.cluster, "j1-")
+    stage.commit({"c/projects/a/j1.yaml": None})
+
+    def relent() -> None:
+        assert stage.phases() == RUNNING
+        assert 1 <= refusing.asked <= 4
+        refusing.strict = False
+
+    stage.at(190, relent)
+    stage.play(270)
+    assert stage.codes("failed") == ["GPU7006"]
+    assert stage.phases() == {"b/j2": "Running"}
+
+
+@pytest.mark.parametrize("what", ["declaration", "object"])
+def test_a_refused_object_of_a_project_is_tried_at_once_when_anything_of_it_is_another(stage: Stage, what: str) -> None:
+    stage.through = refusing = Refusing(stage.cluster, "gpuctl", "ResourceQuota")
+    stage.commit({"c/projects/a/project.yaml": CHANGED})
+
+    def change() -> None:
+        refusing.strict = False
+        if what == "declaration":
+            stage.commit({"c/projects/a/project.yaml": CHANGED.replace("limit: 2", "limit: 3")})
+        else:
+            body = stage.state().live[QUOTA]
+            stage.cluster.update({**body, "metadata": {**body["metadata"], "annotations": {"x": "y"}}})
+
+    stage.at(40, change)
+    stage.play(55)
+    assert stage.state().live[QUOTA]["spec"]["hard"]["requests.nvidia.com/gpu"] == (
+        "3" if what == "declaration" else "2"
+    )
 
 
 def test_a_waiting_job_whose_pool_shares_otherwise_now_is_made_anew_and_never_lost(stage: Stage) -> None:
@@ -484,19 +555,21 @@ def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: S
     assert stage.phases() == {"b/j2": "Running", "a/new": "Running"}
     status = read_status(stage.cluster, stage.clock).status
     places = [f"NetworkPolicy gpu-{project}/gpuctl-reachable-from" for project in "ab"]
-    assert [(each.code, each.level, each.place) for each in status.problems] == [
-        ("GPU7015", "error", place) for place in places
-    ]
+    assert {(each.code, each.level, each.place) for each in status.problems} == {
+        ("GPU7015", "error", place) for place in (*places, "")
+    }
     assert not status.ready
     assert isinstance(stage, WithoutGit)
     compiled = compile_tree(stage.written.tree(stage.written.head()))
     assert compiled.declared is not None
-    with pytest.raises(Forbidden):  # and not that all policies are missing
-        drift_report(compiled.declared, before, stage.clock)
+    report = drift_report(compiled.declared, before, stage.clock)
+    assert report.objects == ()  # and not that all policies are missing
+    assert report.unread == ("GPU7015: gpuctl may not do that",)
     before.is_old = False
     stage.play(80)
     assert read_status(stage.cluster, stage.clock).status.ready
-    assert drift_report(compiled.declared, before, stage.clock).empty
+    report = drift_report(compiled.declared, before, stage.clock)
+    assert (report.objects, report.refusals, report.unread) == ((), (), ())
     assert len(stage.cluster.list(kinds.NETWORK_POLICY).items) == 2
 
 

@@ -48,7 +48,7 @@ class FedView:
         self._lock = Lock()
         self._objects: dict[ObjectRef, Body] = {}
         self._has_changed = True
-        self._came: tuple[RawObjects, Instant, str | None] | None = None
+        self._came: tuple[RawObjects, Instant, str | None, tuple[str, ...]] | None = None
         self._revision = NO_REVISION
         self._cache = LiveCache()
         self._last: tuple[RawObjects, ClusterView] | None = None
@@ -66,7 +66,7 @@ class FedView:
         with self._lock:
             is_same = self._came is not None and not self._has_changed
             raw = self._came[0] if self._came and is_same else RawObjects(objects=dict(self._objects))
-            self._came = raw, said["at_ms"], said["leader"]
+            self._came = raw, said["at_ms"], said["leader"], tuple(said["unread"])
             self._revision = NO_REVISION if said["leader"] is not None else Revision(said["revision"])
         self._has_changed = False
 
@@ -88,12 +88,12 @@ class FedView:
         now_ms = self._clock.now_ms()
         if came is None:
             return ClusterView(at_ms=now_ms, note="The controller has not read the cluster yet.")
-        raw, at_ms, leader = came
+        raw, at_ms, leader, unread = came
         if self._last is None or self._last[0] is not raw:
             found = measured(observed(raw, self._cache), at_ms)
             view = cluster_view(found.state, found.jobs, at_ms, (), found.overview)
             self._last = raw, with_use(view, found.uses)
-        return replace(self._last[1], at_ms=at_ms, note=_note(now_ms - at_ms, leader))
+        return replace(self._last[1], at_ms=at_ms, unread=unread, note=_note(now_ms - at_ms, leader))
 
 
 def _note(old_ms: DurationMs, leader: str | None) -> str:

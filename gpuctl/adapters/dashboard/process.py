@@ -198,6 +198,7 @@ def lines_of(sight: Sight, sent: dict[ObjectRef, str], published: Sequence[Body]
         "at_ms": sight.at_ms,
         "leader": sight.leader,
         "revision": sight.revision,
+        "unread": sight.unread,
     })
 
 

@@ -90,6 +90,15 @@ def test_another_failure_stops_what_shares_its_name_and_nothing_else(fault: Worl
     assert statuses(plan, Recorder(one=fault)) == [first, "applied", "skipped", "applied", "skipped", "applied"]
 
 
+@pytest.mark.parametrize(("stage", "later"), [(Stage.LEDGER, "skipped"), (Stage.SUPPORT, "applied")])
+def test_what_was_refused_before_is_not_sent_and_stops_what_it_stopped_then(stage: Stage, later: str) -> None:
+    first = change("first", stage)
+    cluster = Recorder()
+    result = apply_plan(Plan(changes=(first, change("job", Stage.UPDATE))), cluster, refused={first.ref})
+    assert [str(outcome.status) for outcome in result.outcomes] == ["skipped", later]
+    assert "first" not in cluster.done
+
+
 def test_an_api_server_that_is_away_ends_it() -> None:
     plan = Plan(changes=(change("x", Stage.UPDATE), change("y", Stage.UPDATE, B), change("z", Stage.UPDATE, None)))
     result = apply_plan(plan, Recorder(y=ClusterUnavailable("GPU7001", "refused")))

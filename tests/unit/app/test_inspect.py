@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.inspect import Live, Mirror, Unreachable, live, pod_of
-from gpuctl.app.ports import ClusterUnavailable, ObjectList
+from gpuctl.app.ports import ClusterUnavailable, ObjectList, WatchEvent
 from gpuctl.cli.clusters import one_job
 from gpuctl.cli.failures import Failure
 from gpuctl.k8s import kinds, names
+from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.model.decision import JobState, Placement, Reason, WorkerPlacement
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest
 from gpuctl.model.state import ClusterState, FinishedRun, Ledger, Run, RunPhase
@@ -139,18 +141,54 @@ def test_what_keeps_a_job_from_being_there_is_told(
 
 
 class Unconverted(EmbeddedCluster):
-    """A cluster that can't read JobSets, as where the webhook that converts them is away."""
+    """A cluster that can't read JobSets while the webhook that converts them is away."""
+
+    is_away = True
+
+    def _convert(self, kind: tuple[str, str]) -> None:
+        if self.is_away and kind == kinds.JOB_SET:
+            raise ClusterUnavailable("GPU7001", "list JobSet: conversion webhook failed")
 
     def list(self, kind: tuple[str, str]) -> ObjectList:
-        if kind == kinds.JOB_SET:
-            raise ClusterUnavailable("GPU7001", "list JobSet: conversion webhook failed")
+        self._convert(kind)
         return super().list(kind)
+
+    def watch(self, kind: tuple[str, str], resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        self._convert(kind)
+        return super().watch(kind, resource_version, timeout_ms)
+
+
+SPACE_A = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
+JOB_SET_A = ObjectRef(*kinds.JOB_SET, "a", "x")
 
 
 def test_a_kind_of_another_controller_that_can_not_be_read_is_told_and_the_rest_shown() -> None:
+    """Also where there are runs of it: the mirror shows no decision, that would need their GPUs."""
     cluster = Unconverted(VirtualClock(0))
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})
-    seen = live(cluster)
-    assert [(each.code, str(each)) for each in seen.unread] == [("GPU7001", "list JobSet: conversion webhook failed")]
-    mirrored = Mirror(cluster).live()
-    assert ObjectRef(*kinds.NAMESPACE, "", "a") in seen.state.live.keys() & mirrored.state.live.keys()
+    cluster.apply(SPACE_A)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.SYSTEM_NAMESPACE}})
+    ledger = Ledger(project=ProjectName("a"), inventory=frozenset({JOB_SET_A}))
+    cluster.apply(encode_ledger("prod", ledger).head)
+    for seen in (live(cluster), Mirror(cluster).live()):
+        ((code, told),) = [(each.code, str(each)) for each in seen.unread]
+        assert code == "GPU7025"
+        assert told.startswith("JobSet of jobset.x-k8s.io/v1alpha2 can't be read now")
+        assert told.endswith("list JobSet: conversion webhook failed")
+        assert ObjectRef(*kinds.NAMESPACE, "", "a") in seen.state.live
+
+
+def test_a_mirror_tells_of_a_kind_that_can_not_be_read_any_more_until_it_can() -> None:
+    """It shows the objects as they were, and said nothing of that."""
+    cluster = Unconverted(VirtualClock(0))
+    cluster.is_away = False
+    cluster.apply(SPACE_A)
+    made = {"apiVersion": JOB_SET_A.api_version, "kind": "JobSet", "metadata": {"name": "x", "namespace": "a"}}
+    cluster.apply(made)
+    mirror = Mirror(cluster)
+    told: list[list[str]] = []
+    for is_away in (False, True, True, False):
+        cluster.is_away = is_away
+        seen = mirror.live()
+        told.append([each.code for each in seen.unread])
+        assert JOB_SET_A in seen.state.live
+    assert told == [[], ["GPU7025"], ["GPU7025"], []]

@@ -118,5 +118,6 @@ def test_without_a_right_to_jobsets_the_rest_is_read_until_a_ledger_names_one() 
     owned = frozenset({ObjectRef(*JOB_SET, "a", "x")})
     ledger = Ledger(project=ProjectName("a"), inventory=owned)
     cluster.apply(encode_ledger("prod", ledger).head)
-    with pytest.raises(Forbidden, match="jobsets is forbidden"):
+    with pytest.raises(Forbidden, match="jobsets is forbidden") as caught:
         object_cache.refresh()
+    assert caught.value.code == "GPU7026"

@@ -31,10 +31,17 @@ NOW = declared()
 (JOB,) = [each for each in NOW.jobs if each.id.name == "refused"]
 A = ProjectName("a")
 REF = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("refused", JOB.digest))
+BINDING = ObjectRef(*kinds.ROLE_BINDING, REF.namespace, "x")
 SERVICE = ObjectRef("v1", "Service", REF.namespace, REF.name)
 THERE = ClusterState(live={REF: {"metadata": {"resourceVersion": "7"}}})
 FOUND = Rejection(
-    ref=REF, run=(JOB.id, JOB.digest), commits=(None, None), version="7", at_ms=1000, error="GPU7006: invalid"
+    ref=REF,
+    project=A,
+    run=(JOB.id, JOB.digest),
+    commits=(None, None),
+    version="7",
+    at_ms=1000,
+    error="GPU7006: invalid",
 )
 
 
@@ -76,15 +83,31 @@ def test_a_run_that_has_begun_waits_for_its_own_object_alone(
     assert [*waiting] == ([JOB.id] if waits else [])
 
 
-def test_only_what_was_refused_of_a_job_is_remembered() -> None:
-    labels = {names.PROJECT_LABEL: "a", names.JOB_LABEL: "refused", names.RUN_LABEL: JOB.digest}
-    change = Change(action=Action.CREATE, ref=REF, body={"metadata": {"labels": labels}})
-    of_none = replace(change, ref=SERVICE, body=None)
+def test_whatever_was_refused_is_remembered_and_of_a_job_whose_it_is() -> None:
+    labels = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY, names.PROJECT_LABEL: "a", names.JOB_LABEL: "refused",
+        names.RUN_LABEL: JOB.digest,
+    }  # fmt: skip
+    change = Change(action=Action.CREATE, ref=REF, project=A, body={"metadata": {"labels": labels}})
+    of_none = replace(change, ref=SERVICE, action=Action.DELETE, body=None)
+    of_before = replace(change, ref=BINDING, body={"metadata": {"labels": {**labels, names.RUN_LABEL: "0" * 8}}})
+    away = replace(change, ref=ObjectRef("v1", "Service", REF.namespace, "away"))
     outcomes = [
         Outcome(change=each, status=OutcomeStatus.FAILED, error="GPU7006: invalid", refused=refused)
-        for each, refused in ((change, True), (of_none, True), (replace(change, ref=SERVICE), False))
+        for each, refused in ((change, True), (of_none, True), (of_before, True), (away, False))
     ]
-    assert with_new({}, ApplyResult(outcomes=tuple(outcomes)), NOW, THERE, 1000) == {REF: FOUND}
+    assert with_new({}, ApplyResult(outcomes=tuple(outcomes)), NOW, THERE, 1000) == {
+        REF: FOUND,
+        SERVICE: replace(FOUND, ref=SERVICE, run=None, version=""),
+        BINDING: replace(FOUND, ref=BINDING, run=None, version=""),
+    }
+
+
+def test_what_is_of_no_run_holds_no_job_and_is_remembered_until_its_project_has_another_commit() -> None:
+    found = replace(FOUND, run=None)
+    assert waiting_for({REF: found}, ClusterState()) == {}
+    assert holds(found, 1000, replace(NOW, jobs=()))
+    assert not holds(found, 1000, replace(NOW, project_revisions={A: Revision("1" * 40)}))
 
 
 @pytest.mark.parametrize(

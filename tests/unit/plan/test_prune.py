@@ -6,7 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workbench import Workbench, example, on, only, without_project
 
+from gpuctl.adapters.embedded import EmbeddedCluster
+from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.ports import Forbidden, ObjectList
 from gpuctl.k8s import names
+from gpuctl.k8s.kinds import CLAIM, Kind
 from gpuctl.k8s.objects import labels_of, ref_of
 from gpuctl.model.change import Action, Plan
 from gpuctl.model.ids import ObjectRef, ProjectName
@@ -131,6 +135,35 @@ def test_a_claim_is_deleted_only_when_that_is_confirmed_and_the_rest_is_at_once(
     bench.confirmed = frozenset({confirmation(plan)})
     bench.converge()
     assert bench.live("PersistentVolumeClaim") == []
+
+
+class WithoutClaims(EmbeddedCluster):
+    """Gives gpuctl no right to read claims, while `is_on`."""
+
+    is_on = True
+
+    def list(self, kind: Kind) -> ObjectList:
+        if self.is_on and kind == CLAIM:
+            raise Forbidden("GPU7015", "claims are forbidden")
+        return super().list(kind)
+
+
+def test_a_claim_that_can_not_be_read_keeps_its_namespace_and_its_place_in_the_ledger() -> None:
+    """With its namespace its data would be deleted, and nobody would have confirmed that."""
+    bench = Workbench(only(example({"a-9.yaml": CLAIMING}), "team-a/a-9-data"))
+    bench.converge()
+    bench.cluster.__class__ = WithoutClaims
+    bench.object_cache = ObjectCache(bench.cluster)
+    bench.declared = without_project(bench.declared, "team-a")
+    bench.converge()
+    bench.pass_ms(60_000)
+    bench.converge()
+    assert bench.live("Namespace", "gpu-team-a")
+    (claim,) = [ref for ref in bench.state().ledgers[ProjectName("team-a")].inventory if ref.kind == CLAIM[1]]
+    bench.cluster.is_on = False  # type: ignore[attr-defined]
+    bench.confirmed = frozenset()
+    assert [each.code for each in bench.plan().refusals] == ["GPU6003"]
+    assert bench.live("PersistentVolumeClaim") == [(claim, bench.state().live[claim])]
 
 
 def test_a_claim_somebody_made_in_the_namespace_holds_the_project_back() -> None:
