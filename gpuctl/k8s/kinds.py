@@ -144,7 +144,8 @@ KINDS: Mapping[Kind, KindInfo] = {
     CONFIG_MAP: KindInfo(
         plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=20,
     ),
-    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=13),
+    # All claims, also those that people made: a project's namespace goes with the data of every claim in it.
+    CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, writes=_WRITE, prune_rank=13),
     RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=15),
     DEPLOYMENT: KindInfo(
         plural="deployments", observed=True, writes=_WRITE, prune_rank=5, needed_for="jobs of `type: inference`",
@@ -257,9 +258,9 @@ def is_decisive(kind: Kind) -> bool:
     """Whether no cluster can be decided about without seeing its objects.
 
     Objects of which gpuctl reads only its own are written, and no decision follows from them; but for autoscalers,
-    without which a service keeps the workers that it has.
+    without which a service keeps the workers that it has. Without seeing claims no namespace is deleted.
     """
-    return not (is_of_others(kind) or kind in OF_DEVICES or KINDS[kind].scope == _LABELLED)
+    return not (is_of_others(kind) or kind in OF_DEVICES or kind == CLAIM or KINDS[kind].scope == _LABELLED)
 
 
 def may_be_own(kind: Kind) -> bool:

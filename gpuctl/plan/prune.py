@@ -28,12 +28,13 @@ def surplus(
     occupied = set[str]()
     if any(map(is_namespace, found)):
         occupied = {ref.namespace for ref in ledger.inventory if ref in state.live or _may_be_there(ref, state)}
+    may_have_data = kinds.CLAIM in state.unseen  # claims that people made are in no inventory
     return tuple(
         ref
         for ref in found
         if not is_deleting(state.live[ref])
         and _may_be_deleted(ref, state, cluster, ledger.project)
-        and not (is_namespace(ref) and ref.name in occupied)
+        and not (is_namespace(ref) and (may_have_data or ref.name in occupied))
     )
 
 
@@ -46,7 +47,7 @@ def _may_be_deleted(ref: ObjectRef, state: ClusterState, cluster: str, project: 
 
 
 def _may_be_there(ref: ObjectRef, state: ClusterState) -> bool:
-    """Whether the object is of a kind that could not be read. A claim among them has data."""
+    """Whether the object is of a kind that could not be read."""
     return (ref.api_version, ref.kind) in state.unseen
 
 

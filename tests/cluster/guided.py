@@ -306,7 +306,7 @@ HERE: Mapping[str, Fault] = {
     "an object can't be read": damages_a_ledger,
     "the branch was rewritten": rewrites_the_branch,
     "the path is missing, the tree is empty": moves_the_path,
-    "a project with running jobs, or one with claims, is gone": removes_a_project,
+    "a project with running jobs, or one with claims (also those that people made in its namespace), is gone": removes_a_project,
     "a commit would end more than half of the running GPUs (`scheduling.stopGuard`)": ends_most_jobs,
     "a commit would remove more than 100 jobs that have not ended (`scheduling.deleteGuard`)": removes_many_jobs,
     "a commit would pause or remove jobs in a freeze window": removes_a_job_in_a_window,
