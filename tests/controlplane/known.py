@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from controlplane.server import ControlPlane, pauses
 
-_WITHIN_S = 60.0
+_WITHIN_S = 120.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 _OF_ALL = "selfsubject"
 """All accounts may ask for their own rights."""
