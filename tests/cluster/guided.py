@@ -18,7 +18,7 @@ from controlplane.programs import FOR_GO
 from controlplane.server import ADMIN, ControlPlane, node
 from deployment import HOME, Pod
 from guide import blocks
-from unattended import at_last
+from unattended import PATIENCE_S, at_last
 
 from gpuctl.adapters.git import WorkingCopy
 
@@ -103,7 +103,7 @@ class Scene:
 
     def confirm(self) -> None:
         """Push an empty commit with the line that is shown."""
-        (line,) = at_last(lambda: {each["confirm"] for each in self.pod.status()["refusals"]}, self.told)
+        (line,) = at_last(lambda: {each["confirm"] for each in self.pod.status().get("refusals", ())}, self.told)
         self.git("commit", "-q", "--allow-empty", "-m", f"It is meant\n\n{line}")
 
     def run(self, line: str) -> str:
@@ -290,7 +290,7 @@ def has_a_damaged_history(scene: Scene) -> Mend:
 def is_changed_back(scene: Scene) -> Mend:
     """By a client that takes gpuctl's label from a namespace whenever it is there."""
     path = "/api/v1/namespaces/gpu-team-b"
-    told, until = len(scene.pod.lines()), time.monotonic() + 30
+    told, until = len(scene.pod.lines()), time.monotonic() + PATIENCE_S
     while "GPU7007" not in scene.pod.codes(told) and time.monotonic() < until:
         scene.plane.call("PATCH", path, {"metadata": {"labels": {"gpuctl.dev/project": None}}}, media=MERGE)
         time.sleep(0.1)
