@@ -256,8 +256,8 @@ def test_a_gang_whose_worker_0_succeeded_has_succeeded_though_a_person_writes_on
     is_over = Event()
 
     def writes() -> None:
-        for number in count():
-            note = {"metadata": {"annotations": {"example.com/note": str(number)}}}
+        for at in count():
+            note = {"metadata": {"annotations": {"example.com/note": str(at)}}}
             town.plane.call("PATCH", item(ref), note, media=MERGE)
             if is_over.wait(0):
                 return
