@@ -410,9 +410,3 @@ def copy(folder: Path, to: Path) -> None:
 def remove(folder: Path) -> None:
     """The folder of a control plane that was stopped."""
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_served(definition: Mapping[str, Any]) -> bool:
-    """Whether the API server has taken up a CustomResourceDefinition."""
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

@@ -21,7 +21,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 
-from controlplane.server import ControlPlane, is_served
+from controlplane.known import DEFINITIONS, define
+from controlplane.server import ControlPlane
 from killing import STEP_WITHIN_S, WITHIN_S, Declarations, Story, in_a_process, reconcile
 from town import MERGE, Town, running, town_on
 from unattended import account_kubeconfig, at_last, install, provide_all, typed, within
@@ -43,7 +44,6 @@ from workloads.definitions import a_like_of, definition
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("declared")]
 CONTROLLER = "system:serviceaccount:training:controller"
 NOTHING = {"name": "main", "image": "x"}
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -52,11 +52,7 @@ def plane(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """gpuctl was installed before the Cluster declared the kinds; one of the two is there."""
     made = new_control_plane()
     install(made, controllers=(CONTROLLER,))
-    bodies = [definition(TRAINING_RUN), a_like_of("ray.io", "RayService")]
-    for body in bodies:
-        made.call("POST", CRDS, body)
-    paths = [f"{CRDS}/{body['metadata']['name']}" for body in bodies]
-    at_last(lambda: all(is_served(made.call("GET", path)) for path in paths))
+    define(made, definition(TRAINING_RUN), a_like_of("ray.io", "RayService"))
     for user in (CONTROLLER, "ann"):
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -241,10 +237,7 @@ def seen_by_people(town: Town) -> None:
 def likes(plane: ControlPlane) -> Iterator[ControlPlane]:
     """Where the built-in kinds are served, and a namespace that is a project's."""
     bodies = [a_like_of(kinds.group_of(kind), kind[1], kind[0].rpartition("/")[2]) for kind in BUILT_IN]
-    for body in bodies:
-        plane.call("POST", CRDS, body)
-    paths = [f"{CRDS}/{body['metadata']['name']}" for body in bodies]
-    at_last(lambda: all(is_served(plane.call("GET", path)) for path in paths))
+    define(plane, *bodies)
     plane.call("POST", SPACES, {"metadata": {"name": "gpu-likes", "labels": {names.MANAGED_LABEL: "true"}}})
     every = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     plane.call("POST", f"{RBAC}/namespaces/gpu-likes/roles", {"metadata": {"name": "all"}, "rules": [every]})
@@ -254,7 +247,7 @@ def likes(plane: ControlPlane) -> Iterator[ControlPlane]:
     plane.call("POST", f"{RBAC}/namespaces/gpu-likes/rolebindings", binding)
     at_last(lambda: plane.refused("GET", f"{SPACES}/gpu-likes/secrets", user="bob") is None)
     yield plane
-    for path in (*paths, f"{SPACES}/gpu-likes"):
+    for path in (*(f"{DEFINITIONS}/{body['metadata']['name']}" for body in bodies), f"{SPACES}/gpu-likes"):
         plane.call("DELETE", path)
 
 
