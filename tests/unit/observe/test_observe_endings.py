@@ -108,7 +108,7 @@ def any_of(body: Body) -> Body:
         (FAILED, needing_worker_0, "0", [worker(0, "Succeeded", **DELETED)]),  # stopped, as another one had failed
         (FAILED, needing_worker_0, "", [worker(0, "Succeeded")]),  # by a person, who can't write the status
         (FAILED, needing_worker_0, "0", []),
-        (FAILED, needing_worker_0, "0", [worker(0, "Succeeded") | {"spec": {}}]),
+        (FAILED, needing_worker_0, "0", [{**worker(0, "Succeeded"), "spec": {}}]),
         (FAILED, any_of, "", [worker(1, "Failed")]),
         (FAILED, dict, "0", [worker(0, "Succeeded"), worker(1, "Failed")]),
     ],
