@@ -28,7 +28,7 @@ FAST = Timing(duration_ms=2_000, deadline_ms=1_200, retry_ms=100, request_ms=500
 FIRM = Timing(duration_ms=8_000, deadline_ms=7_000, retry_ms=100, request_ms=3_000)
 """Of one that is to be held also on a machine on which a request takes seconds, and begins soon enough."""
 STEADY = Timing(retry_ms=100)
-PATIENCE_S = 60
+PATIENCE_S = 180
 A_LITTLE_MS = 10
 """By so much a test may take the time later than the process does that it watches."""
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuctl-system/leases/gpuctl"
@@ -93,7 +93,7 @@ def test_one_leads_the_other_waits_and_follows_at_once_when_it_is_let(plane: Con
             assert told == ["a"]
             one.close()
             assert not one.held()
-            assert within(10, other.held)  # sooner than the term of fifteen seconds runs out
+            assert within(12, other.held)  # sooner than the term of fifteen seconds runs out
             assert other.term() == one.term() + 1
             spec = plane.call("GET", LEASE)["spec"]
             assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("b", 15)

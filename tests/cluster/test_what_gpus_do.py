@@ -12,7 +12,7 @@ import pytest
 from controlplane.known import await_rights
 from controlplane.server import ControlPlane
 from exporters import Answers, answering, exposition
-from unattended import Site, all_writes_of, job, project, typed, within
+from unattended import Site, all_writes_of, at_last, job, project, typed
 
 from gpuctl.app.utilisation import PUBLISH_MS
 from gpuctl.k8s.names import UTILISATION_NAME
@@ -80,11 +80,11 @@ def test_what_kwoks_pods_do_is_published_and_seen_by_the_team_alone(site: Site, 
         process = site.start("--utilisation-exporter", f"{exporter.url}/metrics")
         site.await_pods("rest", "work")
         exporter.pieces = lambda: iter([said(site)])
-        within(90, lambda: process.total("gpuctl_measured_gpus") == 2, site.logs)
-        within(90, lambda: process.total("gpuctl_busy_gpus", 'project="a"') == 0.8, site.logs)
+        at_last(lambda: process.total("gpuctl_measured_gpus") == 2, site.logs)
+        at_last(lambda: process.total("gpuctl_busy_gpus", 'project="a"') == 0.8, site.logs)
         ann = member(site, tmp_path)
-        within(90, lambda: published(site) == 2, site.logs)
-        within(90, lambda: [each["name"] for each in top(ann, "job") if each["use"]] == ["rest", "work"], site.logs)
+        at_last(lambda: published(site) == 2, site.logs)
+        at_last(lambda: [each["name"] for each in top(ann, "job") if each["use"]] == ["rest", "work"], site.logs)
         busy = {each["name"]: each["use"]["busyGpuMilli"] for each in top(ann, "job")}
         assert busy == {"rest": 0, "work": 800}
         (team,) = [each for each in top(ann, "project") if each["name"] == "a"]

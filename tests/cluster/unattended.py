@@ -45,7 +45,7 @@ _EMPTY = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
 _NOT_OURS = frozenset({"Deployment", "NetworkPolicy", "PodDisruptionBudget"})
 """There is nobody to run these here: the test is the Deployment."""
 _HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 """How long a test waits for what comes at last: more than it takes on a machine that is busy with other tests."""
 
 

@@ -28,7 +28,7 @@ from gpuctl.model.units import format_gpus
 from gpuctl.model.utilisation import IDLE_AFTER_MS, ProjectUse, RunUse
 from gpuctl.views.clusters import ClusterView, with_use
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 PATHS = ("/", "/projects", "/jobs", "/jobs/team-a/a-1-g", "/nodes", "/queue", "/analytics")
 REPORT = {
     "4.8": ({"team-a": 4, "team-b": 4, "team-c": 4, "team-d": 4}, 13, set()),

@@ -30,7 +30,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import RawObjects
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def until(holds: Callable[[], bool]) -> None:

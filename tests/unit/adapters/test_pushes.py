@@ -16,7 +16,7 @@ from gpuctl.adapters.http_server import MOST_HEAD_BYTES, BriefHandler
 from gpuctl.adapters.pushes import MOST_AT_ONCE, MOST_BYTES, PushReceiver
 from gpuctl.app.ports import ClusterUnavailable, WorldFault
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 SECRET = "a secret of this cluster"
 NO_MORE: Mapping[str, str] = {}
 BODY = b'{"ref": "refs/heads/main"}'

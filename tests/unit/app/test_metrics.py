@@ -36,7 +36,7 @@ FILES = {
     },
 }
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 
 
 def declared(files: Mapping[str, str]) -> Declared:

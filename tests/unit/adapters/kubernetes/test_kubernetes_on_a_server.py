@@ -27,7 +27,7 @@ from gpuctl.k8s.objects import ref_of
 from gpuctl.model.ids import ObjectRef
 
 NAMESPACE = "adapter"
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 @pytest.fixture(scope="module")
