@@ -50,6 +50,8 @@ def test_hundreds_of_jobs_at_rest(
         used_s, since = process.cpu_s() - cpu_s, process.audited(requests)
         figure(f"idle for {IDLE_S} s: {used_s:.2f} s of CPU, {process.memory_mib()} MiB")
         assert all_writes_of(since) == []
+        # A watch that ends, as it does by silence where the server is busy, asks for one object, for the version.
+        since = [r for r in since if not (r["verb"] == "list" and r["requestURI"].endswith("limit=1"))]
         assert [r["requestURI"] for r in since if r["verb"] == "list"] == []
         assert {r["objectRef"]["resource"] for r in since if r["verb"] != "watch"} <= {"leases"}
         assert used_s < IDLE_S / 20
