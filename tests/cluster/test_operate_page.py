@@ -111,7 +111,9 @@ def test_the_status_is_asked_for_and_people_may_look(scene: Scene) -> None:
     seen = ("/api/v1/namespaces/gpu-team-a/pods", f"{HOME}/configmaps/gpuctl-overview")
     at_last(lambda: not any(scene.plane.refused("GET", path, user="ann") for path in seen))
     assert scene.plane.refused("GET", "/api/v1/namespaces/gpu-team-b/pods", user="ann") is not None
-    text, form, _ = [scene.run(line) for line in commands("How it is")]
+    *told, waits = commands("How it is")
+    scene.run(waits)  # what is published follows within seconds
+    text, form = [scene.run(line) for line in told]
     assert text.startswith("prod: ready\n")
     assert json.loads(form)["ready"]
 

@@ -87,8 +87,8 @@ def test_a_reader_sees_what_the_leader_publishes(site: Site, reader: str) -> Non
 
     at_last(is_written_no_more, site.logs)
     site.commit(job("j", more=", gpus: x"))
-    at_last(lambda: status(reader).exit_code == 1, site.logs)
-    (held,) = json.loads(status(reader, "-o", "json").stdout)["held"]
+    (held,) = at_last(lambda: json.loads(status(reader, "-o", "json").stdout)["held"], site.logs)
+    assert status(reader).exit_code == 1
     assert (held["project"], held["commit"]) == ("a", commit)
 
 
