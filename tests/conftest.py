@@ -16,7 +16,7 @@ import pytest
 from controlplane.build import HOW, find
 from controlplane.prepared import prepared
 from controlplane.server import ControlPlane, start
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Where Python is told to write no bytecode, each run would rewrite the assertions of all test modules, and each process
 # that a test starts would compile gpuctl: half of the time until the first test, and a second or more a process.
@@ -26,7 +26,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Whatever collection makes stays: looking through it for garbage takes a tenth of its time.
 gc.disable()
 
-settings.register_profile("gpuctl", derandomize=True, deadline=None, database=None)
+# How long examples take is the machine's matter: it may be busy with other tests.
+settings.register_profile(
+    "gpuctl", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("new examples", settings.get_profile("gpuctl"), derandomize=False)
 settings.load_profile("gpuctl")
 

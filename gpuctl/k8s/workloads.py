@@ -57,21 +57,21 @@ def named_nodes(body: Body) -> tuple[NodeName, ...]:
 
 def completed_indexes(job: Body) -> set[int]:
     """The indexes of an Indexed Job's workers that have succeeded."""
-    return _indexes(job, "completedIndexes")
+    return indexes_of(text(job, "status", "completedIndexes"))
 
 
 def failed_indexes(job: Body) -> set[int]:
     """The indexes of an Indexed Job's workers that failed as often as its limit for each allows, and once more."""
-    return _indexes(job, "failedIndexes")
+    return indexes_of(text(job, "status", "failedIndexes"))
 
 
-def _indexes(job: Body, field: str) -> set[int]:
-    """A field of the status as "0,2-4".
+def indexes_of(told: str) -> set[int]:
+    """The indexes in a text as "0,2-4".
 
     Of a text that no Job can have, only a part is read. Cost: O(MOST_WORKERS), however long the text is.
     """
     found: set[int] = set()
-    for part in text(job, "status", field)[:_LONGEST_INDEXES].split(","):
+    for part in told[:_LONGEST_INDEXES].split(","):
         first, _, last = part.partition("-")
         start, end = whole_number(first, MOST_WORKERS), whole_number(last or first, MOST_WORKERS)
         if start is not None and end is not None and start not in found:

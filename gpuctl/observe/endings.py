@@ -19,28 +19,36 @@ as the Job's status, which tenants can't write, leaves room for it:
   as active of which no live one is there. Where more pods claim to be such a one than it counts, none is believed.
 - A pod that was on no node, or that asked for fewer GPUs, slices or claims than the Job's template, ends nothing. A
   live one of that kind is no worker (see `pods`), but the status may count it as active.
-Where a Job has a successPolicy, some of its workers need not succeed: how the run ends is for the Job alone to tell.
+Where a Job has a successPolicy, some of its workers need not succeed: how the run ends is for its Job to tell. But a
+Job that tells a failure has succeeded where the policy is met by workers that ended by themselves. Example: worker 0
+succeeds, and the Job controller stops worker 1. Before the controller has written that the criteria are met, somebody
+writes an annotation of the Job, so its own write meets a conflict. It looks again, finds that worker 1 has failed, and
+asks for failures first (Kubernetes 1.36, BackoffLimitExceeded). Where worker 1 fails before, worker 0 is stopped by the
+controller: its pod is being deleted, and ends nothing, though it exits with 0.
 A Deployment makes each of its pods again, so its workers never end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from gpuctl.k8s.objects import mapping, number, text, texts
+from gpuctl.k8s.objects import items, mapping, number, text, texts
 from gpuctl.k8s.workload_table import BUILT_IN
-from gpuctl.k8s.workloads import completed_indexes
+from gpuctl.k8s.workloads import completed_indexes, indexes_of
 from gpuctl.model.state import Body, RunPhase
 from gpuctl.observe.pods import Pod, template_devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endings:
-    """The indexes of a run's workers that have ended for good. `ends_as`: how the run ends, once all of them have."""
+    """The indexes of a run's workers that have ended for good. `ends_as`: how the run ends, once all of them have.
+    `is_policy_met`: so many workers of its successPolicy have succeeded that it has, though its Job tell a failure."""
 
     workers: frozenset[int] = frozenset()
     ends_as: RunPhase | None = None
+    is_policy_met: bool = False
 
 
 NO_ENDINGS = Endings()
@@ -62,9 +70,21 @@ def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
     over = _believed(job, [pod for pod in over if pod.index in open_], pods)
     well = {pod.index for pod in over if pod.succeeded} | completed
     ended = frozenset(index for index in {pod.index for pod in over} | completed if index < workers) - alive
-    if len(ended) < workers or mapping(job, "spec", "successPolicy"):
+    rules = list(items(job, "spec", "successPolicy", "rules"))
+    if rules:
+        made = {pod.index for pod in _as_made_by(job, pods) if pod.succeeded}
+        is_met = any(_is_met(rule, made & completed) for rule in rules)
+        return Endings(workers=ended, is_policy_met=is_met) if ended or is_met else NO_ENDINGS
+    if len(ended) < workers:
         return Endings(workers=ended) if ended else NO_ENDINGS
     return Endings(workers=ended, ends_as=RunPhase.SUCCEEDED if ended <= well else RunPhase.FAILED)
+
+
+def _is_met(rule: Body, succeeded: AbstractSet[int]) -> bool:
+    """Whether a rule of a successPolicy is met: by all indexes that it names, or by so many of these or of any."""
+    named = indexes_of(text(rule, "succeededIndexes")) if "succeededIndexes" in rule else succeeded
+    least = number(rule, "succeededCount", default=len(named))
+    return 0 < least <= len(named & succeeded)
 
 
 def _as_made_by(job: Body, pods: Iterable[Pod]) -> Iterator[Pod]:

@@ -144,7 +144,7 @@ def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     shape = workload.shape
     live = any(pod.live for pod in pods) or shape.pods_left > 0
     # A removed namespace kills pods before it takes their Job, which then looks as if it had failed by itself.
-    outcome = shape.outcome
+    outcome = _outcome(shape, ends)
     if outcome is not None and not (workload.is_removed and outcome is RunPhase.FAILED):
         return RunPhase.STOPPING if live else outcome
     if workload.is_removed:
@@ -290,7 +290,12 @@ def _ends_as(workload: _Workload, phase: RunPhase, ends: Endings) -> RunPhase | 
     """How a run that stops will end, where that is certain: by its object's conditions, else by its pods' ends."""
     if phase is not RunPhase.STOPPING or workload.is_removed:
         return None
-    return workload.shape.outcome or (None if workload.shape.suspended else ends.ends_as)
+    return _outcome(workload.shape, ends) or (None if workload.shape.suspended else ends.ends_as)
+
+
+def _outcome(shape: Shape, ends: Endings) -> RunPhase | None:
+    """The final phase its status states, but for a failure after its successPolicy was met."""
+    return RunPhase.SUCCEEDED if shape.outcome is RunPhase.FAILED and ends.is_policy_met else shape.outcome
 
 
 def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:

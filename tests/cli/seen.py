@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 from controlplane.server import ControlPlane, node
@@ -19,6 +19,7 @@ from gpuctl.app.cycle import CycleContext, cycle
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.compile import compile_tree
 
+WITHIN_S = 180.0
 CLUSTER = """\
 apiVersion: gpuctl.dev/v1
 kind: Cluster
@@ -80,7 +81,8 @@ class Stage:
             closing(KubernetesCluster(connection)) as cluster,
         ):
             context = CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
-            for _ in range(150):
+            until = monotonic() + WITHIN_S
+            while monotonic() < until:
                 report = cycle(declared, context)
                 if report.settled and sum(run.phase == "Running" for run in report.state.runs) == 3:
                     return

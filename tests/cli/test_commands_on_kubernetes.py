@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import yaml
 from commands import Run
 from controlplane.known import await_rights
 from controlplane.server import ControlPlane
-from seen import CLUSTER, NAMESPACE, Stage, stage_on
+from seen import CLUSTER, NAMESPACE, WITHIN_S, Stage, stage_on
 
 from gpuctl.adapters.git import WorkingCopy
 from gpuctl.k8s import kinds
@@ -51,12 +52,20 @@ def test_the_forms_agree(run: Run, stage: Stage) -> None:
 
 
 def test_get_tells_what_was_noted(run: Run, stage: Stage) -> None:
-    said = run("get", "train", "-p", "team-s", *stage.where)
-    assert said.exit_code == 0
-    events = said.stdout.partition("\nEvents:\n")[2].splitlines()
-    assert events[0].split() == ["SOURCE", "TYPE", "AGE", "MESSAGE"]
-    assert any(line.startswith("pod/train-") and "[Scheduled] Successfully assigned" in line for line in events)
-    assert any(line.startswith("job/train-") and "[Resumed]" in line for line in events)
+    def events() -> list[str]:
+        said = run("get", "train", "-p", "team-s", *stage.where)
+        assert said.exit_code == 0
+        return said.stdout.partition("\nEvents:\n")[2].splitlines()
+
+    def is_told(source: str, words: str) -> bool:
+        return any(line.startswith(source) and words in line for line in events())
+
+    until = monotonic() + WITHIN_S
+    told = (("pod/train-", "[Scheduled] Successfully assigned"), ("job/train-", "[Resumed]"))
+    while not all(is_told(*each) for each in told):  # events come after what they tell
+        assert monotonic() < until, events()
+        sleep(0.1)
+    assert events()[0].split() == ["SOURCE", "TYPE", "AGE", "MESSAGE"]
 
 
 def test_explain_says_why_it_waits(run: Run, stage: Stage) -> None:

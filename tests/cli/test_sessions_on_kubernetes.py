@@ -19,6 +19,8 @@ from seen import Stage, stage_on
 
 from gpuctl.adapters.kubernetes.readable import readable
 
+PATIENCE_S = 180
+
 
 @pytest.fixture(scope="module")
 def stage(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
@@ -30,7 +32,7 @@ def beside(stage: Stage, *line: str, typed: bytes = b"") -> tuple[int, bytes, by
     """A command of gpuctl in a process of its own: exit code, output, errors."""
     warm.write_command(stage.plane.folder / "bin")
     words = [str(stage.plane.folder / "bin" / "gpuctl"), line[0], "-p", "team-s", *stage.where, *line[1:]]
-    done = subprocess.run(words, input=typed, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(words, input=typed, capture_output=True, check=False, timeout=PATIENCE_S)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -62,14 +64,14 @@ def test_a_shell_in_a_container(stage: Stage) -> None:
         try:
             os.write(terminal, b"echo $((6 * 7))\n")
             shown = b""
-            while b"42" not in shown and readable([terminal], 60):
+            while b"42" not in shown and readable([terminal], PATIENCE_S):
                 shown += os.read(terminal, 4096)
             assert b"42" in shown, shown
             os.write(terminal, b"exit\n")
             with suppress(OSError):  # the end of a terminal
-                while readable([terminal], 60) and os.read(terminal, 4096):
+                while readable([terminal], PATIENCE_S) and os.read(terminal, 4096):
                     pass
-            assert shell.wait(60) == 0
+            assert shell.wait(PATIENCE_S) == 0
         finally:
             shell.kill()  # else leaving the block waits for its end
             os.close(terminal)
@@ -87,8 +89,8 @@ def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
             assert said.endswith(" -> 8888\n")
             port = int(said.split(":")[1].split()[0])
             with (
-                socket.create_connection(("127.0.0.1", port), 30) as one,
-                socket.create_connection(("127.0.0.1", port), 30) as other,
+                socket.create_connection(("127.0.0.1", port), PATIENCE_S) as one,
+                socket.create_connection(("127.0.0.1", port), PATIENCE_S) as other,
             ):
                 sent = bytes(range(256)) * 1000
                 one.sendall(sent)
@@ -97,7 +99,7 @@ def test_ports_of_a_container_are_reached_here(stage: Stage) -> None:
                 assert heard(one, len(sent)) == sent
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stderr is not None
         assert process.stderr.read() == b""
 

@@ -15,7 +15,7 @@ import warm
 from controlplane.ports import free_port
 from controlplane.server import ControlPlane
 from journal import journal
-from unattended import account_token
+from unattended import PATIENCE_S, account_token
 
 HOME = "/api/v1/namespaces/gpuctl-system"
 POD_IP = "10.0.0.7"
@@ -86,7 +86,7 @@ class Pod:
     def status(self) -> dict[str, Any]:
         """What it answers at /status; {} while it does not."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[8080]}/status", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[8080]}/status", timeout=60) as answer:
                 found: dict[str, Any] = json.loads(answer.read())
                 return found
         except (URLError, ValueError, OSError):
@@ -96,4 +96,4 @@ class Pod:
         """As a pod is ended; waits."""
         if self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(30)
+            self._process.wait(PATIENCE_S)

@@ -17,6 +17,7 @@ from http.client import HTTPException, HTTPResponse, HTTPSConnection
 from threading import Event, Lock, Thread
 from urllib.parse import urlsplit
 
+from controlplane.ports import free_port
 from controlplane.server import ControlPlane
 
 _HOPS = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
@@ -83,8 +84,9 @@ class FaultProxy:
         self._threads: list[Thread] = []
         self._open: set[socket.socket] = set()
         self.played: list[str] = []
-        self._listening = self._listen(0)
-        self.url = f"https://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._port = free_port()  # while it is away, nobody else is given it
+        self._listening = self._listen()
+        self.url = f"https://127.0.0.1:{self._port}"
 
     def play(self, *faults: Fault) -> None:
         """From now on; those that were played before are taken back."""
@@ -112,12 +114,12 @@ class FaultProxy:
     def come_back(self) -> None:
         """Listen again where it was."""
         self._ended.clear()
-        self._listening = self._listen(int(self.url.rpartition(":")[2]))
+        self._listening = self._listen()
 
     close = leave
 
-    def _listen(self, port: int) -> socket.socket:
-        listening = socket.create_server(("127.0.0.1", port))
+    def _listen(self) -> socket.socket:
+        listening = socket.create_server(("127.0.0.1", self._port))
         self._start(Thread(target=self._accept, args=(listening,)))
         return listening
 
@@ -134,7 +136,7 @@ class FaultProxy:
             self._start(Thread(target=self._talk, args=(sock,)))
 
     def _talk(self, raw: socket.socket) -> None:
-        raw.settimeout(5)
+        raw.settimeout(30)
         try:
             client = self._tls.wrap_socket(raw, server_side=True)
         except OSError:

@@ -18,7 +18,7 @@ from controlplane.programs import FOR_GO
 from controlplane.server import ADMIN, ControlPlane, node
 from deployment import HOME, Pod
 from guide import blocks
-from unattended import at_last
+from unattended import PATIENCE_S, at_last
 
 from gpuctl.adapters.git import WorkingCopy
 
@@ -103,7 +103,7 @@ class Scene:
 
     def confirm(self) -> None:
         """Push an empty commit with the line that is shown."""
-        (line,) = at_last(lambda: {each["confirm"] for each in self.pod.status()["refusals"]}, self.told)
+        (line,) = at_last(lambda: {each["confirm"] for each in self.pod.status().get("refusals", ())}, self.told)
         self.git("commit", "-q", "--allow-empty", "-m", f"It is meant\n\n{line}")
 
     def run(self, line: str) -> str:
@@ -290,7 +290,7 @@ def has_a_damaged_history(scene: Scene) -> Mend:
 def is_changed_back(scene: Scene) -> Mend:
     """By a client that takes gpuctl's label from a namespace whenever it is there."""
     path = "/api/v1/namespaces/gpu-team-b"
-    told, until = len(scene.pod.lines()), time.monotonic() + 30
+    told, until = len(scene.pod.lines()), time.monotonic() + PATIENCE_S
     while "GPU7007" not in scene.pod.codes(told) and time.monotonic() < until:
         scene.plane.call("PATCH", path, {"metadata": {"labels": {"gpuctl.dev/project": None}}}, media=MERGE)
         time.sleep(0.1)
@@ -306,7 +306,7 @@ HERE: Mapping[str, Fault] = {
     "an object can't be read": damages_a_ledger,
     "the branch was rewritten": rewrites_the_branch,
     "the path is missing, the tree is empty": moves_the_path,
-    "a project with running jobs, or one with claims (also those that people made in its namespace), is gone": removes_a_project,
+    "a project is gone that has running jobs, or claims, gpuctl's or people's": removes_a_project,
     "a commit would end more than half of the running GPUs (`scheduling.stopGuard`)": ends_most_jobs,
     "a commit would remove more than 100 jobs that have not ended (`scheduling.deleteGuard`)": removes_many_jobs,
     "a commit would pause or remove jobs in a freeze window": removes_a_job_in_a_window,

@@ -31,7 +31,10 @@ from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, RunPhase
 from gpuctl.observe import observe
 
-WITHIN_S = 60
+WITHIN_S = 120
+STEP_WITHIN_S = 600
+"""How long a process may live, and a step of a story take in which dozens of them are killed: more than they take on a
+machine that is busy with other tests."""
 Files = Mapping[str, str]
 Story = Sequence[tuple[str, Files]]
 """Steps, each with its name and all declarations but the Cluster."""

@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Site, account_kubeconfig, at_last, job, project, writes_of
+from unattended import PATIENCE_S, Site, account_kubeconfig, at_last, job, project, writes_of
 
 from gpuctl.adapters.background import ThreadBackground
 from gpuctl.adapters.clock import SystemClock
@@ -102,5 +102,5 @@ def test_a_clock_that_is_days_ahead_ends_no_job(site: Site) -> None:
         finally:
             stop.ended = True
             stop.wake()
-            loop.join(30)
+            loop.join(PATIENCE_S)
     assert not loop.is_alive()

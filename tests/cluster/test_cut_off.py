@@ -35,11 +35,15 @@ def test_runs_go_on_while_no_node_is_heard_of(town: Town) -> None:
     ((_, pod),) = town.live("Pod", "j")
     town.plane.call("PATCH", f"{path}-n1", {"metadata": {"annotations": {"test/not-ready": "yes"}}}, media=MERGE)
     town.until(lambda: not condition(town.plane.call("GET", f"{path}-n1"), "Ready"))
+
+    def taints() -> list[str]:
+        return [taint["effect"] for taint in town.plane.call("GET", f"{path}-n1")["spec"].get("taints", ())]
+
+    town.until(taints)
     until = time.monotonic() + 2 * _LOOKS_EVERY_S
     while time.monotonic() < until:
         town.cycle()
         time.sleep(0.5)
-    taints = town.plane.call("GET", f"{path}-n1")["spec"]["taints"]
-    assert [taint["effect"] for taint in taints] == ["NoSchedule"]
+    assert taints() == ["NoSchedule"]
     assert town.phases() == {"j": "Running"}
     assert [uid(body) for _, body in town.live("Pod", "j")] == [uid(pod)]

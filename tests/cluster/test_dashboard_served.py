@@ -7,7 +7,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from urllib.error import HTTPError, URLError
+from http.client import HTTPException
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -33,7 +34,7 @@ class Served:
     port: int
 
     def page(self, path: str = "/", port: int = 0) -> str:
-        with suppress(URLError, ConnectionError), urlopen(f"http://127.0.0.1:{port or self.port}{path}") as answer:
+        with suppress(OSError, HTTPException), urlopen(f"http://127.0.0.1:{port or self.port}{path}") as answer:
             return str(answer.read().decode())
         return ""
 
@@ -85,7 +86,7 @@ def test_its_numbers_are_the_servers(served: Served) -> None:
     served.shows("<dt>Running jobs</dt><dd>2</dd>")
     running = served.site.pods("a") | served.site.pods("b")
     waiting = [each for space in "ab" for each in served.site.jobs(space) if each["spec"]["suspend"]]
-    shown = tiles(served.page())
+    shown = tiles(at_last(served.page))
     assert shown["Running jobs"] == str(len(running))
     assert shown["Pending jobs"] == str(len(waiting))
     assert shown["Total GPUs"] == "8"
@@ -101,7 +102,7 @@ def test_a_replica_in_standby_shows_the_same_and_says_so(served: Served) -> None
     try:
         at_last(lambda: "in standby" in served.page(port=port), served.site.logs)
         at_last(lambda: "quota 4, fair share" in served.page(port=port), served.site.logs)
-        assert tiles(served.page(port=port)) == tiles(served.page())
+        at_last(lambda: tiles(served.page(port=port)) == tiles(served.page()) != {}, served.site.logs)
     finally:
         standby.end()
 

@@ -152,5 +152,5 @@ def with_one_more(scene: Scene, wrong: int = 0) -> None:
     scene.running.append(new)
     after = scene.site.await_pods(*scene.running, project="b")
     assert {name: after[name] for name in before} == before
-    assert scene.site.pods_ever("b") == dict.fromkeys(scene.running, 1)
+    scene.site.await_pods_ever(dict.fromkeys(scene.running, 1), "b")
     at_last(lambda: (scene.process.total("gpuctl_problems") > 0) == (wrong > 0), scene.site.logs)

@@ -17,7 +17,7 @@ import pytest
 import warm
 from controlplane.programs import FOR_GO
 from controlplane.server import ADMIN, ControlPlane, node
-from unattended import account_token, at_last
+from unattended import PATIENCE_S, account_token, at_last
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "install.md").read_text()
@@ -100,7 +100,7 @@ class Guide:
         """As its pods are ended."""
         process = self.processes.pop(name)
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
     def pods(self, name: str) -> list[str]:
         """The uids of running pods of jobs."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Event
 
 from town import MERGE, Town, running
 from unattended import at_last
@@ -243,6 +246,31 @@ def test_a_gang_that_needs_worker_0_alone_goes_on_after_a_pause_and_ends_with_it
     end("0")
     town.until(lambda: town.ended() == {"g": "Succeeded"})
     town.until(lambda: not any(running(body) for _, body in town.live("Pod", "g")))
+
+
+def test_a_gang_whose_worker_0_succeeded_has_succeeded_though_a_person_writes_on_its_job_meanwhile(town: Town) -> None:
+    """Its controller, whose writes meet conflicts then, takes the others that it stops for failures."""
+    town.jobs["g"] = ", gpus: 1, workers: 2, success: worker0"
+    town.comes_to(g="Running")
+    ((ref, _),) = town.live("Job", "g")
+    is_over = Event()
+
+    def writes() -> None:
+        for at in count():
+            note = {"metadata": {"annotations": {"example.com/note": str(at)}}}
+            town.plane.call("PATCH", item(ref), note, media=MERGE)
+            if is_over.wait(0):
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        busy = pool.submit(writes)
+        try:
+            town.mark("g", worker="0", run_for="0s")
+            at_last(lambda: not any(running(body) for _, body in town.live("Pod", "g")))
+        finally:
+            is_over.set()
+    busy.result()
+    town.until(lambda: town.ended() == {"g": "Succeeded"})
 
 
 def test_inference_is_scaled_to_its_workers_and_to_none(town: Town) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
-from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
+from killing import STEP_WITHIN_S, WITHIN_S, Declarations, Story, in_a_process, reconcile
 from unattended import account_kubeconfig, provide_all, within
 
 from gpuctl.adapters.kubernetes.paths import collection, item
@@ -79,7 +79,7 @@ class Theatre:
         for number, (step, _) in enumerate(STORY):
             if step.startswith("finish"):
                 self._finish("k1")
-            until = time.monotonic() + 2 * WITHIN_S
+            until = time.monotonic() + STEP_WITHIN_S
             while not in_a_process(lambda: reconcile(kubeconfig, self._source(number), doomed=doomed)):  # noqa: B023
                 self.kills += 1
                 self._look()
@@ -124,10 +124,14 @@ class Theatre:
             time.sleep(0.05)
 
     def _is_collected(self) -> bool:
-        """Whether no claim is left of a pod that is gone: Kubernetes takes them away afterwards."""
-        pods = {uid(body) for body in self._objects(kinds.POD)}
-        claims = [body["metadata"] for body in self._objects(kinds.RESOURCE_CLAIM)]
-        return all(owner["uid"] in pods for claim in claims for owner in claim.get("ownerReferences", ()))
+        """Whether nothing is left of what is gone: pods of a Job, claims of a pod. Kubernetes takes them away
+        afterwards, and a pod that has ended may be there for a while beside the next one of its job."""
+        of_kind = {kind: [*self._objects(kind)] for kind in (kinds.JOB, kinds.POD, kinds.RESOURCE_CLAIM)}
+        bodies = [body for each in of_kind.values() for body in each]
+        there = {uid(body) for body in bodies}
+        owners = [owner for body in bodies for owner in body["metadata"].get("ownerReferences", ())]
+        leaving = any("deletionTimestamp" in body["metadata"] for body in bodies)
+        return not leaving and all(owner["uid"] in there for owner in owners)
 
     def _end(self) -> Mapping[str, object]:
         """Every object by name, but for what is random in it; runs with their starts; what the ledgers hold."""

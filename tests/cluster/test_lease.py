@@ -25,10 +25,10 @@ from gpuctl.model.units import Instant
 
 FAST = Timing(duration_ms=2_000, deadline_ms=1_200, retry_ms=100, request_ms=500)
 """Of terms that are to run out."""
-FIRM = Timing(duration_ms=4_000, deadline_ms=3_500, retry_ms=100, request_ms=1_500)
-"""Of one that is to be held also on a machine on which a request takes a second, and begins soon enough."""
+FIRM = Timing(duration_ms=8_000, deadline_ms=7_000, retry_ms=100, request_ms=3_000)
+"""Of one that is to be held also on a machine on which a request takes seconds, and begins soon enough."""
 STEADY = Timing(retry_ms=100)
-PATIENCE_S = 60
+PATIENCE_S = 180
 A_LITTLE_MS = 10
 """By so much a test may take the time later than the process does that it watches."""
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuctl-system/leases/gpuctl"
@@ -93,7 +93,7 @@ def test_one_leads_the_other_waits_and_follows_at_once_when_it_is_let(plane: Con
             assert told == ["a"]
             one.close()
             assert not one.held()
-            assert within(10, other.held)  # sooner than the term of fifteen seconds runs out
+            assert within(12, other.held)  # sooner than the term of fifteen seconds runs out
             assert other.term() == one.term() + 1
             spec = plane.call("GET", LEASE)["spec"]
             assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("b", 15)
@@ -110,26 +110,25 @@ def test_stopped_past_its_term_and_woken_it_does_not_hold(plane: ControlPlane) -
         with closing(seek(plane, "b", timing=FIRM)) as other:
             assert within(PATIENCE_S, other.held)
             child.send_signal(signal.SIGCONT)
-            after = [(int(at), held) for at, held in (next(lines).split() for _ in range(80))]
+            after = ((int(at), held) for at, held in map(str.split, lines))
+            woken = (held for at, held in after if at > stopped_ns + FAST.deadline_ms * 1_000_000)
+            assert {next(woken) for _ in range(60)} == {"False"}
             assert other.held()
         child.kill()
-    woken = [held for at, held in after if at > stopped_ns + FAST.deadline_ms * 1_000_000]
-    assert len(woken) > 20
-    assert set(woken) == {"False"}
 
 
 def test_cut_off_it_holds_to_the_deadline_and_says_why(plane: ControlPlane) -> None:
     connection = connect(str(plane.kubeconfig))
-    with closing(LeaseLeadership(connection, identity="a", timing=replace(FAST, request_ms=5_000))) as one:
+    with closing(LeaseLeadership(connection, identity="a", timing=replace(FIRM, request_ms=10_000))) as one:
         assert within(PATIENCE_S, one.held)
         connection.configuration.host = "https://127.0.0.1:9"
         clock = SystemClock()
         cut_ms, looked_ms = clock.now_ms(), 0
         while one.held():
-            assert looked_ms < cut_ms + FAST.deadline_ms + A_LITTLE_MS
+            assert looked_ms < cut_ms + FIRM.deadline_ms + A_LITTLE_MS
             time.sleep(0.02)
             looked_ms = clock.now_ms()
-        assert clock.now_ms() > renewed_ms(plane) + FAST.deadline_ms - A_LITTLE_MS
+        assert clock.now_ms() > renewed_ms(plane) + FIRM.deadline_ms - A_LITTLE_MS
         assert within(PATIENCE_S, lambda: one.fault() is not None)
         fault = one.fault()
         assert fault is not None
@@ -157,31 +156,37 @@ def test_one_that_is_missing_is_made_at_once_and_held_after_a_whole_term(plane: 
     began = time.monotonic()
     with closing(seek(plane, "a")) as one, closing(seek(plane, "b")) as other:
         assert within(PATIENCE_S, lambda: holder_on(plane) in {"a", "b"})
-        assert (one.held(), other.held()) == (False, False)
+        assert not (one.held() or other.held()) or time.monotonic() - began >= FAST.duration_ms / 1000
         assert within(PATIENCE_S, lambda: one.held() or other.held())
         assert time.monotonic() - began >= FAST.duration_ms / 1000
-        assert holder_on(plane) == ("a" if one.held() else "b")
+        # On a busy machine it may be lost and had again between the two looks.
+        assert within(PATIENCE_S, lambda: (one.held(), other.held(), holder_on(plane)) in {
+            (True, False, "a"), (False, True, "b"),
+        })  # fmt: skip
 
 
 def test_deleted_again_and_again_it_is_never_held_by_two(plane: ControlPlane) -> None:
     """Each deletion comes as soon as somebody has made it anew, or a little later, when the other has taken it up."""
-    held: list[tuple[bool, bool]] = []
     with closing(seek(plane, "a")) as one, closing(seek(plane, "b")) as other:
+
+        def both() -> bool:
+            """At the moment of the second look: this process may stand still between the first and the third."""
+            return one.held() and other.held() and one.held()
+
         pair = (one, other)
         assert within(PATIENCE_S, lambda: any(each.held() for each in pair))
         before = max(each.term() for each in pair)
         for pause_s in (0.0, 0.0, 0.15, 0.0, 1.0, 2.5, 0.0, 0.0):
             until = time.monotonic() + pause_s
             while time.monotonic() < until:
-                held.append((one.held(), other.held()))
+                assert not both()
                 time.sleep(0.005)
             assert within(PATIENCE_S, lambda: holder_on(plane) in {"a", "b"})
             plane.call("DELETE", LEASE)
-            held.append((one.held(), other.held()))
+            assert not both()
         assert within(PATIENCE_S, lambda: any(each.held() for each in pair))
         assert max(each.term() for each in pair) > before
-        held.append((one.held(), other.held()))
-    assert (True, True) not in held
+        assert not both()
 
 
 def holder_on(plane: ControlPlane) -> str:

@@ -10,8 +10,10 @@ from controlplane.known import await_quotas
 from controlplane.server import node
 from town import MERGE, Town, town_on
 
+from gpuctl.adapters.clock import SystemClock
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, text, uid
+from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import Pending
 from gpuctl.model.ids import ObjectRef
 
@@ -71,7 +73,10 @@ def test_a_run_goes_on_while_the_kubelet_of_its_node_is_not_ready(town: Town) ->
 
 
 def test_a_run_leaves_a_node_that_stays_not_ready_once_kubernetes_evicts_it(town: Town) -> None:
-    """As the node controller does it after five minutes; on a node whose container runtime has failed no pod ends."""
+    """As the node controller does it after five minutes; on a node whose container runtime has failed no pod ends.
+
+    The condition has its time: another controller takes back one that is older than two minutes.
+    """
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")
     first, ((pod, _),) = where(town, "j"), town.live("Pod", "j")
@@ -80,6 +85,7 @@ def test_a_run_leaves_a_node_that_stays_not_ready_once_kubernetes_evicts_it(town
     change_node(town, first, KUBELET_NOT_READY)
     town.until(lambda: tainted_as_not_ready(town, first))
     evicted = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    evicted["lastTransitionTime"] = format_timestamp(SystemClock().now_ms())
     conditions = [*town.plane.call("GET", path)["status"]["conditions"], evicted]
     town.plane.call("PATCH", f"{path}/status", {"status": {"conditions": conditions}}, media=MERGE)
     town.plane.call("DELETE", path)

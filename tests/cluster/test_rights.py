@@ -117,7 +117,7 @@ def test_every_right_is_used_and_none_is_missing(site: Site) -> None:
     site.await_pods("answers", "gang", "half", "notebook", project="r")
     at_last(lambda: ("", "events", "list") in asked.so_far(), site.logs)  # of "claims"
     site.commit({path: None for path in FILES if path != "c/cluster.yaml"})
-    refused = at_last(lambda: re.findall(r"Gpuctl-Confirm: (\w+)", process.log.read_text()), site.logs)
+    refused = at_last(lambda: re.findall(r"Gpuctl-Confirm: (\w+)", str(process.lines())), site.logs)
     site.copy.write("c/README", b"the project is over\n")
     site.copy.commit(f"it is over\n\nGpuctl-Confirm: {refused[-1]}", 1_800_000_000_000)
 

@@ -143,7 +143,7 @@ def with_one_more(scene: Scene, meanwhile: Callable[[], object]) -> float:
     took_s = time.monotonic() - began
     assert {name: after[name] for name in before} == before
     assert set(site.starts().values()) == {"1"}
-    assert site.pods_ever() == dict.fromkeys(scene.running, 1)
+    site.await_pods_ever(dict.fromkeys(scene.running, 1))
     at_last(lambda: scene.process.total("gpuctl_problems") == 0, site.logs)
     return took_s
 
@@ -153,7 +153,7 @@ def requests(process: Process, code: int) -> float:
 
 
 def test_a_watch_that_falls_silent_is_begun_again(scene: Scene) -> None:
-    """Nothing closes the connection: only that no bookmark comes either tells. Here after 1 s instead of 72."""
+    """Nothing closes the connection: only that no bookmark comes either tells. Here after 3 s instead of 72."""
     site, codes = scene.site, list[int]()
     kubeconfig = site.plane.write_kubeconfig(site.folder / "silent", scene.process.token, url=scene.proxy.url)
 
@@ -162,7 +162,7 @@ def test_a_watch_that_falls_silent_is_begun_again(scene: Scene) -> None:
         codes.append(code)
 
     with closing(connect(str(kubeconfig))) as connection:
-        timings = replace(Timings(), silence_ms=1_000)
+        timings = replace(Timings(), silence_ms=3_000)
         cluster = KubernetesCluster(connection, timings=timings, on_request=on_request)
         with closing(cluster):
             version = cluster.list(kinds.NODE).resource_version
@@ -173,4 +173,5 @@ def test_a_watch_that_falls_silent_is_begun_again(scene: Scene) -> None:
             site.plane.call("PATCH", path, note, media="application/merge-patch+json")
             event, _ = cluster.watch(kinds.NODE, bookmark.body["metadata"]["resourceVersion"], 10_000)
     assert event.body["metadata"]["annotations"]["note"] == "made while nothing came"
-    assert codes.count(0) == 2
+    assert sum(told.startswith("STALL") for told in scene.proxy.played) == 2
+    assert codes.count(0) >= 2, "a busy server may be silent for as long"

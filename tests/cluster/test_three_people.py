@@ -16,7 +16,7 @@ import pytest
 import warm
 from click.testing import CliRunner, Result
 from controlplane.server import ControlPlane
-from unattended import Site, at_last
+from unattended import PATIENCE_S, Site, at_last
 
 from gpuctl.cli.main import COMMANDS, gpuctl
 from gpuctl.k8s.overview import KEY
@@ -169,7 +169,11 @@ def test_a_member_sees_the_jobs_of_the_team(scene: Scene) -> None:
 
 
 def test_a_member_learns_the_place_in_the_queue_and_when_the_job_starts(scene: Scene) -> None:
-    told = [scene.run("ann", "explain", name, "-p", "a").stdout for name in ("wide", "wider")]
+    def explained() -> list[str]:
+        return [scene.run("ann", "explain", name, "-p", "a").stdout for name in ("wide", "wider")]
+
+    at_last(lambda: any("It starts by 20" in each for each in explained()), explained)
+    told = explained()
     assert "of 2 in a, and " in told[0]
     assert all(" of 3 overall." in each for each in told)
     assert {each.split("queue is ")[1][0] for each in told} == {"1", "2"}
@@ -427,7 +431,7 @@ def test_reconcile_without_the_controllers_rights_says_so_and_stands_by(person: 
         at_last(lambda: "GPU7015" in log.read_text(), log.read_text)
     finally:
         process.terminate()
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert "may not " in log.read_text()
 
 

@@ -33,7 +33,7 @@ from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import Body, ClusterState
 from gpuctl.observe import ObserveCache, observe
 
-WITHIN_S = 90.0
+WITHIN_S = 180.0
 GONE = 404
 MERGE = "application/merge-patch+json"
 

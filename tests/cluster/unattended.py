@@ -45,7 +45,7 @@ _EMPTY = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
 _NOT_OURS = frozenset({"Deployment", "NetworkPolicy", "PodDisruptionBudget"})
 """There is nobody to run these here: the test is the Deployment."""
 _HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 """How long a test waits for what comes at last: more than it takes on a machine that is busy with other tests."""
 
 
@@ -217,6 +217,10 @@ class Site:
         metas = [each["metadata"] for each in self.jobs(project)]
         return {meta["labels"]["gpuctl.dev/job"]: meta["annotations"].get("gpuctl.dev/starts", "0") for meta in metas}
 
+    def await_pods_ever(self, wanted: Mapping[str, int], project: str = "a") -> None:
+        """Wait until just so many pods were made for each job: the events that tell it come after the pods."""
+        at_last(lambda: self.pods_ever(project) == wanted, lambda: (self.pods_ever(project), self.logs()))
+
     def pods_ever(self, project: str = "a") -> Counter[str]:
         """How many pods were made for each job, by the Job controller's events: also those that are gone."""
         names = {each["metadata"]["name"]: each["metadata"]["labels"]["gpuctl.dev/job"] for each in self.jobs(project)}
@@ -284,7 +288,7 @@ class Process:
 
     def metrics(self) -> dict[str, float]:
         """Its measurements, by name with labels."""
-        with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines if not x.startswith("#"))}
 
@@ -322,7 +326,7 @@ class Process:
     def end(self) -> None:
         """As a pod is ended; waits."""
         self._process.terminate()
-        assert self._process.wait(30) == 0, self.log.read_text()
+        assert self._process.wait(PATIENCE_S) == 0, self.log.read_text()
 
     def kill(self) -> None:
         """SIGKILL, also for one that is stopped; waits."""

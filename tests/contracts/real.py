@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from controlplane.known import await_quotas
-from controlplane.server import ControlPlane, is_served, pauses
+from controlplane.known import await_quotas, define
+from controlplane.server import ControlPlane, pauses
 from labs import EPOCH_MS, POOLS, Lab, body
 from workloads.declarations import EVERY_KIND
 from workloads.definitions import definition, plural_of
@@ -31,16 +31,15 @@ from gpuctl.model.state import Body
 from gpuctl.wiring import blueprint
 
 _MERGE = "application/merge-patch+json"
-_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NOT_FOUND, _CONFLICT = 404, 409
-_WITHIN_S = 90.0
+_WITHIN_S = 180.0
 """Controllers try again what a quota refused after ever longer waits: 20 s for the twelfth time."""
 _LONG_ENOUGH_MS = 700
 """How long a test that lets time pass waits at most: controllers here answer within tens of milliseconds."""
 _NUMBERS = count()
 _WORKED_ON = (kinds.JOB, kinds.DEPLOYMENT, kinds.STATEFUL_SET, kinds.AUTOSCALER, kinds.RESOURCE_CLAIM)
 """What controllers go on working on, and what holds devices of a node."""
-_QUIET_S = 0.75
+_QUIET_S = 2.0
 """A watch that has been silent for so long has told everything."""
 
 
@@ -150,12 +149,8 @@ class RealLab(Lab):
     def serve(self, kind: Kind) -> None:
         """All kinds at once, with the definitions that their makers ship: a server takes a while to have new ones."""
         del kind
-        paths = {f"{_CRDS}/{(made := definition(each))['metadata']['name']}": made for each in EVERY_KIND}
-        for path, made in paths.items():
-            if self._plane.refused("GET", path) is not None:
-                whole = {**made, "spec": {**made["spec"], "conversion": {"strategy": "None"}}}
-                self._plane.call("POST", _CRDS, whole)
-        self.eventually(lambda: all(is_served(self._plane.call("GET", path)) for path in paths))
+        made = [definition(each) for each in EVERY_KIND]
+        define(self._plane, *({**each, "spec": {**each["spec"], "conversion": {"strategy": "None"}}} for each in made))
 
     def edit(self, changed: Body, manager: str) -> Body:
         kind = (changed["apiVersion"], changed["kind"])

@@ -135,16 +135,15 @@ def test_the_deadline_ends_a_job_whose_pod_never_had_a_node(lab: Lab) -> None:
 
 
 def test_the_deadline_counts_anew_from_each_resume(lab: Lab) -> None:
-    lab.apply(job("j", activeDeadlineSeconds=10))
+    lab.apply(job("j", activeDeadlineSeconds=3600))
     lab.running("j")
-    lab.passes(6_000)
-    lab.apply(job("j", activeDeadlineSeconds=10, suspend=True))
-    lab.passes(5_000)
+    lab.passes(10_000)
+    lab.apply(job("j", activeDeadlineSeconds=3600, suspend=True))
+    lab.passes(1_000)
+    lab.apply(job("j", activeDeadlineSeconds=15))
+    lab.passes(7_000)  # with those before it more than the deadline
     assert not lab.condition("j", "Failed")
-    lab.apply(job("j", activeDeadlineSeconds=10))
-    lab.passes(6_000)
-    assert not lab.condition("j", "Failed")
-    lab.eventually(lambda: lab.condition("j", "Failed"), within_ms=6_000)
+    lab.eventually(lambda: lab.condition("j", "Failed"), within_ms=10_000)
 
 
 def test_a_failed_condition_waits_for_the_pods_to_be_gone(lab: Lab) -> None:
@@ -219,7 +218,7 @@ def test_a_worker_that_fails_is_made_again_alone(lab: Lab) -> None:
     lab.delete(kinds.POD, last["metadata"]["name"])
     lab.eventually(lambda: workers().keys() == {"0", "1"} and workers()["1"] != before["1"])
     assert workers()["0"] == before["0"]
-    assert lab.status("gang").get("failed") == 1
+    lab.eventually(lambda: lab.status("gang").get("failed") == 1)
 
 
 def test_a_limit_for_each_worker_counts_each_by_itself_and_from_each_start(lab: Lab) -> None:

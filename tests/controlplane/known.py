@@ -7,11 +7,12 @@ in a third of all cases, and lets in what a quota forbids, which its controller 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from controlplane.server import ControlPlane, pauses
 
-_WITHIN_S = 60.0
+_WITHIN_S = 120.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 _OF_ALL = "selfsubject"
 """All accounts may ask for their own rights."""
@@ -20,6 +21,9 @@ _PLURAL = "podtemplates"
 _TEMPLATE = {
     "metadata": {"generateName": "x-"}, "template": {"spec": {"containers": [{"name": "x", "image": "x"}]}}
 }  # fmt: skip
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_NOT_YET = {409, 504}
+"""It is being made, or takes long."""
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -63,6 +67,26 @@ def await_policies(plane: ControlPlane) -> None:
     _until(lambda: "the last" in str(plane.refused("POST", path, _TEMPLATE)))
     for plural in reversed(specs):
         plane.call("DELETE", f"{_ADMISSION}/{plural}/last")
+
+
+def define(plane: ControlPlane, *definitions: Mapping[str, Any]) -> None:
+    """Make the CustomResourceDefinitions that are not there, and wait until the server serves them.
+
+    One by one, for with each it describes anew all that it serves. A busy one gives up a request after half a minute,
+    and may go on with it.
+    """
+    for body in definitions:
+        _until(lambda: _is_served(plane, body))  # noqa: B023 - it is called here
+
+
+def _is_served(plane: ControlPlane, definition: Mapping[str, Any]) -> bool:
+    path = f"{DEFINITIONS}/{definition['metadata']['name']}"
+    if plane.refused("GET", path) is not None:
+        refused = plane.refused("POST", DEFINITIONS, definition)
+        assert refused is None or refused[0] in _NOT_YET, refused
+        return False
+    conditions = plane.call("GET", path).get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -46,9 +46,10 @@ _IDLE = (
 control plane's processor time less; each that makes pods or acts on what gpuctl writes is there."""
 _FIRST_PAUSE_S = 0.03
 _LONGEST_PAUSE_S = 0.25
-_WITHIN_S = 60.0
+_WITHIN_S = 120.0
 _GRACE_S = 5.0
-_ANSWER_S = 30.0
+_CONFLICTS_S = 30.0
+_ANSWER_S = 60.0
 _ERRORS = 400
 _CERTIFICATE = (
     "openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -57,7 +58,7 @@ _CERTIFICATE = (
 )  # fmt: skip
 _ACCOUNT_KEY = ("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout")
 """Keys on a curve: the server would make RSA keys of its own, and each connection costs it a signature."""
-_GONE_S = 60.0
+_GONE_S = 180.0
 """How long a namespace may take to go, with pods that end in it."""
 
 
@@ -69,6 +70,8 @@ class ControlPlane:
     folder: Path
     emulated: str = ""
     url: str = ""
+    history_port: int = 0
+    """Here KWOK leads port 8081 of pods in gpuctl-system to: a port of this machine, free at the start."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _connections: urllib3.PoolManager | None = None
     """Kept for the next request: a new one costs four times the request."""
@@ -109,9 +112,8 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start everything and wait until it answers. RuntimeError, with the end of a log, when a part does not."""
-        ports = free_ports(4)
-        etcd, peer, secure = (f"127.0.0.1:{port}" for port in ports[:3])
-        kubelet = ports[3]
+        *ports, kubelet, self.history_port = free_ports(5)
+        etcd, peer, secure = (f"127.0.0.1:{port}" for port in ports)
         self.url = f"https://{secure}"
         self._write_files()
         self._connections = urllib3.PoolManager(maxsize=8, ca_certs=str(self.ca_file), retries=False)
@@ -143,7 +145,7 @@ class ControlPlane:
         self._spawn(
             "kwok",
             f"--kubeconfig={component}",
-            f"--config={HERE / 'stages.yaml'}",
+            f"--config={self._stages()}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
             "--node-ip=127.0.0.1",
@@ -204,7 +206,7 @@ class ControlPlane:
         if user:
             headers["Impersonate-User"] = user
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        until = time.monotonic() + _GRACE_S
+        until = time.monotonic() + _CONFLICTS_S
         while True:
             try:
                 content = self._answer(method, self.url + path, headers, data)
@@ -273,6 +275,11 @@ class ControlPlane:
         subprocess.run([*_ACCOUNT_KEY, "-out", str(self.folder / "sa.key")], check=True, capture_output=True)
         self.write_kubeconfig(self.kubeconfig, ADMIN)
         self.write_kubeconfig(self.folder / "component.kubeconfig", COMPONENT)
+
+    def _stages(self) -> Path:
+        path = self.folder / "stages.yaml"
+        path.write_text((HERE / "stages.yaml").read_text().replace("HISTORY_PORT", str(self.history_port)))
+        return path
 
     def _scheduler_config(self, kubeconfig: str) -> str:
         path = self.folder / "scheduler.json"
@@ -403,9 +410,3 @@ def copy(folder: Path, to: Path) -> None:
 def remove(folder: Path) -> None:
     """The folder of a control plane that was stopped."""
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_served(definition: Mapping[str, Any]) -> bool:
-    """Whether the API server has taken up a CustomResourceDefinition."""
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

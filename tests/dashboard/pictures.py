@@ -40,6 +40,7 @@ class Picture:
     asks: bool = False
 
 
+PATIENCE_MS = 180_000
 DRAWN = {
     "dashboard": Picture("/", 1280, 860),
     "dashboard-phone": Picture("/", 390, 844, "dark"),
@@ -78,6 +79,7 @@ def draw_one(browser: Browser, site: Site, name: str, folder: Path) -> None:
     picture = DRAWN[name]
     window: ViewportSize = {"width": picture.width, "height": picture.height}
     page = browser.new_page(viewport=window, color_scheme=picture.scheme)
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(site.url + picture.path, wait_until="load")
     if picture.asks:
         ask(page)
@@ -91,7 +93,7 @@ def ask(page: Page) -> None:
     page.locator("#job").fill("d-2-gg")
     page.locator("#gpus").fill("2")
     page.locator("#gpus").press("Enter")
-    page.get_by_role("heading", name="What would happen").wait_for(timeout=60_000)
+    page.get_by_role("heading", name="What would happen").wait_for()
 
 
 def main(folder: Path) -> None:

@@ -65,7 +65,7 @@ class Site:
     def get(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> tuple[int, str]:
         """The status and text of an address."""
         try:
-            with urlopen(Request(self.url + path, headers=dict(headers or {}), method=method), timeout=10) as answer:
+            with urlopen(Request(self.url + path, headers=dict(headers or {}), method=method), timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except HTTPError as error:
             return error.code, error.read().decode()

@@ -18,7 +18,7 @@ from gpuctl.adapters.dashboard.asking import Asking
 from gpuctl.adapters.dashboard.past import Past
 from gpuctl.views.clusters import ClusterView
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 180_000
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PATHS = (
     "/",
@@ -44,7 +44,8 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
     quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
     with sync_playwright() as play:
-        launched = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", *quiet])
+        arguments = ["--no-sandbox", "--disable-gpu", *quiet]
+        launched = play.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=PATIENCE_MS)
         yield launched
         launched.close()
 
@@ -55,6 +56,7 @@ class Visit:
     def __init__(self, page: Page, site: Site) -> None:
         self.page, self.site = page, site
         self.wrong: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
         page.on("pageerror", self._failed)
         page.on("console", self._said)
         page.on("request", self._asked)
@@ -171,6 +173,7 @@ def test_pages_are_accessible(
     with serving(replace(story["4.9"], at_ms=now_ms), past=known) as site:
         for width in (1280, 390):
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+            context.set_default_timeout(PATIENCE_MS)
             page = context.new_page()
             for path in PATHS:
                 page.goto(site.url + path, wait_until="load")

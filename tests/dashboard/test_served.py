@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from time import monotonic, sleep
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -30,7 +30,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import RawObjects
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -44,7 +44,7 @@ def page(port: int, path: str = "/") -> str:
     try:
         with urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
-    except URLError:
+    except (OSError, HTTPException):  # it does not listen yet, or ended meanwhile
         return ""
 
 
@@ -65,10 +65,12 @@ class Controller:
 
     def server(self) -> int:
         """The process that serves."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        found = [int(pid) for task in children.parents[1].iterdir() for pid in (task / "children").read_text().split()]
-        served = [pid for pid in found if b"dashboard.fed" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        return served[0] if served else 0
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread or a process that has just ended
+                for pid in (task / "children").read_text().split():
+                    if b"dashboard.fed" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        return int(pid)
+        return 0
 
 
 @pytest.fixture
@@ -87,10 +89,11 @@ def test_the_controller_serves_what_it_sees_and_its_pages_come_back_when_their_p
     assert "standby" not in page(controller.port)
     assert "What would happen" in page(controller.port, "/what-if?project=team-a&quota=3")
     first = controller.server()
+    assert first
     os.kill(first, signal.SIGKILL)
     until(lambda: controller.server() not in {0, first})
     until(lambda: "<dt>Running jobs</dt><dd>13</dd>" in page(controller.port))
-    assert "GPU7098" in controller.log.read_text()
+    until(lambda: "GPU7098" in controller.log.read_text())
     serving = controller.server()
     assert Path(f"/proc/{serving}/environ").read_bytes().count(b"\0") == 2
     controller.process.kill()
@@ -101,6 +104,7 @@ def test_the_controller_serves_what_it_sees_and_its_pages_come_back_when_their_p
 def test_it_ends_with_the_controller_and_gives_its_port_back(controller: Controller) -> None:
     until(lambda: "Total GPUs" in page(controller.port))
     serving = controller.server()
+    assert serving
     controller.process.terminate()
     assert controller.process.wait(PATIENCE_S) == 0
     assert not Path(f"/proc/{serving}").exists()

@@ -127,7 +127,7 @@ def test_a_deploy_key_reads_the_repository_of_the_known_host_alone(
     scan = DEPLOY_KEY.splitlines()[0]
     assert scan == "ssh-keyscan git.example.com > known_hosts"
     here = scan.replace("git.example.com", f"-p {port} 127.0.0.1")
-    sh(f"for _ in $(seq 100); do {here} && [ -s known_hosts ] && break || sleep 0.1; done", tmp_path)
+    sh(f"for _ in $(seq 900); do {here} && [ -s known_hosts ] && break || sleep 0.1; done", tmp_path)
     shutil.copy(tmp_path / "deploy-key", tmp_path / "ssh-privatekey")
     monkeypatch.setenv("GIT_SSH_COMMAND", installed_ssh(tmp_path, port))
     user = sh("id -un", tmp_path).strip()

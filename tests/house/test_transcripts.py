@@ -21,7 +21,7 @@ BLOCK = re.compile(r"(?<=```console\n).*?(?=```\n)", re.DOTALL)
 DECLARATIONS = ("clusters", "policies")
 SOURCES = ("docs", "gpuctl", "schemas", "tests", "pyproject.toml", "README.md")
 NO_SOURCE = ignore_patterns("__pycache__", "*.pyc")
-LONGEST_S = 120
+LONGEST_S = 600
 
 VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),

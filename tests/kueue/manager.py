@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from controlplane.known import DEFINITIONS, define
 from controlplane.ports import free_port, listens
 from controlplane.programs import begun
-from controlplane.server import ControlPlane, is_served
+from controlplane.server import ControlPlane
 
-_WITHIN_S = 60.0
+_WITHIN_S = 180.0
 _PATHS = ("-batch-v1-job", "-apps-v1-deployment", "--v1-pod", "-kueue-x-k8s-io-")
 """Of webhooks for kinds that this control plane has."""
 _HOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _COLLECTIONS = {
     "Namespace": "/api/v1/namespaces",
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "CustomResourceDefinition": DEFINITIONS,
     "Secret": "/api/v1/namespaces/kueue-system/secrets",
     "Service": "/api/v1/namespaces/kueue-system/services",
     **{kind: f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s" for kind in _HOOKS},
@@ -80,12 +81,10 @@ def _install(plane: ControlPlane, kustomize: Path, module: Path, port: int) -> N
     bodies = list(yaml.load_all(built.stdout, yaml.CSafeLoader))
     for kind, collection in _COLLECTIONS.items():
         for body in bodies:
-            if body["kind"] == kind:
+            if body["kind"] == kind == "CustomResourceDefinition":
+                define(plane, _led_here(body, port))
+            elif body["kind"] == kind:
                 plane.call("POST", collection, _led_here(body, port))
-    until = time.monotonic() + _WITHIN_S
-    while any(not is_served(body) for body in plane.call("GET", _COLLECTIONS["CustomResourceDefinition"])["items"]):
-        assert time.monotonic() < until, "the API server does not serve Kueue's kinds"
-        time.sleep(0.1)
 
 
 def _led_here(body: Any, port: int) -> Any:
@@ -107,6 +106,10 @@ def _path(hook: Any) -> str:
 
 
 def _mount(plane: ControlPlane, folder: Path) -> None:
-    for name, content in (plane.call("GET", _SECRET).get("data") or {}).items():
+    """Each file is whole once it is there; the certificate, for which Kueue waits, is the last."""
+    data: Mapping[str, str] = plane.call("GET", _SECRET).get("data") or {}
+    for name in sorted(data, key=lambda name: name == "tls.crt"):
         if not (folder / name).exists():
-            (folder / name).write_bytes(base64.b64decode(content))
+            part = folder.parent / name
+            part.write_bytes(base64.b64decode(data[name]))
+            part.rename(folder / name)

@@ -35,6 +35,13 @@ def story(kueue: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Reco
         made.add(job)
     at_last(lambda: made.admitted()["team-b"] == 12 and made.admitted()["team-a"] == 1)
     made.run()
+
+    def is_told() -> bool:
+        listed = json.loads(said(made, "list", "-o", "json"))["jobs"]
+        runs = any((job["name"], job["state"]) == (RUNS, "Running") for job in listed)
+        return runs and WHY in said(made, "explain", f"team-a/{WAITS}")
+
+    at_last(is_told)
     return made
 
 

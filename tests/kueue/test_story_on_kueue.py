@@ -36,7 +36,7 @@ _PLURALS = {
     "ResourceFlavor": "resourceflavors", "WorkloadPriorityClass": "workloadpriorityclasses",
 }  # fmt: skip
 _APART_S = 1.1
-_WITHIN_S = 60.0
+_WITHIN_S = 180.0
 CLUSTER = """
 apiVersion: gpuctl.dev/v1
 kind: Cluster

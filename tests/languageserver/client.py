@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
-_MOST_S = 60
+_MOST_S = 1200
 
 
 class Editor:
@@ -18,7 +18,7 @@ class Editor:
         self._server = subprocess.Popen(
             ["node", str(server), "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        self._timer = Timer(_MOST_S * 5, self._server.kill)
+        self._timer = Timer(_MOST_S, self._server.kill)
         self._timer.start()
         self._asked = 0
         self._notes: list[dict[str, Any]] = []

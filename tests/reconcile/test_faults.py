@@ -383,7 +383,7 @@ def test_a_signal_ends_a_wait_at_once_and_handlers_are_put_back(number: signal.S
         assert not stop.wait(1)
         os.kill(os.getpid(), number)
         began = time.monotonic()
-        assert stop.wait(30_000)
+        assert stop.wait(300_000)
         assert stop.requested()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60
     assert signal.getsignal(number) == before

@@ -28,6 +28,7 @@ from gpuctl.app.report import Journal
 from gpuctl.model.ids import JobId, ProjectName, Revision
 
 CLUSTER = "c/cluster.yaml"
+PATIENCE_S = 180
 SOON_S = 20
 """A third of what a fetch is given."""
 
@@ -44,7 +45,7 @@ class Script:
     def __init__(self, *steps: tuple[Callable[[], bool], Callable[[], object]]) -> None:
         self._steps = list(steps)
         self._rung = Event()
-        self._until = time.monotonic() + 60
+        self._until = time.monotonic() + PATIENCE_S
         self.ended = False
 
     def requested(self) -> bool:
@@ -115,10 +116,10 @@ def test_a_signal_ends_the_process_and_git_with_it(tmp_path: Path) -> None:
     with SilentServer() as server:
         command = ["reconcile", "--repo", server.url, "--path", "c", "--embedded", "--workdir", str(tmp_path)]
         process = subprocess.Popen([sys.executable, "-m", "gpuctl", *command], stderr=subprocess.PIPE)
-        assert server.came.wait(30)
+        assert server.came.wait(PATIENCE_S)
         began = time.monotonic()
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE_S) == 0
         assert time.monotonic() - began < SOON_S
         assert server.left_within(SOON_S), "git is still there"
         assert process.stderr is not None

@@ -21,8 +21,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 
-from controlplane.server import ControlPlane, is_served
-from killing import WITHIN_S, Declarations, Story, in_a_process, reconcile
+from controlplane.known import DEFINITIONS, define
+from controlplane.server import ControlPlane
+from killing import STEP_WITHIN_S, WITHIN_S, Declarations, Story, in_a_process, reconcile
 from town import MERGE, Town, running, town_on
 from unattended import account_kubeconfig, at_last, install, provide_all, typed, within
 
@@ -43,7 +44,6 @@ from workloads.definitions import a_like_of, definition
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("declared")]
 CONTROLLER = "system:serviceaccount:training:controller"
 NOTHING = {"name": "main", "image": "x"}
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -52,11 +52,7 @@ def plane(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """gpuctl was installed before the Cluster declared the kinds; one of the two is there."""
     made = new_control_plane()
     install(made, controllers=(CONTROLLER,))
-    bodies = [definition(TRAINING_RUN), a_like_of("ray.io", "RayService")]
-    for body in bodies:
-        made.call("POST", CRDS, body)
-    paths = [f"{CRDS}/{body['metadata']['name']}" for body in bodies]
-    at_last(lambda: all(is_served(made.call("GET", path)) for path in paths))
+    define(made, definition(TRAINING_RUN), a_like_of("ray.io", "RayService"))
     for user in (CONTROLLER, "ann"):
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
@@ -105,9 +101,9 @@ def pods(town: Town | Told) -> list[Any]:
 
 
 def control(town: Town | Told) -> None:
-    """What the kind's controller does."""
-    run = the_run(town)
+    """What the kind's controller does. It looks for pods first: a run that is there after that lacks them."""
     path, own = f"/api/v1/namespaces/{town.namespace}/pods", pods(town)
+    run = the_run(town)
     owner = {"apiVersion": run["apiVersion"], "kind": run["kind"], "name": run["metadata"]["name"], "uid": uid(run)}
     if run["spec"].get("paused"):
         for pod in own:
@@ -159,7 +155,7 @@ def nothing_is_made_by_hand(town: Town) -> None:
 def test_it_is_admitted_placed_paused_resumed_and_ended_and_none_is_made_by_hand(town: Town) -> None:
     rows = tuple(ROWS[kind] for kind in (TF_JOB, TRAINING_RUN))
     install(town.plane, controllers=(CONTROLLER,), duties=Duties(kinds=rows))
-    declared, until = town.jobs.pop("train"), time.monotonic() + 120
+    declared, until = town.jobs.pop("train"), time.monotonic() + 2 * WITHIN_S
     town.until(lambda: told(town) == [("GPU7022", "TFJob")])
     while not is_counted(town):
         assert time.monotonic() < until, "the server does not count the kind"
@@ -241,10 +237,7 @@ def seen_by_people(town: Town) -> None:
 def likes(plane: ControlPlane) -> Iterator[ControlPlane]:
     """Where the built-in kinds are served, and a namespace that is a project's."""
     bodies = [a_like_of(kinds.group_of(kind), kind[1], kind[0].rpartition("/")[2]) for kind in BUILT_IN]
-    for body in bodies:
-        plane.call("POST", CRDS, body)
-    paths = [f"{CRDS}/{body['metadata']['name']}" for body in bodies]
-    at_last(lambda: all(is_served(plane.call("GET", path)) for path in paths))
+    define(plane, *bodies)
     plane.call("POST", SPACES, {"metadata": {"name": "gpu-likes", "labels": {names.MANAGED_LABEL: "true"}}})
     every = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     plane.call("POST", f"{RBAC}/namespaces/gpu-likes/roles", {"metadata": {"name": "all"}, "rules": [every]})
@@ -254,7 +247,7 @@ def likes(plane: ControlPlane) -> Iterator[ControlPlane]:
     plane.call("POST", f"{RBAC}/namespaces/gpu-likes/rolebindings", binding)
     at_last(lambda: plane.refused("GET", f"{SPACES}/gpu-likes/secrets", user="bob") is None)
     yield plane
-    for path in (*paths, f"{SPACES}/gpu-likes"):
+    for path in (*(f"{DEFINITIONS}/{body['metadata']['name']}" for body in bodies), f"{SPACES}/gpu-likes"):
         plane.call("DELETE", path)
 
 
@@ -329,7 +322,7 @@ class Told:
         provide_all(self.plane, compiled.declared.cluster.pools)
         with in_the_background(self._control):
             for number, (step, _) in enumerate(STORY):
-                until = time.monotonic() + 2 * WITHIN_S
+                until = time.monotonic() + STEP_WITHIN_S
                 while not in_a_process(lambda: reconcile(kubeconfig, self._source(number), doomed=doomed)):  # noqa: B023
                     self.kills += 1
                     self._look()

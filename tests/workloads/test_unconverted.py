@@ -14,7 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cluster"))
 
-from controlplane.server import ControlPlane, is_served
+from controlplane.known import define
+from controlplane.server import ControlPlane
 from town import MERGE, Town, town_on
 from unattended import account_kubeconfig, at_last, install
 
@@ -33,7 +34,6 @@ from workloads.definitions import a_like_of
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("unconverted")]
 JOB_SETS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobsets.jobset.x-k8s.io"
 WELL = {"strategy": "None", "webhook": None}
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -48,8 +48,7 @@ def town(new_control_plane: Callable[..., ControlPlane], request: pytest.Fixture
     body["spec"]["versions"] = [{**only, "name": version, "storage": False}, {**only, "name": "v9", "storage": True}]
     away = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}}
     body["spec"]["conversion"] = {"strategy": "Webhook", "webhook": away}
-    plane.call("POST", CRDS, body)
-    at_last(lambda: is_served(plane.call("GET", f"{CRDS}/{body['metadata']['name']}")))
+    define(plane, body)
     one = {"apiVersion": f"{group}/v9", "kind": kind, "metadata": {"name": "one"}}
     plane.call("POST", f"/apis/{group}/v9/namespaces/default/jobsets", one)
     with town_on(plane, request.node.name) as made:

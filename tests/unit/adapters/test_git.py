@@ -362,13 +362,13 @@ def test_confirmations_are_trailers_since_a_commit(copy: WorkingCopy, tmp_path: 
 
 def test_a_fetch_ends_when_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = tmp_path / "slow-ssh"
-    slow.write_text("#!/bin/sh\nsleep 30\n")
+    slow.write_text("#!/bin/sh\nsleep 300\n")
     slow.chmod(0o755)
     monkeypatch.setenv("GIT_SSH_COMMAND", str(slow))
     began = time.monotonic()
     source = GitSource("host:repo", ".", "main", tmp_path / "work", stop=lambda: time.monotonic() > began + 0.2)
     assert fault_of(source) == "GPU8001"
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
 
 
 def test_a_machine_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

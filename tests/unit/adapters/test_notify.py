@@ -98,14 +98,14 @@ def test_an_answer_that_does_not_end_is_not_waited_for() -> None:
             client, _ = there.accept()
             with client, suppress(OSError):
                 client.recv(1 << 16)
-                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n")
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
                 while not ended.wait(0.5):
                     client.sendall(b"x")
 
         Thread(target=drip, daemon=True).start()
         began = time.monotonic()
         Webhook(settings(webhook_url=f"http://127.0.0.1:{there.getsockname()[1]}")).send(NOTICE)
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 120
 
 
 def test_a_webhook_gets_a_signed_form(hook: Hook) -> None:
@@ -170,7 +170,7 @@ def test_a_dead_receiver_holds_up_neither_the_caller_nor_another(hook: Hook) -> 
             began = time.monotonic()
             for _ in range(MOST_WAITING + 50):
                 sender.notify([NOTICE], None)
-            assert time.monotonic() - began < 5  # one that waited for the receiver would wait ten seconds for each
+            assert time.monotonic() - began < 60  # one that waited for the receiver would wait ten seconds for each
             within(lambda: ("webhook", "sent", "") in ended)
             assert any(each[:2] == ("slack", "dropped") for each in ended)
 

@@ -64,7 +64,7 @@ class Scene:
 
     def get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             with refusal:
@@ -250,7 +250,7 @@ def test_many_scrapes_at_once_are_made_one_at_a_time_and_shared() -> None:
         first = threads.submit(meters.exposition, "")
         slow.begun.acquire()
         others = [threads.submit(meters.exposition, "") for _ in range(19)]
-        time.sleep(0.5)  # all of them ask
+        time.sleep(2)  # all of them ask
         slow.goes_on.set()
         assert b"slow 1.0" in first.result()[0]
         assert not any(b"slow 1.0" in each.result()[0] for each in others)  # it was begun before they asked
@@ -292,7 +292,7 @@ def test_a_taken_port_is_told() -> None:
 def halves_of_requests(server: MetricsServer, stack: ExitStack) -> list[socket.socket]:
     """As many connections as are served at once, each with a request that has not ended."""
     address = "127.0.0.1", server.port
-    clients = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(MOST_AT_ONCE)]
+    clients = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(MOST_AT_ONCE)]
     for each in clients:
         each.sendall(b"GET /metrics HTTP/1.1\r\n")
     return clients
@@ -304,16 +304,16 @@ def test_slow_clients_of_metrics_end_and_leave_room(monkeypatch: pytest.MonkeyPa
         server = stack.enter_context(MetricsServer(PrometheusMeters(), "127.0.0.1:0"))
         slow = halves_of_requests(server, stack)
         assert [each.recv(1) for each in slow] == [b""] * MOST_AT_ONCE
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as answered:
-            assert answered.status == 200
+        within(lambda: _answers(server.port))
 
 
-def test_silent_clients_keep_no_probe_out() -> None:
+def test_silent_clients_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else whoever reaches the port could have the kubelet restart the controller, for as long as they like."""
+    monkeypatch.setattr(BriefHandler, "timeout", 120.0)  # so none of them ends by itself
     with ExitStack() as stack:
         server = stack.enter_context(MetricsServer(PrometheusMeters(), "127.0.0.1:0"))
         silent = halves_of_requests(server, stack)
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=2) as answered:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=60) as answered:
             assert answered.status == 200
         assert silent[0].recv(1) == b""
         silent[-1].sendall(b"\r\n")
@@ -331,7 +331,7 @@ def test_answers_that_take_long_are_few_whoever_asks() -> None:
         address = "127.0.0.1", server.port
         last = None
         for _ in range(4 * MOST_AT_ONCE):
-            last = stack.enter_context(socket.create_connection(address, timeout=20))
+            last = stack.enter_context(socket.create_connection(address, timeout=60))
             with suppress(OSError):  # it is cut already
                 last.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert last is not None
@@ -344,7 +344,7 @@ def test_answers_that_take_long_are_few_whoever_asks() -> None:
 
 def _answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answered:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answered:
             return bool(answered.status == 200)
     except OSError:
         return False

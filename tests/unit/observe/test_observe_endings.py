@@ -1,5 +1,6 @@
 """Runs and workers whose pods have ended before their Job says so: what they hold, and when a retry still needs it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -87,6 +88,41 @@ def test_a_run_whose_pods_have_all_ended_for_good_holds_nothing(outcome: RunPhas
     run = only_run(node(), node("dgx1-2"), *bodies)
     assert (run.phase, run.ends_as, run.placement, run.reserved) == (RunPhase.STOPPING, outcome, None, None)
     assert run.finished_at_ms is None
+
+
+BACKOFF = condition("Failed", reason="BackoffLimitExceeded")
+
+
+def any_of(body: Body) -> Body:
+    """The Job, of which any worker has to succeed."""
+    return {**body, "spec": {**body["spec"], "successPolicy": {"rules": [{"succeededCount": 1}]}}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "policy", "completed", "bodies"),
+    [
+        (SUCCEEDED, needing_worker_0, "0", [worker(0, "Succeeded")]),
+        (SUCCEEDED, needing_worker_0, "0,2", [worker(0, "Succeeded"), worker(1, "Failed"), worker(2, "Succeeded")]),
+        (SUCCEEDED, any_of, "1", [worker(1, "Succeeded")]),
+        (FAILED, needing_worker_0, "2", [worker(2, "Succeeded")]),
+        (FAILED, needing_worker_0, "0", [worker(0, "Succeeded", **DELETED)]),  # stopped, as another one had failed
+        (FAILED, needing_worker_0, "", [worker(0, "Succeeded")]),  # by a person, who can't write the status
+        (FAILED, needing_worker_0, "0", []),
+        (FAILED, needing_worker_0, "0", [{**worker(0, "Succeeded"), "spec": {}}]),
+        (FAILED, any_of, "", [worker(1, "Failed")]),
+        (FAILED, dict, "0", [worker(0, "Succeeded"), worker(1, "Failed")]),
+    ],
+)  # fmt: skip
+def test_a_job_that_tells_a_failure_after_its_policy_was_met_has_succeeded(
+    phase: RunPhase, policy: Callable[[Body], Body], completed: str, bodies: list[Body]
+) -> None:
+    """Where somebody writes on it while its controller stops the others, the controller takes these for failures."""
+    told = of(0, 3, BACKOFF, active=0, completedIndexes=completed)
+    run = only_run(node(), node("dgx1-2"), policy(told), *bodies)
+    assert run.phase is phase
+    leaves = worker(1, "Running", **DELETED)
+    stopping = only_run(node(), node("dgx1-2"), policy(told), *bodies, leaves)
+    assert (stopping.phase, stopping.ends_as) == (RunPhase.STOPPING, phase)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_in_real_time_a_watch_waits_for_what_is_due() -> None:
     cluster.apply(job("j"))
     seen: list[WatchEvent] = []
     started = monotonic()
-    while "Succeeded" not in phases_of(seen) and monotonic() - started < 20:
+    while "Succeeded" not in phases_of(seen) and monotonic() - started < 120:
         events = cluster.watch(kinds.POD, version, 5_000)
         version = events[-1].body["metadata"]["resourceVersion"]
         seen += [event for event in events if event.type != "BOOKMARK"]
@@ -83,7 +83,7 @@ def test_a_clock_that_stands_still_is_not_waited_for() -> None:
     version = cluster.list(kinds.CONFIG_MAP).resource_version
     started = monotonic()
     assert [event.type for event in cluster.watch(kinds.CONFIG_MAP, version, 3_600_000)] == ["BOOKMARK"]
-    assert monotonic() - started < 5
+    assert monotonic() - started < 60
 
 
 def test_writers_of_several_threads_lose_nothing() -> None:

@@ -110,17 +110,17 @@ class Peer:
 
     def finish(self) -> None:
         """Wait for the last script, and stop listening."""
-        self._thread.join(20)
+        self._thread.join(120)
         self._listening.close()
         assert not self._thread.is_alive()
         assert self.failures == []
 
     def _serve(self, scripts: tuple[Callable[[Line], None], ...]) -> None:
-        self._listening.settimeout(10)
+        self._listening.settimeout(60)
         for script in scripts:
             try:
                 accepted, _ = self._listening.accept()
-                accepted.settimeout(10)
+                accepted.settimeout(60)
                 line = Line(accepted)
                 self.requests.append(line.request)
                 try:

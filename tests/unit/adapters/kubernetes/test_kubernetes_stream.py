@@ -17,7 +17,7 @@ from gpuctl.adapters.kubernetes import KubernetesCluster
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, WatchEvent, WorldFault
 from gpuctl.k8s import kinds
 
-PATIENCE_S = 60
+PATIENCE_S = 180
 SLOW_AGAIN = replace(QUICK, longest_reconnect_ms=500)
 """What is lost again is put off for longer than a busy machine takes from one line of a test to the next."""
 

@@ -191,7 +191,7 @@ def test_a_slow_answer_ends_at_its_bound(server: Answers, monkeypatch: pytest.Mo
     began_s = time.monotonic()
     with closing(Prometheus(server.url)) as source, pytest.raises(Unread, match="takes more than"):
         source.read(NOW_MS)
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 60
 
 
 def test_compressed_answers_are_not_unpacked(server: Answers) -> None:
