@@ -163,10 +163,13 @@ def _light(report: CycleReport) -> CycleReport:
 
 
 def _refused(report: CycleReport) -> Iterator[Cause]:
+    """The writes that were not made, for good or in this cycle."""
     for refusal in report.plan.refusals:
         yield Cause(kind=CauseKind.REFUSED, text=f"a guard refuses a part of it ({refusal.code})")
     for job, reason in report.declared.blocked.items():
         yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({reason.code})", job=job)
+    for ref in report.unwritten:  # the other jobs' objects were there before
+        yield Cause(kind=CauseKind.REFUSED, text=f"the API server did not take {ref.kind} {ref.name} at once")
     for outcome in report.faults:
         if outcome.refused:
             ref = outcome.change.ref

@@ -42,8 +42,9 @@ class CauseKind(StrEnum):
     """Why something else happened than was predicted, the most telling first.
 
     NODE_LOST: a node is gone or not usable. FAILED: a run failed, or did not start. ENDED: it succeeded, or reached its
-    limit. REFUSED: a guard or the API server refuses a write. OUTSIDE: other clients or people changed the cluster.
-    TIME: the engine decides otherwise now, from the same state. BUG: no cause was observed.
+    limit. REFUSED: a guard or the API server refuses a write, or takes it only later. OUTSIDE: other clients or people
+    changed the cluster. PODS: pods of some runs stopped or started sooner than those of others. TIME: the engine
+    decides otherwise now, from the same state. BUG: no cause was observed.
     """
 
     NODE_LOST = "node-lost"

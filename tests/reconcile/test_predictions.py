@@ -12,9 +12,10 @@ from theatre import FOLDER, story
 
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.metrics import Unmeasured
-from gpuctl.app.ports import ObjectList, WatchEvent
+from gpuctl.app.ports import Conflict, ObjectList, WatchEvent
 from gpuctl.k8s.kinds import CONFIG_MAP, Kind
 from gpuctl.model.ids import JobId, NodeName, ProjectName
+from gpuctl.model.state import Body
 
 TWO_NODES = CLUSTER.replace("nodes: [n1]", "nodes: [n1, n2]")
 J1 = JobId(ProjectName("a"), "j1")
@@ -271,3 +272,41 @@ def test_a_commit_that_can_not_be_written_yet_is_not_judged(
     (line,) = ends(stage)
     assert (line["level"], line["result"], line.get("why")) == ("info", result, why)
     assert stage.phases() == {"b/j2": "Running"}
+
+
+class Late(ReadOnly):
+    """A cluster that takes a ledger only at the second try."""
+
+    def apply(self, body: Body) -> Body:
+        if body["metadata"]["name"] == "ledger.one.a" and not self.tries:
+            self.tries.append(self._stage.clock.now_ms())
+            raise Conflict("GPU7003", "changed by another client")
+        return self._stage.cluster.apply(body)
+
+
+def test_a_write_that_is_taken_only_later_is_the_cause(tmp_path: Path) -> None:
+    """Project a has its new job's object a cycle later, so that the two new jobs change places."""
+    stage = WithoutGit(tmp_path)
+    three = CLUSTER.replace("nodes: [n1]", "nodes: [n1, n2, n3]") + "  scheduling: {stopGuard: 100}\n"
+    projects = {f"c/projects/{name}/project.yaml": project(name, 4) for name in ("a", "b")}
+    wide, pair = job("wide", "a", 4), job("pair", "b", 1, ", workers: 2")
+    jobs = {"a/wide": wide, "b/one": job("one", "b", 1, ", type: inference"), "b/pair": pair}
+    stage.commit(
+        {"c/cluster.yaml": three} | projects | {f"c/projects/{name}.yaml": text for name, text in jobs.items()}
+    )
+    stage.play(40)
+    stage.lines.clear()
+    stage.through = Late(stage, 0, 0)
+    stage.commit({
+        "c/projects/a/wide.yaml": None,
+        "c/projects/b/pair.yaml": pair.replace("image: x", "image: y"),
+        "c/projects/a/new.yaml": job("new", "a", 3, ", type: inference"),
+        "c/projects/b/new.yaml": job("new", "b", 3, ", type: inference"),
+    })
+    stage.play(120)
+    (line,) = ends(stage)
+    assert (line["level"], line["result"]) == ("info", "explained")
+    why = "the API server did not take ConfigMap ledger.one.a at once"
+    assert line["differences"] == [
+        f"a/new was started on n2, not on n3: {why}", f"b/new was started on n3, not on n2: {why}",
+    ]  # fmt: skip
