@@ -262,11 +262,16 @@ def review(
     if any(project.name == ledger.project for project in declared.projects):
         return _review_claims(declared, ledger.project, surplus, state, confirmed)
     content = ledger.content or f"{ledger.revision} {_ledger_uid(declared, ledger, state)}"
-    is_meant = removal_digest(declared, ledger.project, content) in confirmed
-    danger = None if is_meant else _danger(declared, ledger, surplus, state)
-    if danger is None:
-        return Review(allowed=surplus)
-    return Review(refusals=(removal(declared, ledger.project, content, *danger),))
+    inside = _inside(ledger, state)
+    claims = sorted({ref.name for ref in (*surplus, *inside) if _is_claim(ref)})
+    danger, refused = _danger(declared, ledger, surplus, inside, state), list[Diagnostic]()
+    if danger is not None and removal_digest(declared, ledger.project, content) not in confirmed:
+        refused.append(removal(declared, ledger.project, content, *danger))
+    if claims and data_digest(declared, ledger.project, content) not in confirmed:
+        text = message("GPU6003", {"project": ledger.project, "what": listed(claims)})
+        digest = data_digest(declared, ledger.project, content)
+        refused.append(_refusal("GPU6003", text, declared.cluster.span, digest))
+    return Review(refusals=tuple(refused)) if refused else Review(allowed=surplus)
 
 
 def removal(
@@ -280,6 +285,15 @@ def removal(
 def removal_digest(declared: Declared, project: ProjectName, content: str) -> str:
     """What confirms the removal of a project that declared this."""
     return _digest(declared.cluster.name, "remove", project, content)
+
+
+def data_digest(declared: Declared, project: ProjectName, content: str) -> str:
+    """What confirms that the data of all claims in the namespaces of a removed project goes too.
+
+    Its own, for the removal may be confirmed where claims are not known: by a plan without the cluster, or before the
+    team had made one.
+    """
+    return _digest(declared.cluster.name, "remove with data", project, content)
 
 
 def void_confirmations(
@@ -296,7 +310,11 @@ def void_confirmations(
     left = {project.name for project in declared.projects}
     gone = (each for each in ledgers if each.project not in left and each.project != OWN and each.content)
     said: list[tuple[Ledger | None, str]] = [
-        *((each, removal_digest(declared, each.project, each.content)) for each in gone),
+        *(
+            (each, digest(declared, each.project, each.content))
+            for each in gone
+            for digest in (removal_digest, data_digest)
+        ),
         *((None, _digest_of_all(declared, what)) for what in sorted(_OF_ALL)),
     ]
     return frozenset(digest for each, digest in said if digest in confirmed and digest not in since(each))
@@ -322,10 +340,20 @@ def _review_claims(
     )
 
 
+def _inside(ledger: Ledger, state: ClusterState) -> list[ObjectRef]:
+    """What there is in the namespaces that go with a project, whoever made it."""
+    namespaces = {ref.name for ref in ledger.inventory if is_namespace(ref)}
+    return [ref for ref in sorted(state.live) if ref.namespace in namespaces and not is_deleting(state.live[ref])]
+
+
 def _danger(
-    declared: Declared, ledger: Ledger, surplus: tuple[ObjectRef, ...], state: ClusterState
+    declared: Declared,
+    ledger: Ledger,
+    surplus: tuple[ObjectRef, ...],
+    inside: Iterable[ObjectRef],
+    state: ClusterState,
 ) -> tuple[str, Mapping[str, str | int]] | None:
-    """The code and the facts of the most dangerous effect of removing a project; None if there is none."""
+    """The code and the facts of the most dangerous effect of removing a project, data apart; None if there is none."""
     if not declared.projects and not declared.pinned:
         return "GPU6001", {"what": listed(ref.name for ref in surplus)}
     running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
@@ -335,11 +363,6 @@ def _danger(
     left = sorted({run.job for run in state.runs if run.job.project == ledger.project and not run.phase.final})
     if most is not None and len(left) > most:
         return "GPU6010", _too_many(left, most)
-    namespaces = {ref.name for ref in ledger.inventory if is_namespace(ref)}
-    inside = [ref for ref in sorted(state.live) if ref.namespace in namespaces and not is_deleting(state.live[ref])]
-    claims = {ref.name for ref in (*surplus, *inside) if _is_claim(ref)}
-    if claims:
-        return "GPU6003", {"what": listed(sorted(claims))}
     foreign = [ref.name for ref in inside if _has_pods(ref) and not _is_managed(ref, state)]
     return ("GPU6005", {"what": listed(foreign)}) if foreign else None
 

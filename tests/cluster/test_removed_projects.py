@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from controlplane.server import ControlPlane
-from unattended import Site, at_last, project
+from unattended import Site, at_last, job, project
 
 
 @pytest.fixture
@@ -19,28 +19,39 @@ def site(plane_with_gpuctl: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     made.leave()
 
 
-def test_a_namespace_with_a_persons_claim_is_deleted_only_when_that_is_confirmed(site: Site) -> None:
+def test_the_data_of_a_persons_claim_goes_only_when_that_is_confirmed(site: Site) -> None:
     """A claim that jobs name in `claim` bears no label of gpuctl's, and goes with its namespace."""
-    site.commit(project("a", 4), project("b", 4))
+    site.commit(project("a", 4), project("b", 4), job("j", project="b"))
     process = site.start()
-    namespaces, namespace = "/api/v1/namespaces", site.namespace("b")
-
-    def is_there() -> bool:
-        bodies = site.plane.call("GET", namespaces)["items"]
-        return namespace in {body["metadata"]["name"] for body in bodies if "deletionTimestamp" not in body["metadata"]}
-
-    at_last(is_there, site.logs)
-    claims = f"{namespaces}/{namespace}/persistentvolumeclaims"
+    site.await_pods("j", project="b")
+    namespace = f"/api/v1/namespaces/{site.namespace('b')}"
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    site.plane.call("POST", claims, {"metadata": {"name": "dataset"}, "spec": spec})
-    site.commit(dict.fromkeys(project("b", 4)))
+    claim = {"metadata": {"name": "dataset"}, "spec": spec}
+    site.plane.call("POST", f"{namespace}/persistentvolumeclaims", claim)
+    site.commit(dict.fromkeys([*project("b", 4), *job("j", project="b")]))
 
-    def refused() -> list[str]:
-        told = str([line for line in process.lines() if line.get("code") == "GPU6003" and "dataset" in str(line)])
-        return re.findall(r"Gpuctl-Confirm: (\w+)", told)
+    def refusals() -> dict[str, str]:
+        """The confirmations that are asked for, by code."""
+        told = [line for line in process.lines() if "Gpuctl-Confirm" in str(line)]
+        return {line["code"]: re.findall(r"Gpuctl-Confirm: (\w+)", str(line))[0] for line in told}
 
-    confirmation = at_last(refused, site.logs)[-1]
-    assert is_there()
-    site.copy.write("c/README", b"b is over\n")
-    site.copy.commit(f"b is over\n\nGpuctl-Confirm: {confirmation}", time.time_ns() // 1_000_000)
-    at_last(lambda: not is_there(), site.logs)
+    def confirm(*digests: str) -> None:
+        site.copy.write("c/README", f"b is over: {digests}\n".encode())
+        lines = "".join(f"Gpuctl-Confirm: {digest}\n" for digest in digests)
+        site.copy.commit(f"b is over\n\n{lines}", time.time_ns() // 1_000_000)
+
+    def asks_for_data_alone() -> bool:
+        """Of the commit that is followed now."""
+        return any(line["event"] == "resolved" and line.get("code") == "GPU6002" for line in process.lines())
+
+    at_last(lambda: refusals().keys() >= {"GPU6002", "GPU6003"}, site.logs)
+    confirm(refusals()["GPU6002"])
+    at_last(asks_for_data_alone, site.logs)
+    site.await_pods("j", project="b")
+    confirm(*refusals().values())
+
+    def is_going() -> bool:
+        body = site.plane.refused("GET", namespace)
+        return body is not None or "deletionTimestamp" in site.plane.call("GET", namespace)["metadata"]
+
+    at_last(is_going, site.logs)

@@ -30,7 +30,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU6003",
         title="a volume claim would be deleted with its data",
         message="project {project}: deleting these volume claims would delete their data: {what}",
-        why="Deleting a claim, or its namespace, deletes its data.",
+        why="Deleting a claim, or its namespace, deletes its data. That has a line of its own: what confirms that the "
+        "jobs of a removed project end (GPU6002) does not confirm that its data goes.",
         fix=_CONFIRM,
     ),
     CodeEntry(

@@ -30,9 +30,14 @@ def deleted(plan: Plan) -> list[tuple[str, str]]:
     return [(c.ref.kind, c.ref.name) for c in plan.changes if c.action is Action.DELETE]
 
 
+def confirmations(plan: Plan) -> dict[str, str]:
+    """What lifts each refusal, by its code."""
+    return {each.code: each.help.rpartition("Gpuctl-Confirm: ")[2].strip("`") for each in plan.refusals}
+
+
 def confirmation(plan: Plan) -> str:
-    (refusal,) = plan.refusals
-    return refusal.help.rpartition("Gpuctl-Confirm: ")[2].strip("`")
+    ((_, digest),) = confirmations(plan).items()
+    return digest
 
 
 def test_a_job_that_is_no_longer_declared_is_deleted_and_leaves_the_books() -> None:
@@ -135,6 +140,28 @@ def test_a_claim_is_deleted_only_when_that_is_confirmed_and_the_rest_is_at_once(
     bench.confirmed = frozenset({confirmation(plan)})
     bench.converge()
     assert bench.live("PersistentVolumeClaim") == []
+
+
+def test_what_confirms_the_end_of_running_jobs_does_not_confirm_the_loss_of_data() -> None:
+    """The claim is one that a person made, and the jobs were all that a plan without the cluster could tell of."""
+    bench = Workbench(only(example(), A1, "team-b/b-3-g"))
+    bench.run("team-b/b-3-g", on("dgx1-1", 0))
+    meta = {"name": "dataset", "namespace": "gpu-team-b"}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    bench.cluster.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+    bench.declared = without_project(bench.declared, "team-b")
+    bench.decisions = {}
+    lines = confirmations(bench.plan())
+    assert lines.keys() == {"GPU6002", "GPU6003"}
+    for code, other in (("GPU6002", "GPU6003"), ("GPU6003", "GPU6002")):
+        bench.confirmed = frozenset({lines[code]})
+        assert ([each.code for each in bench.plan().refusals], deleted(bench.plan())) == ([other], [])
+    bench.confirmed = frozenset(lines.values())
+    for _ in range(6):
+        assert bench.plan().refusals == ()
+        bench.converge()
+        bench.pass_ms(60_000)
+    assert [ref for ref in bench.state().live if "team-b" in str(ref)] == []
 
 
 class WithoutClaims(EmbeddedCluster):
