@@ -142,7 +142,7 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
 
 
 def _see_devices(declared: Declared, cache: ObjectCache) -> None:
-    """Raise where gpuctl has no right to read who has the devices of a pool: it would give them out twice."""
+    """Raise where gpuctl has no right to read which pods have the devices of a pool: it would give them out twice."""
     if any(pool.sharing is Sharing.DRA for pool in declared.cluster.pools):
         for kind in OF_DEVICES & cache.refused.keys():
             raise cache.refused[kind].with_traceback(None)

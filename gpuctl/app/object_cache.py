@@ -127,7 +127,7 @@ class ObjectCache:
         return changes
 
     def take_in(self) -> int:
-        """Refresh for who only shows what can be read, and tells the rest by `faults`."""
+        """Refresh where what can be read is only shown, and the rest is told by `faults`."""
         self._altered = False
         return sum(self._refresh_if_it_can(kind) for kind in self._objects)
 

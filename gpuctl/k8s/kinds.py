@@ -219,7 +219,7 @@ RENDERED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if in
 OF_DEVICES: frozenset[Kind] = frozenset(
     kind for kind, info in KINDS.items() if info.needed_for == _DRA and not info.writes
 )
-"""What tells which devices there are and who has them, for pools with `sharing: dra`."""
+"""What tells which devices there are and which pods have them, for pools with `sharing: dra`."""
 
 CLUSTER_SCOPED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if not info.namespaced)
 
