@@ -17,7 +17,7 @@ from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
 from gpuctl.app.rejections import Rejections, still_refused, waiting_for, with_new
 from gpuctl.engine import schedule
-from gpuctl.k8s.kinds import OF_DEVICES, Kind, is_of_others
+from gpuctl.k8s.kinds import OF_DEVICES, Kind, in_words, is_of_others
 from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.decision import Reason, Schedule
@@ -126,7 +126,8 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
     """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden if it can't be read."""
     context.object_cache.read_also(declared.cluster.workload_kinds)
     context.object_cache.refresh()
-    _see_devices(declared, context.object_cache)
+    if any(pool.sharing is Sharing.DRA for pool in declared.cluster.pools):
+        context.object_cache.require(OF_DEVICES)  # else devices would be given out twice
     return foreseen(
         declared,
         context.object_cache.objects(),
@@ -139,13 +140,6 @@ def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[
         context.engine,
         context.object_cache.lacking,
     )
-
-
-def _see_devices(declared: Declared, cache: ObjectCache) -> None:
-    """Raise where gpuctl has no right to read which pods have the devices of a pool: it would give them out twice."""
-    if any(pool.sharing is Sharing.DRA for pool in declared.cluster.pools):
-        for kind in OF_DEVICES & cache.refused.keys():
-            raise cache.refused[kind].with_traceback(None)
 
 
 def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing behind it
@@ -204,7 +198,7 @@ def _of_unread_kinds(declared: Declared, unread: Collection[Kind]) -> Mapping[Jo
         return {}
     kinds = ((job.id, kind_of(job)) for job in declared.jobs)
     return {
-        job: Reason(code="GPU5074", params=(("kind", f"{kind[1]} of {kind[0]}"),))
+        job: Reason(code="GPU5074", params=(("kind", in_words(kind)),))
         for job, kind in kinds
         if kind in unread and is_of_others(kind)
     }

@@ -217,8 +217,7 @@ def read_objects(cluster: Cluster) -> RawObjects:
     """Read what a cycle reads of a cluster. Raises ClusterUnavailable or Forbidden if it can't be read whole."""
     object_cache = ObjectCache(cluster)
     object_cache.refresh()
-    for kind in object_cache.refused.keys() & {*OF_DEVICES, CLAIM}:  # of claims, whether a removal is refused
-        raise object_cache.refused[kind].with_traceback(None)
+    object_cache.require({*OF_DEVICES, CLAIM})  # claims, because of them a removal is refused
     return object_cache.objects()
 
 

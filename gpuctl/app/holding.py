@@ -12,7 +12,7 @@ from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import all_of, message
 from gpuctl.explain import Fate, predict
-from gpuctl.k8s.kinds import Kind, is_declared
+from gpuctl.k8s.kinds import Kind, in_words, is_declared
 from gpuctl.k8s.workload_table import rows_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.declared import Declared
@@ -63,7 +63,7 @@ def lost_kinds(newest: Declared, ledgers: Iterable[Ledger]) -> Diagnostic | None
             if is_workload(ref) and is_declared((ref.api_version, ref.kind)):
                 kept[ref.api_version, ref.kind].append(f"{ref.namespace}/{ref.name}")
     for kind in sorted(kept.keys() - rows.keys()):
-        params = {"kind": f"{kind[1]} of {kind[0]}", "jobs": all_of(sorted(kept[kind])[:_MOST_NAMED])}
+        params = {"kind": in_words(kind), "jobs": all_of(sorted(kept[kind])[:_MOST_NAMED])}
         return Diagnostic(
             code="GPU3133", message=message("GPU3133", params), span=newest.cluster.span, severity=Severity.ERROR,
             help=CODES["GPU3133"].fix,

@@ -12,7 +12,7 @@ out in ascending order (KEP-5504).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
@@ -30,11 +30,7 @@ from gpuctl.model.workload_kind import WorkloadKind
 
 def unread_now(kind: Kind, fault: ClusterUnavailable) -> ClusterUnavailable:
     """That the server can't read a kind of another controller now, which is no reason to have no other kind."""
-    return ClusterUnavailable("GPU7025", message("GPU7025", {"kind": _named(kind), "why": str(fault)}))
-
-
-def _named(kind: Kind) -> str:
-    return f"{kind[1]} of {kind[0]}"
+    return ClusterUnavailable("GPU7025", message("GPU7025", {"kind": kinds.in_words(kind), "why": str(fault)}))
 
 
 class ObjectCache:
@@ -77,9 +73,11 @@ class ObjectCache:
         return {kind: fault for kind, fault in self._faults.items() if isinstance(fault, Forbidden)}
 
     @property
-    def missed(self) -> Mapping[Kind, Forbidden]:
-        """Those kinds of which there are objects, or may be."""
-        return {k: fault for k, fault in self.refused.items() if self._objects[k] or self._is_in_a_ledger(k)}
+    def missed(self) -> Mapping[Kind, Forbidden | ClusterUnavailable]:
+        """Those faults by which objects may be missed: there is no right to kinds that have some, or may have; or the
+        server can't read a kind now."""
+        refused = {k: fault for k, fault in self.refused.items() if self._objects[k] or self._is_in_a_ledger(k)}
+        return {**self.unread, **refused}
 
     @property
     def absent(self) -> frozenset[Kind]:
@@ -120,11 +118,16 @@ class ObjectCache:
         changes = self.take_in()
         for kind, fault in self._faults.items():
             if kinds.is_of_others(kind) and not self._objects[kind] and self._is_in_a_ledger(kind):
-                told = message("GPU7026", {"kind": _named(kind), "why": str(fault)})
-                raise (
-                    Forbidden("GPU7026", told) if isinstance(fault, Forbidden) else ClusterUnavailable("GPU7026", told)
-                )
+                told = message("GPU7026", {"kind": kinds.in_words(kind), "why": str(fault)})
+                fault_type = Forbidden if isinstance(fault, Forbidden) else ClusterUnavailable
+                raise fault_type("GPU7026", told)
         return changes
+
+    def require(self, needed: Collection[Kind]) -> None:
+        """Raise Forbidden where gpuctl has no right to read one of these kinds."""
+        for kind, fault in self.refused.items():
+            if kind in needed:
+                raise fault.with_traceback(None)
 
     def take_in(self) -> int:
         """Refresh where what can be read is only shown, and the rest is told by `faults`."""

@@ -170,10 +170,6 @@ def _refused(report: CycleReport) -> Iterator[Cause]:
         yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({reason.code})", job=job)
     for ref in report.unwritten:  # the other jobs' objects were there before
         yield Cause(kind=CauseKind.REFUSED, text=f"the API server did not take {ref.kind} {ref.name} at once")
-    for outcome in report.faults:
-        if outcome.refused:
-            ref = outcome.change.ref
-            yield Cause(kind=CauseKind.REFUSED, text=f"the API server refuses {ref.kind} {ref.name}")
     for ref, rejection in report.rejected.items():
         text = f"the API server refuses {ref.kind} {ref.name}"
         yield Cause(kind=CauseKind.REFUSED, text=text, job=rejection.run and rejection.run[0])

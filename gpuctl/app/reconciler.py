@@ -157,13 +157,12 @@ class Reconciler:
         if self._object_cache.synced and self._outside.viewer.is_wanted():
             leader = None if self._outside.leadership.held() else self._outside.leadership.holder()
             objects = self._object_cache.objects()
-            unread = (*self._object_cache.unread.values(), *self._object_cache.missed.values())
             sight = Sight(
                 at_ms=self._read_ms,
                 objects=objects,
                 leader=leader,
                 revision=self._desired.revision,
-                unread=tuple(map(str, unread)),
+                unread=tuple(map(str, self._object_cache.missed.values())),
             )
             self._outside.viewer.offer(sight)
 
@@ -348,7 +347,7 @@ class Reconciler:
         fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         cache = self._object_cache
-        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread_kinds({**cache.unread, **cache.missed})]
+        troubles += [*of_lacking(cache.absent, cache.refused), *of_unread_kinds(cache.missed)]
         held += [*unkept(self._outside.history), *of_size(self._desired.size)]
         return [*held, *troubles, *of_fights(fought, report.state)]
 

@@ -19,7 +19,7 @@ from gpuctl.compile import DeclaredSize
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.escapes import is_visible, json_text
 from gpuctl.diag.wording import message
-from gpuctl.k8s.kinds import Kind, is_declared
+from gpuctl.k8s.kinds import Kind, in_words, is_declared
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workloads import job_of
 from gpuctl.model.change import Action, Change, OutcomeStatus
@@ -222,7 +222,7 @@ def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entr
     """The problems of kinds that a Cluster declares: the server has none of them, or lets gpuctl not read them."""
     for code, some in (("GPU7022", absent), ("GPU7021", refused)):
         for kind in sorted(filter(is_declared, some)):
-            text = message(code, {"kind": f"{kind[1]} of {kind[0]}"})
+            text = message(code, {"kind": in_words(kind)})
             yield Entry(event="lacking", level=Level.ERROR, fields={"code": code, "message": text})
 
 

@@ -254,6 +254,11 @@ def is_of_others(kind: Kind) -> bool:
     return is_declared(kind) or KINDS[kind].of_others
 
 
+def in_words(kind: Kind) -> str:
+    """A kind with its API version, as messages name it."""
+    return f"{kind[1]} of {kind[0]}"
+
+
 def is_decisive(kind: Kind) -> bool:
     """Whether no cluster can be decided about without seeing its objects.
 

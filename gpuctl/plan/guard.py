@@ -262,15 +262,14 @@ def review(
     if any(project.name == ledger.project for project in declared.projects):
         return _review_claims(declared, ledger.project, surplus, state, confirmed)
     content = ledger.content or f"{ledger.revision} {_ledger_uid(declared, ledger, state)}"
-    inside = _inside(ledger, state)
-    claims = sorted({ref.name for ref in (*surplus, *inside) if _is_claim(ref)})
-    danger, refused = _danger(declared, ledger, surplus, inside, state), list[Diagnostic]()
+    inside, refused = _inside(ledger, state), list[Diagnostic]()
+    danger = _danger(declared, ledger, surplus, inside, state)
     if danger is not None and removal_digest(declared, ledger.project, content) not in confirmed:
         refused.append(removal(declared, ledger.project, content, *danger))
-    if claims and data_digest(declared, ledger.project, content) not in confirmed:
-        text = message("GPU6003", {"project": ledger.project, "what": listed(claims)})
-        digest = data_digest(declared, ledger.project, content)
-        refused.append(_refusal("GPU6003", text, declared.cluster.span, digest))
+    claims = sorted({ref.name for ref in (*surplus, *inside) if _is_claim(ref)})
+    digest = data_digest(declared, ledger.project, content)
+    if claims and digest not in confirmed:
+        refused.append(_data_loss(ledger.project, claims, declared.cluster.span, digest))
     return Review(refusals=tuple(refused)) if refused else Review(allowed=surplus)
 
 
@@ -333,10 +332,7 @@ def _review_claims(
     span = declared.project(project).span
     return Review(
         allowed=tuple(ref for ref in surplus if ref not in refused),
-        refusals=tuple(
-            _refusal("GPU6003", message("GPU6003", {"project": project, "what": ref.name}), span, digests[ref])
-            for ref in refused
-        ),
+        refusals=tuple(_data_loss(project, [ref.name], span, digests[ref]) for ref in refused),
     )
 
 
@@ -396,6 +392,10 @@ def listed(words: Iterable[str]) -> str:
     """A list of a few names, then how many more there are."""
     known = list(words)
     return ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
+
+
+def _data_loss(project: ProjectName, claims: Iterable[str], span: SourceSpan, digest: str) -> Diagnostic:
+    return _refusal("GPU6003", message("GPU6003", {"project": project, "what": listed(claims)}), span, digest)
 
 
 def _refusal(code: str, text: str, span: SourceSpan, digest: str) -> Diagnostic:

@@ -7,12 +7,14 @@ it is empty of everything gpuctl put there.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import is_deleting, labels_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger
-from gpuctl.plan.inventory import OWN
+from gpuctl.plan.inventory import OWN, unseen
 
 _NAMESPACE = kinds.NAMESPACE[1]
 
@@ -27,7 +29,8 @@ def surplus(
     found = sorted(there - wanted)
     occupied = set[str]()
     if any(map(is_namespace, found)):
-        occupied = {ref.namespace for ref in ledger.inventory if ref in state.live or _may_be_there(ref, state)}
+        is_there = (ref for ref in ledger.inventory if ref in state.live)
+        occupied = {ref.namespace for ref in chain(is_there, unseen(ledger, state))}
     may_have_data = kinds.CLAIM in state.unseen  # claims that people made are in no inventory
     return tuple(
         ref
@@ -44,11 +47,6 @@ def _may_be_deleted(ref: ObjectRef, state: ClusterState, cluster: str, project: 
         own = state.own.get(ref)
         return own is not None and own.run[0].project == project
     return is_ours(state.live[ref], cluster, project)
-
-
-def _may_be_there(ref: ObjectRef, state: ClusterState) -> bool:
-    """Whether the object is of a kind that could not be read."""
-    return (ref.api_version, ref.kind) in state.unseen
 
 
 def is_namespace(ref: ObjectRef) -> bool:

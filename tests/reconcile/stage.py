@@ -26,6 +26,7 @@ from gpuctl.app.ports import (
     Clock,
     Cluster,
     ClusterUnavailable,
+    Forbidden,
     Leadership,
     Machines,
     Note,
@@ -343,3 +344,36 @@ class Flaky:
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         return self._stage.cluster.each(work, items)
+
+
+class Withdrawn:
+    """A cluster that forbids all that is asked of a kind, while `is_on`."""
+
+    def __init__(self, cluster: Cluster, kind: Kind) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self.is_on = False
+        self.each = cluster.each
+
+    def _check(self, kind: Kind) -> None:
+        if self.is_on and kind == self._kind:
+            raise Forbidden("GPU7015", "gpuctl may not do that")
+
+    def list(self, kind: Kind) -> ObjectList:
+        self._check(kind)
+        return self._cluster.list(kind)
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        self._check(kind)
+        return self._cluster.watch(kind, resource_version, timeout_ms)
+
+    def apply(self, body: Body) -> Body:
+        self._check((body["apiVersion"], body["kind"]))
+        return self._cluster.apply(body)
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        self._check((ref.api_version, ref.kind))
+        return self._cluster.delete(ref, uid, resource_version)
+
+    def turn(self) -> None:
+        self.is_on = not self.is_on

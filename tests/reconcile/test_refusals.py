@@ -3,21 +3,19 @@ nodes that are otherwise than declared. Each is told once, keeps nobody from any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from stage import BASE, CLUSTER, IN_GIT, Stage, WithoutGit, job, project
+from stage import BASE, CLUSTER, IN_GIT, Stage, Withdrawn, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.drift import drift_report
-from gpuctl.app.ports import Cluster, Forbidden, Invalid, ObjectList, WatchEvent, WorldFault
+from gpuctl.app.ports import Cluster, Forbidden, Invalid, WorldFault
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
 from gpuctl.compile import compile_tree
 from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import labels_of, mapping, ref_of, resource_version, uid
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, RunPhase
@@ -518,36 +516,10 @@ def test_a_role_binding_that_a_tenant_made_in_the_place_of_a_projects_is_no_trou
     assert stage.phases() == {"b/j2": "Running", "b/j3": "Running"}, "a removed job of that project held its GPUs on"
 
 
-class OfBefore:
-    """A cluster with the rights of an installation that knew a kind not yet."""
-
-    def __init__(self, cluster: Cluster, unknown: Kind) -> None:
-        self._cluster = cluster
-        self._unknown = unknown
-        self.is_old = True
-        self.delete = cluster.delete
-        self.each = cluster.each
-
-    def _check(self, kind: Kind) -> None:
-        if self.is_old and kind == self._unknown:
-            raise Forbidden("GPU7015", "gpuctl may not do that")
-
-    def list(self, kind: Kind) -> ObjectList:
-        self._check(kind)
-        return self._cluster.list(kind)
-
-    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        self._check(kind)
-        return self._cluster.watch(kind, resource_version, timeout_ms)
-
-    def apply(self, body: Body) -> Body:
-        self._check((body["apiVersion"], body["kind"]))
-        return self._cluster.apply(body)
-
-
 def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: Stage) -> None:
     """Its ledger named the policies before the server refused them, and from then on nothing was read any more."""
-    stage.through = before = OfBefore(stage.cluster, kinds.NETWORK_POLICY)
+    stage.through = withdrawn = Withdrawn(stage.cluster, kinds.NETWORK_POLICY)
+    withdrawn.turn()
     stage.publisher = Direct(stage.cluster)
     closed = CLUSTER + "  security: {reachableFrom: [monitoring]}\n"
     stage.commit({"c/cluster.yaml": closed, "c/projects/a/j1.yaml": None, "c/projects/a/new.yaml": job("new", "a")})
@@ -562,20 +534,21 @@ def test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on(stage: S
     assert isinstance(stage, WithoutGit)
     compiled = compile_tree(stage.written.tree(stage.written.head()))
     assert compiled.declared is not None
-    report = drift_report(compiled.declared, before, stage.clock)
+    report = drift_report(compiled.declared, withdrawn, stage.clock)
     assert report.objects == ()  # and not that all policies are missing
     assert report.unread == ("GPU7015: gpuctl may not do that",)
-    before.is_old = False
+    withdrawn.turn()
     stage.play(80)
     assert read_status(stage.cluster, stage.clock).status.ready
-    report = drift_report(compiled.declared, before, stage.clock)
+    report = drift_report(compiled.declared, withdrawn, stage.clock)
     assert (report.objects, report.refusals, report.unread) == ((), (), ())
     assert len(stage.cluster.list(kinds.NETWORK_POLICY).items) == 2
 
 
 def test_where_gpuctl_has_no_right_to_autoscalers_one_job_waits_and_all_else_goes_on(stage: Stage) -> None:
     """It is merged in the folder of one team, and ended every cycle of all."""
-    stage.through = before = OfBefore(stage.cluster, kinds.AUTOSCALER)
+    stage.through = withdrawn = Withdrawn(stage.cluster, kinds.AUTOSCALER)
+    withdrawn.turn()
     more = ", type: inference, workers: 2, minWorkers: 1, scaling: {metric: load, target: 5}"
     new = {"c/projects/a/served.yaml": job("served", "a", more=more), "c/projects/b/j3.yaml": job("j3", "b")}
     stage.commit({**new, "c/projects/a/j1.yaml": None})
@@ -584,6 +557,6 @@ def test_where_gpuctl_has_no_right_to_autoscalers_one_job_waits_and_all_else_goe
     (waiting,) = [run for run in stage.state().runs if run.job.name == "served"]
     assert waiting.reason is not None
     assert reason_text(waiting.reason).startswith("the API server refuses HorizontalPodAutoscaler gpu-a/served-")
-    before.is_old = False
+    withdrawn.turn()
     stage.play(130)
     assert stage.phases()["a/served"] == "Running"

@@ -3,21 +3,17 @@ none, without the rest nothing is written; it is told, and when the right is bac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from stage import CLUSTER, Stage, WithoutGit, job, project
+from stage import CLUSTER, Stage, Withdrawn, WithoutGit, job, project
 from workloads.declarations import declared
 
 from gpuctl.app.drift import drift_report
-from gpuctl.app.ports import Cluster, Forbidden, ObjectList, WatchEvent
 from gpuctl.app.status import Direct, read_status
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds
 from gpuctl.k8s.kinds import Kind
-from gpuctl.model.ids import ObjectRef
-from gpuctl.model.state import Body
 
 OPEN = "  ingress: {host: gpus.example.com, className: nginx}\n  security: {reachableFrom: [monitoring]}\n"
 LARGE = CLUSTER.replace("gpusPerNode: 4", "gpusPerNode: 8, resourcesPerNode: {cpu: 32, memory: 256Gi}")
@@ -39,39 +35,6 @@ NOT_NEEDED = [kind for kind in kinds.OBSERVED if not kinds.is_decisive(kind)]
 
 def name_of(kind: Kind) -> str:
     return kind[1]
-
-
-class Withdrawn:
-    """A cluster that forbids all that is asked of a kind, while `is_on`."""
-
-    def __init__(self, cluster: Cluster, kind: Kind) -> None:
-        self._cluster = cluster
-        self._kind = kind
-        self.is_on = False
-        self.each = cluster.each
-
-    def _check(self, kind: Kind) -> None:
-        if self.is_on and kind == self._kind:
-            raise Forbidden("GPU7015", f"gpuctl may not do that with {kind[1]}")
-
-    def list(self, kind: Kind) -> ObjectList:
-        self._check(kind)
-        return self._cluster.list(kind)
-
-    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        self._check(kind)
-        return self._cluster.watch(kind, resource_version, timeout_ms)
-
-    def apply(self, body: Body) -> Body:
-        self._check((body["apiVersion"], body["kind"]))
-        return self._cluster.apply(body)
-
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        self._check((ref.api_version, ref.kind))
-        return self._cluster.delete(ref, uid, resource_version)
-
-    def turn(self) -> None:
-        self.is_on = not self.is_on
 
 
 def test_what_decides() -> None:

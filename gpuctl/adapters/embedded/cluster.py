@@ -325,7 +325,7 @@ class EmbeddedCluster:
 
     def _served(self, kind: Kind) -> None:
         if not self._api.serves(kind):
-            raise not_found(f"the server has no {kind[1]} of {kind[0]}")
+            raise not_found(f"the server has no {kinds.in_words(kind)}")
 
     def _open(self) -> None:
         """Look at everything that is there, as of the time it was left; a new store gets a server's own namespaces."""

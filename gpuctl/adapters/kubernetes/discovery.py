@@ -9,7 +9,7 @@ from gpuctl.adapters.kubernetes.paths import group_path
 from gpuctl.adapters.kubernetes.requests import Request, Requests
 from gpuctl.app.ports import NotFound
 from gpuctl.diag.wording import all_of, message
-from gpuctl.k8s.kinds import KINDS, VERBS, Kind
+from gpuctl.k8s.kinds import KINDS, VERBS, Kind, in_words
 from gpuctl.k8s.objects import flag, items, text
 from gpuctl.model.state import Body
 
@@ -49,7 +49,7 @@ def declared_plural(requests: Requests, kind: Kind) -> str:
     for resource in items(listed, "resources"):
         if text(resource, "kind") == kind[1] and "/" not in text(resource, "name") and flag(resource, "namespaced"):
             return text(resource, "name")
-    raise unsupported(f"{kind[1]} of {kind[0]} in namespaces")
+    raise unsupported(f"{in_words(kind)} in namespaces")
 
 
 def _version(told: Body) -> str:
