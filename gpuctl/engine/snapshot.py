@@ -27,7 +27,7 @@ from gpuctl.engine.capacity.request_mix import RequestMix
 from gpuctl.engine.counters import Counters
 from gpuctl.engine.jobs.runs import Allocation, gpu_milli_of
 from gpuctl.engine.jobs.timing import since_start_ms
-from gpuctl.engine.jobs.victim_order import Preference, RunOrder, run_order
+from gpuctl.engine.jobs.victim_order import Preference, RunOrder
 from gpuctl.engine.restraints import UNRESTRAINED, Restraints
 from gpuctl.engine.shares.accounts import Accounts
 from gpuctl.engine.shares.entitlement import beyond_quota, forbidden, stays_within_share
@@ -51,7 +51,7 @@ def _on_node_order(allocation: Allocation) -> tuple[JobId, str, int]:
 
 def _in_project_order(allocation: Allocation) -> tuple[RunOrder, int]:
     """The order of a project's runs; of the parts of an elastic one those first that leave first."""
-    return run_order(allocation), len(allocation.leaves_with)
+    return allocation.order, len(allocation.leaves_with)
 
 
 class Snapshot:
@@ -188,7 +188,7 @@ class Snapshot:
         return {allocation.run.job for allocation in chain(staying, leaving)}
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
-        """Preemptible runs in place that are old enough to be stopped at all, by project, sorted by `run_order`."""
+        """Preemptible runs in place that are old enough to be stopped at all, by project, in their order."""
         return self._touchable("pausable", self._pausable.get(domain, {}), domain)
 
     def without_gpus(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
@@ -235,12 +235,12 @@ class Snapshot:
     def preference(self, allocation: Allocation) -> Preference:
         """The position of a run in the order of victims."""
         over = 0 if allocation.domain is None else self.accounts.over_share(allocation.domain, allocation.project)
-        return Preference(self.spared(allocation), -over, run_order(allocation))
+        return Preference(self.spared(allocation), -over, allocation.order)
 
     def lowest(self, domain: DomainName, project: ProjectName) -> int:
         """The lowest priority of a project's pausable runs; higher than any priority if there is none."""
         pausable = self.pausable(domain).get(project)
-        return run_order(pausable[0]).priority if pausable else _ENDLESS  # They are in this order.
+        return pausable[0].order.priority if pausable else _ENDLESS  # They are in this order.
 
     def allows(self, job: Job, option: PoolOption) -> bool:
         """Whether an option of a job breaks no ceiling now."""

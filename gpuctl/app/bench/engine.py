@@ -24,6 +24,7 @@ from gpuctl.app.bench.engine_worlds import (
     job,
     node,
     run_of,
+    uneven,
     world,
 )
 from gpuctl.engine import EngineCache, schedule
@@ -101,6 +102,12 @@ def reclaim(runs: int) -> Iterator[Figure]:
         yield reclaimed(nodes, runs, aim_us)
 
 
+def rebalance(runs: int) -> Iterator[Figure]:
+    """200 nodes on which 20 projects hold unequal parts: each comes to its fair share, job by job, in one cycle."""
+    begun = uneven((NODE_GPUS,) * 200, 2000, 20)
+    yield _figure("rebalance", "200 nodes", [_lap(begun, EngineCache()) for _ in range(runs)])
+
+
 def unschedulable(runs: int) -> Iterator[Figure]:
     """A gang of 10 workers x 8 GPUs that can't fit comes to 500 full nodes on which 5,000 jobs wait."""
     full = crowded((NODE_GPUS,) * 500, 9000, 100)
@@ -143,7 +150,7 @@ def fairshare(runs: int) -> Iterator[Figure]:
 
 WORKLOADS: Mapping[str, Workload] = {
     "cycle": cycle, "fill": fill, "large": large, "waiters": waiters, "gangs": waiting_gangs, "reclaim": reclaim,
-    "unschedulable": unschedulable, "consolidate": consolidate, "fairshare": fairshare,
+    "rebalance": rebalance, "unschedulable": unschedulable, "consolidate": consolidate, "fairshare": fairshare,
 }  # fmt: skip
 """The workloads by name. Each takes how often to measure, and yields its figures."""
 

@@ -160,6 +160,13 @@ def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
     return _full(nodes, mixed_jobs(jobs, projects), projects, jobs)
 
 
+def uneven(nodes: Sequence[int], jobs: int, projects: int) -> World:
+    """The same before it comes to rest: jobs run by first fit, so that the first projects hold more than their shares
+    and the last less. One cycle pauses a part of the runs.
+    """
+    return _begun(nodes, mixed_jobs(jobs, projects), projects, jobs)
+
+
 def differing(nodes: Sequence[int], jobs: int, projects: int) -> World:
     """As `full`, but nearly all jobs differ, and runs may be moved. On most nodes CPU is exhausted before GPUs are."""
     return _full(nodes, different_jobs(jobs, projects), projects, sum(nodes) // 5, consolidation=True)

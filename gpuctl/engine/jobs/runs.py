@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from gpuctl.engine import reasons
 from gpuctl.engine.capacity.fit import WorkerRequest
 from gpuctl.engine.capacity.nodes import Capacity, NodeCapacity
 from gpuctl.engine.jobs import timing
+from gpuctl.engine.jobs.victim_order import RunOrder, run_order
 from gpuctl.model.decision import (
     Decision,
     Displace,
@@ -60,7 +61,8 @@ class Allocation:
     `leaving`: it is stopping, so it is no longer part of what its project holds. `keeps_claim`: it stops for no other
     job, so its GPUs are still claimed by its project until it waits like others. An elastic run is several allocations:
     one of the workers it can't do without, and `is_extra` ones of the others. `leaves_with`: the allocations of the
-    same run that leave with this one. Never changed. Not frozen, because that would double the cost of making one.
+    same run that leave with this one. `order`: its place among its project's runs. Never changed. Not frozen, because
+    that would double the cost of making one.
     """
 
     run: Run
@@ -74,6 +76,10 @@ class Allocation:
     keeps_claim: bool = False
     is_extra: bool = False
     leaves_with: tuple[Allocation, ...] = ()
+    order: RunOrder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = run_order(self.run, self.job)
 
     @property
     def project(self) -> ProjectName:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpuctl.engine.jobs.runs import Allocation
 from gpuctl.model.ids import JobId
+from gpuctl.model.job import Job
+from gpuctl.model.state import Run
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 _NOT_STARTED: Instant = 1 << 62
@@ -49,9 +50,7 @@ class Preference(NamedTuple):
         return self.spared, self.within_share_milli, self.run.priority, max(0, now_ms + self.run.newest)
 
 
-def run_order(allocation: Allocation) -> RunOrder:
+def run_order(run: Run, job: Job | None) -> RunOrder:
     """A run's place in its project. A run that is no longer declared has priority 0."""
-    started_at_ms = allocation.run.started_at_ms
-    newest = -(_NOT_STARTED if started_at_ms is None else started_at_ms)
-    job = allocation.job
-    return RunOrder(job.priority if job else 0, newest, -job.position if job else 0, allocation.run.job)
+    newest = -(_NOT_STARTED if run.started_at_ms is None else run.started_at_ms)
+    return RunOrder(job.priority if job else 0, newest, -job.position if job else 0, run.job)

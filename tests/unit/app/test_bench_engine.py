@@ -16,7 +16,7 @@ from gpuctl.app.bench.engine import (
     reclaimed,
     scattered,
 )
-from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, gangs, job, node, run_of, world
+from gpuctl.app.bench.engine_worlds import NOW_MS, World, crowded, differing, gangs, job, node, run_of, uneven, world
 from gpuctl.engine import EngineCache, schedule
 from gpuctl.engine.cycle import decide
 from gpuctl.engine.victims import consolidation
@@ -123,6 +123,14 @@ def test_reclaim_pauses_exactly_half_and_searches_only_nodes_it_takes(nodes: int
     figure = reclaimed(nodes, 1)
     assert figure.counts["victims"] == 4 * nodes
     assert figure.counts["searches"] <= nodes // 2
+
+
+def test_few_nodes_are_searched_for_each_job_whose_project_comes_to_its_share() -> None:
+    """The bound of a node is what some of its runs add up to, so that a node is searched where that can be best."""
+    begun, cache = uneven((8,) * 100, 1000, 10), EngineCache()
+    decided = decide(begun.declared, begun.state, NOW_MS, cache).decisions
+    assert sum(isinstance(each, Reclaim) for each in decided) > 20
+    assert cache.counters.searches <= 5 * cache.counters.attempts
 
 
 def test_consolidation_moves_the_fewest_jobs_and_those_that_lose_least() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from worlds import job, live_nodes, pool
 
 from gpuctl.engine.capacity.fit import WorkerRequest
 from gpuctl.engine.jobs.runs import Allocation
-from gpuctl.engine.jobs.victim_order import Preference, run_order
+from gpuctl.engine.jobs.victim_order import Preference
 from gpuctl.model.decision import Placement, WorkerPlacement
 from gpuctl.model.state import Node, Run, RunPhase
 
@@ -24,7 +26,7 @@ def allocation(name: str, started_at_ms: int | None, priority: int = 0, position
 def preference(each: Allocation) -> Preference:
     """As if project `b` were above its share and no other, and all that started after 9 s were young."""
     spared = int((each.run.started_at_ms or 0) > 9_000)
-    return Preference(spared, -2000 if each.project == "b" else 0, run_order(each))
+    return Preference(spared, -2000 if each.project == "b" else 0, each.order)
 
 
 def test_share_comes_before_priority_and_priority_before_the_start() -> None:
@@ -35,13 +37,13 @@ def test_share_comes_before_priority_and_priority_before_the_start() -> None:
 
 def test_of_equals_the_name_decides() -> None:
     one, two = allocation("a/one", 1_000), allocation("a/two", 1_000)
-    assert sorted([two, one], key=run_order) == [one, two]
+    assert sorted([two, one], key=attrgetter("order")) == [one, two]
 
 
 def test_of_a_sweep_that_started_together_the_last_index_comes_first() -> None:
     late = allocation("a/train-1", 2_000, position=1)
     sweep = [allocation(f"a/train-{number}", 1_000, position=number) for number in (0, 2, 10)]
-    assert sorted([*sweep, late], key=run_order) == [late, sweep[2], sweep[1], sweep[0]]
+    assert sorted([*sweep, late], key=attrgetter("order")) == [late, sweep[2], sweep[1], sweep[0]]
 
 
 def test_young_runs_come_last_whatever_their_project_and_priority() -> None:
