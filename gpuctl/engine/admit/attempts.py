@@ -50,22 +50,27 @@ def attempt_all(
     `attempt` says whether the job has a place now. `decided`: jobs that need no attempt; it grows as jobs are given a
     place.
     """
-    unfinished, accounts = list(queues), snapshot.accounts
+    accounts = snapshot.accounts
+    by_key = {(queue.project, queue.domain): queue for queue in queues}
     pauses, has_succeeded = -1, False
     left: dict[ProjectQueue, list[tuple[Rank, JobClass]]] = {}
-    by_key: dict[tuple[ProjectName, DomainName], ProjectQueue] = {}
     order: list[tuple[Place, ProjectQueue]] = []  # A place is at best what it is here until the head is known.
+
+    def head_of(queue: ProjectQueue) -> PendingJob | None:
+        if queue not in left:
+            left[queue] = check.classes(queue)
+        return _head(left[queue], check, decided)
+
     while True:
         if pauses != snapshot.pauses:
             pauses = snapshot.pauses
-            left = {queue: list(classes) for queue in unfinished if (classes := check.classes(queue))}
-            order = [(_place_of(queue, accounts, 0, _EVER), queue) for queue in left]
+            left.clear()
+            order = [(_place_of(queue, accounts, 0, _EVER), queue) for queue in by_key.values()]
             heapify(order)
-            by_key = {(queue.project, queue.domain): queue for queue in left}
         if not order:
             return has_succeeded
         _, queue = order[0]
-        pending = _head(left[queue], check, decided)
+        pending = head_of(queue)
         if pending is None:
             heappop(order)
             continue
@@ -75,7 +80,7 @@ def attempt_all(
             continue
         for domain in dict.fromkeys(option.domain for option in pending.options):
             mates = by_key.get((queue.project, domain), queue)
-            head = pending if mates is queue else _head(left[mates], check, decided)
+            head = pending if mates is queue else head_of(mates)
             if head is not None and _goes_before(head, pending, mates, accounts):
                 queue, pending = mates, head
         if attempt(pending):

@@ -15,7 +15,7 @@ takes 8x without the check of sorts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -82,7 +82,7 @@ class Schedulability:
         """What a check says, asked once until the snapshot changes."""
         return self._snapshot.once((check.__name__, of), lambda: check(of))
 
-    def classes(self, queue: ProjectQueue) -> Sequence[tuple[Rank, JobClass]]:
+    def classes(self, queue: ProjectQueue) -> list[tuple[Rank, JobClass]]:
         """The classes of a project's jobs for which an attempt could succeed now, or once others have started.
 
         Others that start leave a sort that is not open, not due or has no right as it is.
