@@ -165,7 +165,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     stops = mass_stop(declared, state, confirmations, caches.plan)
     blocked = {
         **dict.fromkeys(stops.jobs, Reason(code="GPU5071")),
-        **waiting_for(rejected, state),
+        **waiting_for(rejected, declared, state),
         **obstacles(declared, state, caches.plan).reasons(declared),
         **(unseen := _of_unread_kinds(declared, unread)),
     }
