@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from stage import BASE, Stage, WithoutGit, job
 
+from gpuctl.app.loop import LoopSettings
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import annotations_of, flag, labels_of, resource_version, uid
@@ -52,6 +53,22 @@ def test_a_run_that_ended_stays_known_where_the_ledgers_were_lost(stage: Stage) 
     stage.commit({"c/projects/a/j1.yaml": None})
     stage.play(120)
     assert stage.phases() == {"b/j2": "Running"}, "its object is gpuctl's, and goes with its declaration"
+
+
+def test_a_job_that_kubernetes_deletes_right_after_its_end_has_succeeded(stage: Stage) -> None:
+    """A policy of the cluster may set `ttlSecondsAfterFinished` on every Job. Such a one was told as deleted by hand,
+    and what comes after it never ran."""
+    stage.commit({"c/projects/a/next.yaml": job("next", "a", more=", after: [j1]")})
+    stage.play(40)
+    ref, live = stage.live("Job", "j1-")
+    stage.cluster.update({**live, "spec": {**live["spec"], "ttlSecondsAfterFinished": 0}})
+    stage.play(60)
+    stage.rhythm = LoopSettings(interval_ms=30_000, react_ms=10_000)
+    stage.at(65, lambda: stage.cluster.finish(J1, 0))
+    stage.play(120)
+    assert stage.phases() == {"b/j2": "Running", "a/next": "Running"}
+    assert finished(stage) == {"a/j1": "Succeeded"}
+    assert ref not in stage.state().ledgers[ProjectName("a")].inventory
 
 
 def test_over_quota_work_is_paused_for_a_guarantee_and_resumed_when_it_is_free_again(stage: Stage) -> None:
