@@ -356,4 +356,11 @@ def test_what_never_changes(lab: Lab, first: dict[str, Any], second: dict[str, A
 def test_a_storage_claim_is_bound_and_may_grow(lab: Lab) -> None:
     lab.apply(storage("1Gi"))
     lab.eventually(lambda: lab.there(kinds.CLAIM, "p")["status"]["phase"] == "Bound")
-    assert lab.apply(storage("2Gi"))["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    live = lab.apply(storage("2Gi"))
+    assert live["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    bigger = {**live["spec"], "resources": {"requests": {"storage": "3Gi"}}}
+    lab.edit({**live, "spec": bigger}, "resizer")
+    live = lab.there(kinds.CLAIM, "p")
+    assert "f:storage" not in str(owned(live))
+    with pytest.raises(Invalid):
+        lab.apply(storage("2Gi"))
