@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 from itertools import count, groupby
 
 from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
+from gpuctl.k8s.annotations import decode_record
+from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.ids import JobId, ObjectRef
@@ -72,6 +74,8 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
             ground_is_refused = outcome.change.ref in refused and outcome.change.stage <= _GROUND
             if ground_is_refused or outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
                 skips.note(outcome.change)
+            if outcome.status is not OutcomeStatus.APPLIED:
+                skips.note_unwritten(outcome.change)
         outcomes.extend(made)
     return ApplyResult(outcomes=tuple(outcomes))
 
@@ -83,14 +87,16 @@ class _Skips:
     claim template), and nothing else: a tenant can have writes fail for as long as it likes, by objects of its own in
     the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
     claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
-    deleted: so a tenant keeps no GPUs by that. Failures are noted between waves; only an unreachable server also stops
-    the rest of its wave.
+    deleted: so a tenant keeps no GPUs by that. Nor is a run paused for one whose object could not be written before
+    that: it could not be let go either, and the pause would be in vain, again with each retry. Failures are noted
+    between waves; only an unreachable server also stops the rest of its wave.
     """
 
     def __init__(self) -> None:
         self.unreachable = ""
         self._last_stages: dict[object, Stage | int] = {}
         self._unsupported: set[JobId | None] = set()
+        self._unwritten: set[JobId | None] = set()
 
     def note(self, change: Change) -> None:
         """Remember a failure."""
@@ -100,6 +106,11 @@ class _Skips:
         if change.stage == Stage.SUPPORT:
             self._unsupported.add(_job(change))
 
+    def note_unwritten(self, change: Change) -> None:
+        """Remember that a run's object is not as it was to be written, for whatever cause."""
+        if is_workload(change.ref):
+            self._unwritten.add(_job(change))
+
     def cause(self, change: Change) -> str:
         """Why the change has to be skipped; "" if it may be made."""
         if self.unreachable:
@@ -107,7 +118,15 @@ class _Skips:
         keys = (_owner(change),) if change.stage == Stage.PAUSE else (_owner(change), _place(change))
         last = min(self._last_stages.get(key, Stage.PRUNE) for key in keys)
         lacks = change.stage == Stage.ADMIT and _job(change) in self._unsupported
+        if change.stage == Stage.PAUSE and self._is_in_vain(change):
+            return "the run that it is paused for could not be written"
         return "an earlier write it depends on failed" if change.stage > last or lacks else ""
+
+    def _is_in_vain(self, pause: Change) -> bool:
+        beneficiary = decode_record(annotations_of(pause.body or {}), 0).paused_for
+        if beneficiary is None:
+            return False
+        return beneficiary in self._unwritten or self._last_stages.get(beneficiary.project, Stage.PRUNE) < Stage.PAUSE
 
 
 def _can_wait(change: Change) -> bool:

@@ -24,7 +24,7 @@ from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 
-_ONLY_OBSERVED = frozenset({kinds.POD, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
+_ONLY_OBSERVED = frozenset({kinds.POD, kinds.STATEFUL_SET, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
 """Kinds that gpuctl never writes: only their observed state matters."""
 _PUBLISHED = frozenset(ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, name) for name in names.PUBLISHED)
 """What the leader publishes for people: no cycle follows from it."""

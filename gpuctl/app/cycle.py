@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gpuctl.app.apply import apply_plan, never
 from gpuctl.app.caches import CycleCaches
@@ -165,7 +166,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     stops = mass_stop(declared, state, confirmations, caches.plan)
     blocked = {
         **dict.fromkeys(stops.jobs, Reason(code="GPU5071")),
-        **waiting_for(rejected, state),
+        **waiting_for(rejected, declared, state),
         **obstacles(declared, state, caches.plan).reasons(declared),
         **(unseen := _of_unread_kinds(declared, unread)),
     }
@@ -211,6 +212,7 @@ def _kind(ref: ObjectRef) -> Kind:
 def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
     foreseen = foresee(declared, context, confirmations)
+    context.object_cache.drop_gone(partial(_is_on_record, foreseen.state))
     began_ms = context.clock.now_ms()
     # A write of a kind that can't be read fails as if the server were away, which would end all others of the cycle.
     unread = {each.ref for each in foreseen.plan.changes if _kind(each.ref) in context.object_cache.unread}
@@ -224,6 +226,13 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)
+
+
+def _is_on_record(state: ClusterState, ref: ObjectRef) -> bool:
+    """Whether the end of the run that an object is of is in its ledger, or is not to be."""
+    own = state.own.get(ref)
+    ledger = None if own is None else state.ledgers.get(own.run[0].project)
+    return own is None or ledger is None or own.run in ledger.finished or own.run not in ledger.seen
 
 
 def _longest_ms(change: Change) -> DurationMs:

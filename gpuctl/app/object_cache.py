@@ -5,6 +5,9 @@ can't be continued, a new list replaces everything of its kind.
 
 Of each object the cache has only what a cycle reads (`gpuctl/app/kept.py`), however large the object is.
 
+The object of a run that has succeeded stays in the cache until a cycle has recorded that, also when it is gone: a
+policy of the cluster may have Kubernetes delete a Job as soon as it has ended, before any cycle could see its end.
+
 Writes go through the cache and are in it at once: the next cycle never decides on a cluster as it was before the writes
 of this one, however late the watch reports them. Versions tell which of two bodies is newer: the API server gives them
 out in ascending order (KEP-5504).
@@ -23,9 +26,14 @@ from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
 from gpuctl.k8s.objects import mapping, ref_of, resource_version
 from gpuctl.k8s.workload_table import BUILT_IN, rows_of
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, RawObjects
 from gpuctl.model.workload_kind import WorkloadKind
+from gpuctl.observe.shapes import has_succeeded
+
+_MOST_GONE = 1_000
+"""How many objects that are gone are kept until the success of their runs is on record."""
 
 
 def unread_now(kind: Kind, fault: ClusterUnavailable) -> ClusterUnavailable:
@@ -50,6 +58,8 @@ class ObjectCache:
         self._altered = False
         self._copy: RawObjects | None = None
         self._rows = BUILT_IN
+        self._gone: dict[ObjectRef, None] = {}
+        """Of the cached objects those that are gone, in the order in which they went."""
 
     @property
     def altered(self) -> bool:
@@ -187,13 +197,22 @@ class ObjectCache:
         if ending is not None:
             self._take(ref, ending)
         else:
-            self._of_kind(ref).pop(ref, None)
-            self._copy = None
+            self._forget(ref)
         return ending
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         """Do the work for every item, as the port does."""
         return self._cluster.each(work, items)
+
+    def drop_gone(self, is_on_record: Callable[[ObjectRef], bool]) -> None:
+        """Drop those objects that are gone of which nothing more is to be recorded."""
+        for ref in [ref for ref in self._gone if is_on_record(ref)]:
+            self._forget(ref)
+
+    def _forget(self, ref: ObjectRef) -> None:
+        self._gone.pop(ref, None)
+        self._of_kind(ref).pop(ref, None)
+        self._copy = None
 
     def _of_kind(self, ref: ObjectRef) -> dict[ObjectRef, Body]:
         """The cached objects of the kind of `ref`; a new mapping, which is dropped, for a kind that is not watched."""
@@ -205,6 +224,7 @@ class ObjectCache:
         if ref in objects and _age(objects[ref]) >= _age(body):
             return False
         objects[ref] = self._keep(body)
+        self._gone.pop(ref, None)
         self._copy = None
         return True
 
@@ -232,13 +252,19 @@ class ObjectCache:
         return changes
 
     def _drop(self, body: Body) -> bool:
-        """Drop an object, unless it was made again since. Returns whether it was there."""
+        """Drop an object, unless it was made again since. One that has succeeded is dropped later, by `drop_gone`.
+        Returns whether it was there."""
         ref = ref_of(body)
         objects = self._of_kind(ref)
         if ref not in objects or _age(objects[ref]) > _age(body):
             return False
-        del objects[ref]
-        self._copy = None
+        if is_workload(ref) and has_succeeded(body, self._rows):
+            self._take(ref, body)
+            self._gone[ref] = None
+            if len(self._gone) > _MOST_GONE:  # a replica that stands by records nothing
+                self._forget(next(iter(self._gone)))
+        else:
+            self._forget(ref)
         return True
 
     def _relist(self, kind: Kind) -> int:
@@ -254,6 +280,7 @@ class ObjectCache:
         changes = sum(old.get(ref) != body for ref, body in fresh.items()) + len(old.keys() - fresh.keys())
         self._altered = self._altered or changes > 0
         self._objects[kind] = fresh
+        self._gone = {ref: None for ref in self._gone if (ref.api_version, ref.kind) != kind}
         self._copy = None
         self._versions[kind] = listed.resource_version
         return changes

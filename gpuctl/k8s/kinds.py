@@ -155,9 +155,9 @@ KINDS: Mapping[Kind, KindInfo] = {
         needed_for="jobs with `scaling`",
     ),
     REPLICA_SET: KindInfo(plural="replicasets", observed=True),
+    # All of them: a tenant could take a label off, and the run's pods would be foreign, its GPUs taken twice.
     STATEFUL_SET: KindInfo(
-        plural="statefulsets", observed=True, scope=Scope(label_selector="leaderworkerset.sigs.k8s.io/name"),
-        needed_for="jobs that are LeaderWorkerSets", of_others=True,
+        plural="statefulsets", observed=True, needed_for="jobs that are LeaderWorkerSets", of_others=True,
     ),
     INGRESS: KindInfo(
         plural="ingresses", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=1,

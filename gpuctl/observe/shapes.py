@@ -102,6 +102,11 @@ def shape_of(body: Body, rows: Rows) -> Shape:
     return (_Job if body.get("kind") == "Job" else _Deployment)(body, suspension)
 
 
+def has_succeeded(body: Body, rows: Rows) -> bool:
+    """Whether an object says that its run has succeeded, or that it surely will have."""
+    return shape_of(body, rows).outcome is RunPhase.SUCCEEDED
+
+
 @dataclass(frozen=True, slots=True)
 class _Stoppable:
     """An object, and how it is stopped."""

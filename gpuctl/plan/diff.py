@@ -1,8 +1,9 @@
 """Drift: where a live object is not as it is wanted, in fields gpuctl owns and no others.
 
-Two ways to drift. A leaf of the manifest differs in the live object (what the server defaulted or others added is not
-looked at); or a field that gpuctl applied before, by `metadata.managedFields`, is not wanted any more. Comparing reads
-nothing but its two arguments, JSON as decoded (dict, list and scalars), and never changes them.
+Three ways to drift. A leaf of the manifest differs in the live object (what the server defaulted or others added is not
+looked at); a field that gpuctl applied before, by `metadata.managedFields`, is not wanted any more; or a part that the
+server takes as one value, as a Service's selector, has more than is wanted, and so is not gpuctl's any more. Comparing
+reads nothing but its two arguments, JSON as decoded (dict, list and scalars), and never changes them.
 
 Invariant: an object compared with what applying it gave has no drift.
 """
@@ -52,6 +53,8 @@ def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
     for difference in () if _has_all(wanted, owned) else _unwanted(owned, wanted, live, ""):
         found.setdefault(difference.path, difference)
     if owned:
+        for difference in _taken_over(wanted, live, owned, ""):
+            found.setdefault(difference.path, difference)
         found |= {difference.path: difference for difference in _provenance_of_others(wanted, live, owned)}
     return tuple(found[path] for path in sorted(found))
 
@@ -63,6 +66,34 @@ def _provenance_of_others(wanted: Body, live: Body, owned: FieldSet) -> Iterator
     for key in PROVENANCE_ANNOTATIONS & notes.keys() & told.keys():
         if f"f:{key}" not in mine and notes[key] != told[key]:
             yield Difference(f"metadata.annotations.{key}", notes[key], told[key])
+
+
+def _taken_over(wanted: Json, live: Json, fields: FieldSet, path: str) -> Iterator[Difference]:
+    """Parts of the manifest that are there and not in gpuctl's name. Whoever changes a part that is one value, in
+    whatever it has, takes all of it. Scalars are told by their values; so are pod templates, which can't be changed as
+    long as the run goes on."""
+    for key, value in wanted.items():
+        other, below = live.get(key), fields.get(f"f:{key}")
+        here = f"{path}.{key}" if path else key
+        if value == other or not isinstance(value, dict | list) or other in _EMPTY or here == "spec.template":
+            continue
+        if below is None:
+            if here != "metadata":
+                yield Difference(here, value, other)
+        elif isinstance(value, dict) and isinstance(other, dict):
+            if any(edge != "." for edge in below):
+                yield from _taken_over(value, other, below, here)
+        else:
+            yield from _items_taken_over(_items(value), _items(other), below, here)
+
+
+def _items_taken_over(wanted: list[Any], live: list[Any], fields: FieldSet, path: str) -> Iterator[Difference]:
+    for element, below in fields.items():
+        key = item_key(element) if element.startswith("k:") else {}
+        item, other = find_item(wanted, key), find_item(live, key)
+        if item is not None and other is not None:
+            here = f"{path}[{next(iter(key.values()), '')}]"
+            yield from _taken_over(item, other, below, here)
 
 
 def _differing(wanted: object, live: object, path: str, *, amounts: bool = False) -> Iterator[Difference]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuctl.k8s import kinds
+from gpuctl.k8s.objects import mapping, whole
 from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import Rows
 from gpuctl.k8s.workloads import run_of
@@ -13,6 +14,9 @@ from gpuctl.model.manifest import Manifest
 from gpuctl.model.state import Body
 from gpuctl.plan.admission import is_made_otherwise
 from gpuctl.plan.diff import drift
+from gpuctl.plan.ownership import owned_fields
+
+_ROOM = ("spec", "resources", "requests")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,11 +41,26 @@ def object_diff(item: Manifest, live: Body | None, rows: Rows, *, is_stray: bool
     run = run_of(item.body)
     if live is None:
         return ObjectDiff(item=item, live=None, run=run)
+    if (item.ref.api_version, item.ref.kind) == kinds.CLAIM and _is_grown(item.body, live):
+        item = replace(item, body=_of_any_size(item.body))
     paths = drift(item.body, live)
     if not paths and not is_stray:
         return None
     otherwise = _is_made_otherwise(item, live, rows)
     return ObjectDiff(item=item, live=live, run=run, paths=paths, is_made_otherwise=otherwise, is_stray=is_stray)
+
+
+def _is_grown(wanted: Body, live: Body) -> bool:
+    """Whether somebody else gave a claim more room than is wanted: the server takes no smaller size again, and the job
+    has what it asks for. Where gpuctl gave it, the declaration has become smaller, and is refused."""
+    ours = mapping(owned_fields(live), "f:spec", "f:resources", "f:requests")
+    sizes = [whole(mapping(body, *_ROOM), "storage") for body in (wanted, live)]
+    return "f:storage" not in ours and sizes[0] < sizes[1]
+
+
+def _of_any_size(claim: Body) -> Body:
+    spec = {key: value for key, value in mapping(claim, "spec").items() if key != _ROOM[1]}
+    return {**claim, "spec": spec}
 
 
 def _is_made_otherwise(item: Manifest, live: Body, rows: Rows) -> bool:

@@ -131,6 +131,7 @@ EDITS = {
         {"spec": {"publishNotReadyAddresses": None}},
         {"spec": {"internalTrafficPolicy": "Local"}},
     ),
+    "a Service that leads nowhere": Edit(f"{NAMESPACE}/services", "gang", {"spec": {"selector": {"app": "other"}}}),
     "a Service that is ours no more": Edit(
         f"{NAMESPACE}/services", "gang", {"metadata": {"labels": {names.MANAGED_BY_LABEL: "me"}}}
     ),

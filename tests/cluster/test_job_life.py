@@ -12,7 +12,7 @@ from unattended import at_last
 
 from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.objects import annotations_of, flag, items, mapping, number, text, uid
+from gpuctl.k8s.objects import annotations_of, condition, flag, items, mapping, number, text, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.views.jobs import JobView, PodView, job_views
@@ -87,6 +87,24 @@ def test_a_finished_job_is_not_run_again_when_its_object_is_gone_until_it_is_ask
     town.jobs["j"] = ", gpus: 1, runIndex: 2"
     town.comes_to(j="Running")
     assert town.ended() == {}
+
+
+def test_a_job_that_is_gone_before_a_cycle_saw_its_end_has_succeeded(town: Town) -> None:
+    """A policy of the cluster may have each Job deleted that has ended. It was told as deleted by hand."""
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    town.until(lambda: town.cycle().settled)
+    path = f"/apis/batch/v1/namespaces/{town.namespace}/jobs"
+    name = town.one("Job", "j")["metadata"]["name"]
+    town.mark("j", run_for="0s")
+    at_last(lambda: condition(town.plane.call("GET", f"{path}/{name}"), "Complete"))
+    town.plane.call("DELETE", f"{path}/{name}", {"propagationPolicy": "Foreground"})
+    at_last(lambda: town.plane.refused("GET", f"{path}/{name}"))
+    time.sleep(1)  # the watch has told it
+    town.until(lambda: town.ended() == {"j": "Succeeded"})
+    town.until(lambda: town.cycle().settled)
+    assert town.phases() == {}
+    assert town.ended() == {"j": "Succeeded"}
 
 
 def test_a_job_is_let_go_once_the_one_it_comes_after_succeeded_and_goes_on_after_a_pause(town: Town) -> None:

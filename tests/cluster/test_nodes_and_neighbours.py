@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
-from controlplane.known import await_quotas
+from controlplane.known import await_policies, await_quotas
 from controlplane.server import node
 from town import MERGE, Town, town_on
 
@@ -276,6 +277,43 @@ def test_a_job_the_server_refuses_keeps_no_place_from_others(town: Town) -> None
     assert isinstance(decision, Pending)
     assert decision.reason.code == "GPU5070"
     town.until(lambda: town.cycle().settled)
+
+
+def refuse_updates(town: Town, job: str) -> tuple[str, ...]:
+    """Have a policy of the cluster take no change of a job's objects; the paths of what it is."""
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}]
+    ours = f"request.namespace == '{town.namespace}' && request.name.startsWith('{job}-')"
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "ours", "expression": ours}],
+        "validations": [{"expression": "'cost-centre' in object.metadata.labels", "message": "no cost centre"}],
+    }
+    town.plane.call("POST", f"{path}ies", {"metadata": {"name": town.name}, "spec": spec})
+    bound = {"policyName": town.name, "validationActions": ["Deny"]}
+    town.plane.call("POST", f"{path}ybindings", {"metadata": {"name": town.name}, "spec": bound})
+    await_policies(town.plane)
+    return f"{path}ybindings/{town.name}", f"{path}ies/{town.name}"
+
+
+def test_no_run_is_paused_for_one_that_a_policy_takes_no_change_of(town: Town) -> None:
+    """Its place could not be reserved, and the others were paused for it all the same, each time that was tried."""
+    town.jobs |= {"low": ", gpus: 2, workers: 2", "high": ", gpus: 2, priority: 9, suspend: true"}
+    town.comes_to(low="Running", high="Queued")
+    pods = {uid(pod) for _, pod in town.live("Pod", "low")}
+    made = refuse_updates(town, "high")
+    town.jobs["high"] = ", gpus: 2, priority: 9"
+    for _ in range(3):
+        town.context = replace(town.context, rejected={})  # as a minute later
+        assert any("no cost centre" in outcome.error for outcome in town.cycle().faults)
+        town.until(lambda: town.cycle().settled)
+        assert town.phases() == {"low": "Running", "high": "Queued"}
+    assert {uid(pod) for _, pod in town.live("Pod", "low")} == pods
+    for path in made:
+        town.plane.call("DELETE", path)
+    await_policies(town.plane)
+    town.context = replace(town.context, rejected={})
+    town.comes_to(low="Queued", high="Running")
 
 
 def test_a_label_of_the_namespace_that_a_person_changed_is_put_back(town: Town) -> None:

@@ -17,7 +17,7 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.ports import Conflict
 from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s import kinds, names
-from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.kinds import Kind, Scope
 from gpuctl.model.declared import DeclaredNode, NodePool, PlacementStrategy, Sharing
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, PoolName, ProjectName
 from gpuctl.model.state import Body
@@ -43,12 +43,16 @@ def pool(sharing: Sharing, *nodes: str, gpus: int = 8) -> NodePool:
 POOLS = (pool(Sharing.DEVICE_PLUGIN, "plain-1", "plain-2"), pool(Sharing.DRA, "shared-1", "shared-2"))
 
 
+SELECTED = {kinds.SERVICE_ACCOUNT: Scope(label_selector="test=yes")}
+"""The objects of one kind are listed and watched by a label, all others whatever labels they have."""
+
+
 class Lab:
     """One cluster with four nodes of eight GPUs: plain-1 and -2 with the device plugin, shared-1 and -2 with DRA."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.clock = VirtualClock(EPOCH_MS)
-        self.cluster = EmbeddedCluster(self.clock, None if path is None else str(path))
+        self.cluster = EmbeddedCluster(self.clock, None if path is None else str(path), scopes=SELECTED)
         self.cluster.provide(POOLS)
         self.namespace = "gpu-team-a"
         self.apply(body(kinds.NAMESPACE, self.namespace, namespace=None))

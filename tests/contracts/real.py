@@ -14,7 +14,7 @@ from typing import Any
 
 from controlplane.known import await_quotas, define
 from controlplane.server import ControlPlane, pauses
-from labs import EPOCH_MS, POOLS, Lab, body
+from labs import EPOCH_MS, POOLS, SELECTED, Lab, body
 from workloads.declarations import EVERY_KIND
 from workloads.definitions import definition, plural_of
 
@@ -121,7 +121,7 @@ class RealLab(Lab):
         self._plane = plane
         self._suffix = f"-x{number}x"
         self._connection = connect(str(plane.kubeconfig))
-        self._real = KubernetesCluster(self._connection, scopes={})
+        self._real = KubernetesCluster(self._connection, scopes=SELECTED)
         self.cluster: Any = Renamed(self._real, self._suffix)
         self.namespace = "gpu-team-a"
         self.apply(body(kinds.NAMESPACE, self.namespace, namespace=None))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ from labs import Lab, body, claim_template, job, lab
 
 from gpuctl.app.ports import Conflict, Invalid, NotFound
 from gpuctl.k8s import kinds
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.model.ids import ObjectRef
+from gpuctl.plan import drift
 
 
 def config(**data: str) -> dict[str, Any]:
@@ -147,6 +151,47 @@ def test_a_value_changed_by_another_manager_is_theirs_until_applied_again(lab: L
     assert live["data"] == {"a": "1", "b": "2"}
     assert owned(live) == {"f:data": {"f:a": {}, "f:b": {}}}
     assert owned(live, "kubectl-edit") == {}
+
+
+POLICY = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": {}}]}]}
+BACKEND = {"service": {"name": "s", "port": {"number": 80}}}
+RULES = {
+    "ingressClassName": "x",
+    "rules": [{"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": BACKEND}]}}],
+}
+PIECES: Mapping[str, tuple[Kind, dict[str, Any], tuple[str | int, ...], str]] = {
+    "a selector of a Service": (
+        kinds.SERVICE, {"selector": {"a": "b"}, "ports": [{"port": 80}]}, ("selector", "c"), "spec.selector",
+    ),
+    "a selector of labels": (
+        kinds.NETWORK_POLICY, POLICY, ("podSelector", "matchLabels"), "spec.podSelector",
+    ),
+    "a list in a list": (
+        kinds.NETWORK_POLICY, POLICY, ("ingress", 0, "from", 0, "namespaceSelector"), "spec.ingress",
+    ),
+    "a rule of an Ingress": (kinds.INGRESS, RULES, ("rules", 0, "host"), "spec.rules"),
+}  # fmt: skip
+"""A kind, a spec that gpuctl wants, where somebody adds something, and the part that is one piece."""
+
+
+@pytest.mark.parametrize("what", PIECES)
+def test_what_others_add_to_one_piece_takes_it_and_goes_when_it_is_applied_again(lab: Lab, what: str) -> None:
+    """Each value that is wanted is still there, and the Service leads nowhere, or the policy lets all in."""
+    kind, spec, path, piece = PIECES[what]
+    wanted = body(kind, "s", metadata={"labels": {"a": "b"}}, spec=spec)
+    live = lab.apply(wanted)
+    assert drift(wanted, live) == ()
+    changed = deepcopy(dict(live))
+    at = changed["spec"]
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = "d.example.com" if path[-1] in {"c", "host"} else {"a": "b"} if path[-1] == "matchLabels" else {}
+    lab.edit(changed, "kubectl-edit")
+    edited = lab.there(kind, "s")
+    assert drift(wanted, edited) == (piece,)
+    again = lab.apply(wanted)
+    assert again["spec"] == live["spec"]
+    assert drift(wanted, again) == ()
 
 
 def test_a_field_two_managers_own_stays_when_one_leaves_it_out(lab: Lab) -> None:
@@ -311,4 +356,11 @@ def test_what_never_changes(lab: Lab, first: dict[str, Any], second: dict[str, A
 def test_a_storage_claim_is_bound_and_may_grow(lab: Lab) -> None:
     lab.apply(storage("1Gi"))
     lab.eventually(lambda: lab.there(kinds.CLAIM, "p")["status"]["phase"] == "Bound")
-    assert lab.apply(storage("2Gi"))["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    live = lab.apply(storage("2Gi"))
+    assert live["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    bigger = {**live["spec"], "resources": {"requests": {"storage": "3Gi"}}}
+    lab.edit({**live, "spec": bigger}, "resizer")
+    live = lab.there(kinds.CLAIM, "p")
+    assert "f:storage" not in str(owned(live))
+    with pytest.raises(Invalid):
+        lab.apply(storage("2Gi"))

@@ -42,6 +42,25 @@ def test_a_watch_sees_its_kind_only(lab: Lab) -> None:
     assert [e.type for e in lab.cluster.watch(kinds.SERVICE, version, 0) if e.type != "BOOKMARK"] == []
 
 
+def test_what_loses_a_label_is_deleted_to_a_watch_of_the_label_and_what_gets_it_is_new(lab: Lab) -> None:
+    kind = kinds.SERVICE_ACCOUNT
+    version = lab.cluster.list(kind).resource_version
+    wanted = body(kind, "s", metadata={"labels": {"test": "yes"}})
+    made = lab.apply(wanted)
+    lab.apply(body(kind, "other", metadata={"labels": {"test": "no"}}))
+    lab.edit({**made, "metadata": {**made["metadata"], "labels": {}}}, "kubectl-edit")
+    again = lab.apply(wanted)
+    lab.apply(body(kind, "s", metadata={"labels": {"test": "yes", "more": "yes"}}))
+    told = [event for event in lab.cluster.watch(kind, version, 0) if event.type != "BOOKMARK"]
+    assert [event.type for event in told] == ["ADDED", "DELETED", "ADDED", "MODIFIED"]
+    assert {event.body["metadata"]["name"] for event in told} == {"s"}
+    gone = told[1].body["metadata"]
+    assert gone["labels"] == {"test": "yes"}
+    assert int(made["metadata"]["resourceVersion"]) < int(gone["resourceVersion"])
+    assert int(gone["resourceVersion"]) < int(again["metadata"]["resourceVersion"])
+    assert [item["metadata"]["name"] for item in lab.cluster.list(kind).items] == ["s"]
+
+
 def test_a_bookmark_is_a_version_to_go_on_from(lab: Lab) -> None:
     version = lab.cluster.list(kinds.SERVICE).resource_version
     lab.apply(body(kinds.CONFIG_MAP, "c"))

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from stage import BASE, Stage, WithoutGit, job
 
+from gpuctl.app.loop import LoopSettings
 from gpuctl.app.ports import Cluster, Invalid
 from gpuctl.k8s import names
-from gpuctl.k8s.objects import annotations_of, flag, labels_of, resource_version, uid
+from gpuctl.k8s.objects import annotations_of, flag, labels_of, mapping, resource_version, uid
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 from gpuctl.model.state import Body
 
@@ -52,6 +53,45 @@ def test_a_run_that_ended_stays_known_where_the_ledgers_were_lost(stage: Stage) 
     stage.commit({"c/projects/a/j1.yaml": None})
     stage.play(120)
     assert stage.phases() == {"b/j2": "Running"}, "its object is gpuctl's, and goes with its declaration"
+
+
+def test_a_job_that_kubernetes_deletes_right_after_its_end_has_succeeded(stage: Stage) -> None:
+    """A policy of the cluster may set `ttlSecondsAfterFinished` on every Job. Such a one was told as deleted by hand,
+    and what comes after it never ran."""
+    stage.commit({"c/projects/a/next.yaml": job("next", "a", more=", after: [j1]")})
+    stage.play(40)
+    ref, live = stage.live("Job", "j1-")
+    stage.cluster.update({**live, "spec": {**live["spec"], "ttlSecondsAfterFinished": 0}})
+    stage.play(60)
+    stage.rhythm = LoopSettings(interval_ms=30_000, react_ms=10_000)
+    stage.at(65, lambda: stage.cluster.finish(J1, 0))
+    stage.play(120)
+    assert stage.phases() == {"b/j2": "Running", "a/next": "Running"}
+    assert finished(stage) == {"a/j1": "Succeeded"}
+    assert ref not in stage.state().ledgers[ProjectName("a")].inventory
+
+
+def test_a_job_goes_on_with_a_claim_that_was_given_more_room(stage: Stage) -> None:
+    """By hand, or by what resizes claims that are nearly full. The server takes no smaller size again, so the job never
+    started once more."""
+    with_claim = ", volumes: [{newClaim: {size: 1Gi}, mountPath: /d}]"
+    stage.commit({"c/projects/a/j3.yaml": job("j3", "a", more=with_claim)})
+    stage.play(40)
+    ref, claim = stage.live("PersistentVolumeClaim", "pvc-j3-0")
+    spec = {**claim["spec"], "resources": {"requests": {"storage": "5Gi"}}}
+    stage.cluster.update({**claim, "spec": spec, "metadata": {**claim["metadata"], "labels": {}}}, "resizer")
+    stage.commit({"c/projects/a/j3.yaml": job("j3", "a", more=f"{with_claim}, suspend: true")})
+    stage.play(80)
+    assert stage.phases()["a/j3"] == "Queued"
+    stage.commit({"c/projects/a/j3.yaml": job("j3", "a", more=with_claim)})
+    stage.play(120)
+    assert (stage.phases()["a/j3"], stage.codes("failed")) == ("Running", [])
+    after = stage.state().live[ref]
+    assert mapping(after, "spec", "resources", "requests") == {"storage": "5Gi"}
+    assert labels_of(after) == labels_of(claim)
+    stage.commit({"c/projects/a/j3.yaml": job("j3", "a", more=with_claim.replace("1Gi", "8Gi"))})
+    stage.play(160)
+    assert mapping(stage.state().live[ref], "spec", "resources", "requests") == {"storage": "8Gi"}
 
 
 def test_over_quota_work_is_paused_for_a_guarantee_and_resumed_when_it_is_free_again(stage: Stage) -> None:

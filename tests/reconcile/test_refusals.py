@@ -143,6 +143,55 @@ def test_a_refused_object_of_a_project_is_not_asked_for_again_and_again(stage: S
     assert stage.events().count("resolved") == 1
 
 
+GROUNDS = {"Namespace": "gpu-new", "ConfigMap": "ledger.one.new"}
+
+
+@pytest.mark.parametrize("kind", GROUNDS)
+def test_jobs_of_a_project_without_its_ground_keep_no_gpus_from_others(stage: Stage, kind: str) -> None:
+    """A policy of the cluster wants a label on each namespace. `first` has a right to the idle GPUs, and can't be made:
+    they stayed idle for ever."""
+    stage.through = refusing = Refusing(stage.cluster, GROUNDS[kind], kind)
+    settings = {"c/projects/a/project.yaml": project("a", 1), "c/projects/b/project.yaml": project("b", 1)}
+    new = {"c/projects/new/project.yaml": project("new"), "c/projects/new/first.yaml": job("first", "new", 2)}
+    stage.commit({**settings, **new})
+    stage.at(40, lambda: stage.commit({"c/projects/b/j3.yaml": job("j3", "b", 2)}))
+
+    def relent() -> None:
+        assert stage.phases() == RUNNING | {"b/j3": "Running"}
+        refusing.strict = False
+        stage.commit({"c/projects/b/j3.yaml": None})
+
+    stage.at(190, relent)
+    stage.play(270)
+    assert stage.phases() == RUNNING | {"new/first": "Running"}
+    assert stage.codes("failed") == ["GPU7006"]
+
+
+def test_no_run_is_paused_for_one_that_the_server_takes_no_change_of(tmp_path: Path) -> None:
+    """It has a right to GPUs that others have beyond their quota, and could not be let go: each minute, when its write
+    was tried again, they were paused for it in vain."""
+    stage = WithoutGit(tmp_path)
+    beyond = {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(4)}
+    stage.commit({**BASE, **beyond, "c/projects/a/j1.yaml": None, "c/projects/b/j2.yaml": None})
+    stage.play(20)
+    stage.commit({"c/projects/b/late.yaml": job("late", "b", 2, ", suspend: true")})
+    stage.play(40)
+    others = {f"a/k{n}": "Running" for n in range(4)}
+    assert stage.phases() == others | {"b/late": "Queued"}
+    stage.through = refusing = Refusing(stage.cluster, "late-")
+    stage.commit({"c/projects/b/late.yaml": job("late", "b", 2)})
+
+    def relent() -> None:
+        assert stage.phases() == others | {"b/late": "Queued"}
+        assert {run.starts for run in stage.state().runs if run.job.project == "a"} == {1}
+        refusing.strict = False
+
+    stage.at(40 + 3 * RETRY_MS // 1000, relent)
+    stage.play(40 + 5 * RETRY_MS // 1000)
+    assert stage.phases()["b/late"] == "Running"
+    assert sorted(stage.phases().values()).count("Queued") == 2
+
+
 def test_a_refused_deletion_is_not_asked_for_again_and_again(stage: Stage) -> None:
     stage.through = refusing = Refusing(stage.cluster, "j1-")
     stage.commit({"c/projects/a/j1.yaml": None})

@@ -6,7 +6,7 @@ thing at its own instant. So a virtual clock makes a simulation of it, and the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Condition, RLock
 
@@ -28,6 +28,7 @@ from gpuctl.adapters.embedded.nodes import Evictions, provide, set_cordoned, set
 from gpuctl.adapters.embedded.otherkinds import OtherKinds
 from gpuctl.adapters.embedded.quotas import Quotas
 from gpuctl.adapters.embedded.scheduler import DEALT, Scheduler
+from gpuctl.adapters.embedded.selecting import selections
 from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
 from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.strangers import set_strangers
@@ -35,7 +36,7 @@ from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, Invalid, ObjectList, R, T, WatchEvent, WorldFault
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.crowding import is_crowded
-from gpuctl.k8s.kinds import Kind
+from gpuctl.k8s.kinds import SCOPES, Kind, Scope
 from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, text
 from gpuctl.k8s.timestamps import format_timestamp
@@ -52,9 +53,12 @@ _GLANCE_MS = 20
 
 
 class EmbeddedCluster:
-    """Implements the ports Cluster, Machines and World. `path`: kept in that file. Safe for threads."""
+    """Implements the ports Cluster, Machines and World. `path`: kept in that file. Safe for threads.
 
-    def __init__(
+    `scopes`: which objects of a kind are listed and watched, by their labels alone.
+    """
+
+    def __init__(  # noqa: PLR0913 - all by name, all with a default
         self,
         clock: Clock,
         path: str | None = None,
@@ -62,12 +66,13 @@ class EmbeddedCluster:
         timings: EmbeddedTimings | None = None,
         history: int = HISTORY,
         journal: Journal | None = None,
+        scopes: Mapping[Kind, Scope] = SCOPES,
     ) -> None:
         self._clock = clock
         self._ticks = False
         self._lock = RLock()
         self._written = Condition(self._lock)
-        self._store = Store(journal or (SqliteJournal(path) if path else Memory()), history)
+        self._store = Store(journal or (SqliteJournal(path) if path else Memory()), history, selections(scopes))
         self._api = Api(self._store)
         self._agenda = Agenda()
         self._book = NodeBook()
@@ -106,10 +111,10 @@ class EmbeddedCluster:
     # Cluster
 
     def list(self, kind: Kind) -> ObjectList:
-        """All objects of a kind by namespace and name. Raises NotFound for a kind that is not served."""
+        """All objects of a kind within its scope, by namespace and name. NotFound for a kind that is not served."""
         with self._turn():
             self._served(kind)
-            return ObjectList(items=self._store.list(kind), resource_version=str(self._store.version))
+            return ObjectList(items=self._store.listed(kind), resource_version=str(self._store.version))
 
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
         """What happened to a kind after a version, then a bookmark. Raises Gone, ClusterUnavailable (a future version).

@@ -102,6 +102,7 @@ _SPECS: Mapping[Kind, Fields] = {
     ("ray.io/v1", "RayCluster"): _RAY_CLUSTER,
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): _LEADER_WORKER_SET,
     ("networking.k8s.io/v1", "Ingress"): OPEN,
+    ("networking.k8s.io/v1", "NetworkPolicy"): Fields({"podSelector": ATOMIC}),
 }
 _STATUS = Fields({"conditions": _keyed("type")})
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from gpuctl.adapters.embedded.bodies import Key, key_of, owner_uids, put
 from gpuctl.adapters.embedded.faults import gone, unavailable
+from gpuctl.adapters.embedded.selecting import Selects, selected
 from gpuctl.app.ports import WatchEvent
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import uid
@@ -93,8 +94,10 @@ Listener = Callable[[Key, "Body | None", "Body | None"], None]
 class Store:
     """All objects. Cost: a write is O(1) beside the indexes; a list is O(1) until the kind changes, then O(n log n)."""
 
-    def __init__(self, journal: Journal, history: int = HISTORY) -> None:
+    def __init__(self, journal: Journal, history: int = HISTORY, selects: Mapping[Kind, Selects] | None = None) -> None:
+        """`selects`: of which objects of a kind lists and watches tell; of all where it is not in it."""
         kept = journal.load()
+        self._selects = selects or {}
         self._journal = journal
         self._history = history
         self._objects: dict[Kind, dict[tuple[str, str], Body]] = {}
@@ -121,6 +124,11 @@ class Store:
         """The object, if there is one."""
         return self._objects.get(key.kinds, {}).get((key.namespace, key.name))
 
+    def listed(self, kind: Kind) -> tuple[Body, ...]:
+        """The selected objects of a kind by namespace and name."""
+        selects = self._selects.get(kind)
+        return self.list(kind) if selects is None else tuple(filter(selects, self.list(kind)))
+
     def list(self, kind: Kind) -> tuple[Body, ...]:
         """All objects of a kind by namespace and name."""
         if kind not in self._listed:
@@ -143,7 +151,7 @@ class Store:
         return tuple((key_of(body), body) for objects in self._objects.values() for body in objects.values())
 
     def events(self, kind: Kind, version: int) -> tuple[WatchEvent, ...]:
-        """What happened to a kind after a version. Raises Gone."""
+        """What happened to a kind after a version, or to those of its objects that are selected. Raises Gone."""
         if version > self.version:
             raise unavailable(f"Too large resource version: {version}, current: {self.version}")
         if version < self._horizon.get(kind, self._born):
@@ -175,7 +183,7 @@ class Store:
         key = key_of(stored)
         old = self.get(key)
         self._index(key, old, stored)
-        self._record(key.kinds, WatchEvent(type="MODIFIED" if old is not None else "ADDED", body=stored))
+        self._record(key.kinds, WatchEvent(type="MODIFIED" if old is not None else "ADDED", body=stored), old)
         self._journal.put_object(key, stored)
         self._tell(key, old, stored)
         return stored
@@ -186,7 +194,7 @@ class Store:
         self.version += 1
         self._index(key, old, None)
         last = put(old, ("metadata", "resourceVersion"), str(self.version))
-        self._record(key.kinds, WatchEvent(type="DELETED", body=last))
+        self._record(key.kinds, WatchEvent(type="DELETED", body=last), old)
         self._journal.remove_object(key)
         for name in tuple(self._facts.get(uid(old), ())):
             self.set_fact(uid(old), name, None)
@@ -224,9 +232,13 @@ class Store:
         for listener in self.listeners:
             listener(key, old, new)
 
-    def _record(self, kind: Kind, event: WatchEvent) -> None:
+    def _record(self, kind: Kind, event: WatchEvent, before: Body | None) -> None:
+        selects = self._selects.get(kind)
+        told = event if selects is None else selected(event, before, selects)
+        if told is None:
+            return
         log = self._log.setdefault(kind, deque())
-        log.append((self.version, event))
+        log.append((self.version, told))
         if len(log) > self._history:
             self._horizon[kind] = log.popleft()[0]
 

@@ -33,6 +33,8 @@ A = ProjectName("a")
 REF = ObjectRef(*kinds.JOB, "gpu-a", names.run_name("refused", JOB.digest))
 BINDING = ObjectRef(*kinds.ROLE_BINDING, REF.namespace, "x")
 SERVICE = ObjectRef("v1", "Service", REF.namespace, REF.name)
+NAMESPACE = ObjectRef(*kinds.NAMESPACE, "", "gpu-a")
+LEDGER = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, "ledger.one.a")
 THERE = ClusterState(live={REF: {"metadata": {"resourceVersion": "7"}}})
 FOUND = Rejection(
     ref=REF,
@@ -79,8 +81,16 @@ def test_a_run_that_has_begun_waits_for_its_own_object_alone(
     kind: ObjectRef, phase: RunPhase | None, *, waits: bool
 ) -> None:
     runs = () if phase is None else (Run(job=JOB.id, digest=JOB.digest, phase=phase),)
-    waiting = waiting_for({kind: replace(FOUND, ref=kind)}, ClusterState(runs=runs))
+    waiting = waiting_for({kind: replace(FOUND, ref=kind)}, NOW, ClusterState(runs=runs))
     assert [*waiting] == ([JOB.id] if waits else [])
+
+
+@pytest.mark.parametrize("ground", [NAMESPACE, LEDGER])
+def test_without_its_ground_all_jobs_of_a_project_wait_and_no_other(ground: ObjectRef) -> None:
+    found = replace(FOUND, ref=ground, run=None)
+    waiting = waiting_for({ground: found}, NOW, ClusterState())
+    assert dict(waiting) == {each.id: found.reason for each in NOW.jobs if each.id.project == A}
+    assert waiting_for({ground: replace(found, project=None)}, NOW, ClusterState()) == {}
 
 
 def test_whatever_was_refused_is_remembered_and_of_a_job_whose_it_is() -> None:
@@ -105,7 +115,7 @@ def test_whatever_was_refused_is_remembered_and_of_a_job_whose_it_is() -> None:
 
 def test_what_is_of_no_run_holds_no_job_and_is_remembered_until_its_project_has_another_commit() -> None:
     found = replace(FOUND, run=None)
-    assert waiting_for({REF: found}, ClusterState()) == {}
+    assert waiting_for({REF: found}, NOW, ClusterState()) == {}
     assert holds(found, 1000, replace(NOW, jobs=()))
     assert not holds(found, 1000, replace(NOW, project_revisions={A: Revision("1" * 40)}))
 

@@ -44,3 +44,9 @@ def test_a_kind_of_which_nothing_is_read_or_written_has_no_verbs() -> None:
     assert not {"get", "delete"} & {*VERBS["v1", "Pod"]}
     assert ("v1", "Secret") not in VERBS
     assert {*OBSERVED} <= VERBS.keys()
+
+
+def test_only_what_gpuctl_makes_is_read_by_a_label() -> None:
+    """A tenant takes labels off what is its own. Off a StatefulSet of a LeaderWorkerSet, one label had the run's pods
+    taken for others', and its GPUs counted twice."""
+    assert [kind for kind, info in KINDS.items() if info.scope.label_selector and not info.writes] == []
