@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,6 +12,8 @@ from pathlib import Path
 FOR_GO = {"GOGC": "400", "GOMAXPROCS": "1"}
 """How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more.
 One processor each, as other control planes are there at the same time: a twelfth less."""
+_ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
+"""Becomes the program that follows, which is killed once the thread ends that has started it."""
 _TIMER_SLACK = Path("/proc/self/timerslack_ns")
 _LATEST_NS = "10000000"
 """How late Linux may wake a server by a timer; data wakes it at once, as ever. While it works, Go's runtime sets itself
@@ -20,10 +23,15 @@ _USUAL = "0"
 
 
 def begun(line: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """A server in the folder of its log; `env`: variables besides this process's own."""
+    """A server in the folder of its log; `env`: variables besides this process's own. Linux ends it with this process,
+    however that ends."""
     with log.open("wb") as told, _late_timers():
         return subprocess.Popen(
-            line, stdout=told, stderr=told, cwd=log.parent, env={**os.environ, **FOR_GO, **(env or {})}
+            [*_ENDS_WITH_US, *line],
+            stdout=told,
+            stderr=told,
+            cwd=log.parent,
+            env={**os.environ, **FOR_GO, **(env or {})},
         )
 
 
