@@ -28,7 +28,7 @@ from gpuctl.model.ids import DomainName, JobId, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 
-MAX_EFFORT = 20_000
+MAX_EFFORT = 30_000
 """Of a cycle: each set that is supposed to have left counts 100, and one for each run that could be paused for the job.
 Beyond it what follows from a set is not known, and not counted."""
 MAX_CHAIN = 10
