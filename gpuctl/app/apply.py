@@ -88,8 +88,8 @@ class _Skips:
     the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
     claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
     deleted: so a tenant keeps no GPUs by that. Nor is a run paused for one whose object could not be written before
-    that: it could not be let go either, and the pause would be in vain, again with each retry. Failures are noted
-    between waves; only an unreachable server also stops the rest of its wave.
+    that: it could not be let go either, and the pause would help no job, again with each retry. Failures are
+    noted between waves; only an unreachable server also stops the rest of its wave.
     """
 
     def __init__(self) -> None:

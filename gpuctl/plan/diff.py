@@ -69,9 +69,9 @@ def _provenance_of_others(wanted: Body, live: Body, owned: FieldSet) -> Iterator
 
 
 def _taken_over(wanted: Json, live: Json, fields: FieldSet, path: str) -> Iterator[Difference]:
-    """Parts of the manifest that are there and not in gpuctl's name. Whoever changes a part that is one value, in
-    whatever it has, takes all of it. Scalars are told by their values; so are pod templates, which can't be changed as
-    long as the run goes on."""
+    """Parts of the manifest that are there and not in gpuctl's name. The field manager that changes a part which is one
+    value, in whatever it has, owns all of it. Scalars are told by their values; so are pod templates, which can't be
+    changed as long as the run goes on."""
     for key, value in wanted.items():
         other, below = live.get(key), fields.get(f"f:{key}")
         here = f"{path}.{key}" if path else key

@@ -51,8 +51,8 @@ def object_diff(item: Manifest, live: Body | None, rows: Rows, *, is_stray: bool
 
 
 def _is_grown(wanted: Body, live: Body) -> bool:
-    """Whether somebody else gave a claim more room than is wanted: the server takes no smaller size again, and the job
-    has what it asks for. Where gpuctl gave it, the declaration has become smaller, and is refused."""
+    """Whether another field manager gave a claim more room than is wanted: the server takes no smaller size again, and
+    the job has what it asks for. Where gpuctl gave it, the declaration has become smaller, and is refused."""
     ours = mapping(owned_fields(live), "f:spec", "f:resources", "f:requests")
     sizes = [whole(mapping(body, *_ROOM), "storage") for body in (wanted, live)]
     return "f:storage" not in ours and sizes[0] < sizes[1]
