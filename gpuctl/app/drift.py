@@ -6,7 +6,8 @@ from gpuctl.app.cycle import CycleContext, CycleReport, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import deciding_engine
 from gpuctl.app.ports import Clock, Cluster
-from gpuctl.k8s import kinds, names
+from gpuctl.k8s import kinds
+from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.workloads import kind_of
 from gpuctl.model.change import Action, Change
 from gpuctl.model.declared import Declared
@@ -43,16 +44,12 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
                 fields=_fields(change, foreseen),
             )
             for change in foreseen.plan.changes
-            if not (_is_ledger(change.ref) or (change.ref.api_version, change.ref.kind) in cache.faults)
+            if not (is_ledger(change.ref) or (change.ref.api_version, change.ref.kind) in cache.faults)
         ),
         unchanged=foreseen.plan.unchanged,
         refusals=foreseen.plan.refusals,
         unread=tuple(f"{fault.code}: {fault}" for kind, fault in sorted(cache.faults.items()) if kind in met),
     )
-
-
-def _is_ledger(ref: ObjectRef) -> bool:
-    return (ref.api_version, ref.kind) == kinds.CONFIG_MAP and ref.namespace == names.SYSTEM_NAMESPACE
 
 
 def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:

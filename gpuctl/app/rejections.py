@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
+from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import resource_version
 from gpuctl.k8s.workloads import is_workload, job_of, run_of
@@ -130,7 +131,7 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
 
 def _is_ground(ref: ObjectRef) -> bool:
     """Whether later writes of a project depend on the object: its namespace, its ledger, a part of that."""
-    return (ref.api_version, ref.kind) == NAMESPACE or ref.namespace == SYSTEM_NAMESPACE
+    return (ref.api_version, ref.kind) == NAMESPACE or is_ledger(ref)
 
 
 def _run_of(body: Body, digests: Mapping[JobId, RunDigest]) -> RunKey | None:

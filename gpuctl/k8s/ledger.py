@@ -52,6 +52,11 @@ def ledger_ref(cluster: str, project: ProjectName) -> ObjectRef:
     return ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.ledger_name(cluster, project))
 
 
+def is_ledger(ref: ObjectRef) -> bool:
+    """Whether an object that a plan writes is a project's ledger, or a part of one."""
+    return (ref.api_version, ref.kind) == kinds.CONFIG_MAP and ref.namespace == names.SYSTEM_NAMESPACE
+
+
 def shard_refs(cluster: str, project: ProjectName, shards: int) -> tuple[ObjectRef, ...]:
     """Where the shards of a ledger are kept; none for one that is not split."""
     kept = [names.shard_name(cluster, project, number, shards) for number in range(1, shards + 1)] if shards > 1 else []

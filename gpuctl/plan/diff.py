@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from gpuctl.k8s.names import PROVENANCE_ANNOTATIONS
@@ -50,11 +51,11 @@ def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
     """What `drift` names, with both values, sorted by path."""
     found = {difference.path: difference for difference in _differing(wanted, live, "")}
     owned = owned_fields(live)
-    for difference in () if _has_all(wanted, owned) else _unwanted(owned, wanted, live, ""):
+    unwanted = () if _has_all(wanted, owned) else _unwanted(owned, wanted, live, "")
+    taken_over = _taken_over(wanted, live, owned, "") if owned else ()
+    for difference in chain(unwanted, taken_over):
         found.setdefault(difference.path, difference)
     if owned:
-        for difference in _taken_over(wanted, live, owned, ""):
-            found.setdefault(difference.path, difference)
         found |= {difference.path: difference for difference in _provenance_of_others(wanted, live, owned)}
     return tuple(found[path] for path in sorted(found))
 

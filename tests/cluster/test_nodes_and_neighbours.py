@@ -7,7 +7,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from controlplane.known import await_policies, await_quotas
+from controlplane.known import await_policies, await_quotas, write_policy
 from controlplane.server import node
 from town import MERGE, Town, town_on
 
@@ -281,7 +281,6 @@ def test_a_job_the_server_refuses_keeps_no_place_from_others(town: Town) -> None
 
 def refuse_updates(town: Town, job: str) -> tuple[str, ...]:
     """Have a policy of the cluster take no change of a job's objects; the paths of what it is."""
-    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
     rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}]
     ours = f"request.namespace == '{town.namespace}' && request.name.startsWith('{job}-')"
     spec = {
@@ -289,11 +288,9 @@ def refuse_updates(town: Town, job: str) -> tuple[str, ...]:
         "matchConditions": [{"name": "ours", "expression": ours}],
         "validations": [{"expression": "'cost-centre' in object.metadata.labels", "message": "no cost centre"}],
     }
-    town.plane.call("POST", f"{path}ies", {"metadata": {"name": town.name}, "spec": spec})
-    bound = {"policyName": town.name, "validationActions": ["Deny"]}
-    town.plane.call("POST", f"{path}ybindings", {"metadata": {"name": town.name}, "spec": bound})
+    made = write_policy(town.plane, town.name, spec)
     await_policies(town.plane)
-    return f"{path}ybindings/{town.name}", f"{path}ies/{town.name}"
+    return made
 
 
 def test_no_run_is_paused_for_one_that_a_policy_takes_no_change_of(town: Town) -> None:

@@ -52,21 +52,25 @@ def await_quotas(plane: ControlPlane, namespace: str) -> None:
     plane.call("DELETE", f"{space}/resourcequotas/{made}")
 
 
+def write_policy(plane: ControlPlane, name: str, spec: Mapping[str, Any]) -> tuple[str, str]:
+    """Have an admission policy refuse what breaks it; the paths by which it is deleted, its binding first."""
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    policies, bindings = f"{_ADMISSION}/validatingadmissionpolicies", f"{_ADMISSION}/validatingadmissionpolicybindings"
+    plane.call("POST", policies, {"metadata": {"name": name}, "spec": spec})
+    plane.call("POST", bindings, {"metadata": {"name": name}, "spec": bound})
+    return f"{bindings}/{name}", f"{policies}/{name}"
+
+
 def await_policies(plane: ControlPlane) -> None:
     """Wait until all admission policies are in force that were written before: the server takes up together, each
     second, those that are new, so once one more is in force, all before it are."""
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": [_PLURAL], "operations": ["CREATE"]}]
     no = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false", "message": "the last"}]}
-    specs = {
-        "validatingadmissionpolicies": no,
-        "validatingadmissionpolicybindings": {"policyName": "last", "validationActions": ["Deny"]},
-    }
-    for plural, spec in specs.items():
-        plane.call("POST", f"{_ADMISSION}/{plural}", {"metadata": {"name": "last"}, "spec": spec})
+    written = write_policy(plane, "last", no)
     path = f"/api/v1/namespaces/default/{_PLURAL}?dryRun=All"
     _until(lambda: "the last" in str(plane.refused("POST", path, _TEMPLATE)))
-    for plural in reversed(specs):
-        plane.call("DELETE", f"{_ADMISSION}/{plural}/last")
+    for made in written:
+        plane.call("DELETE", made)
 
 
 def define(plane: ControlPlane, *definitions: Mapping[str, Any]) -> None:
