@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
@@ -228,7 +227,6 @@ def occupants_by_node(snapshot: Snapshot, starts: Iterable[tuple[PendingJob, Ass
         for node in assignment.placement.nodes:
             started.setdefault(node, []).append(start)
 
-    @cache
     def on(node: NodeName) -> list[Occupant]:
         now_ms = snapshot.now_ms
         runs = [

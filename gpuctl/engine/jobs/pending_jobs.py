@@ -50,7 +50,7 @@ class PendingJobs:
     """
 
     __slots__ = (
-        "_dirty", "_pending", "_sorts", "_static_fit", "_with_reservation", "capacity", "domains", "paused_for",
+        "_dirty", "_pending", "_static_fit", "_with_reservation", "capacity", "domains", "paused_for",
         "queues", "retries", "unable",
     )  # fmt: skip
 
@@ -61,7 +61,6 @@ class PendingJobs:
         self.domains = tuple(dict.fromkeys(capacity.domain_of.values()))
         self._pending: dict[JobId, PendingJob] = {}
         self._with_reservation: set[JobId] = set()
-        self._sorts: tuple[PoolOption, ...] | None = None
         self.paused_for: Counter[JobId] = Counter()
         self.queues: dict[QueueKey, ProjectQueue] = {}
         self.retries: dict[JobId, PendingJob] = {}
@@ -107,12 +106,10 @@ class PendingJobs:
 
     @property
     def sorts(self) -> tuple[PoolOption, ...]:
-        """One option of each sort that is asked for. Cost: O(queues and their sorts) where a class came or went."""
-        if self._sorts is None:
-            sorts = chain.from_iterable(queue.sorts.values() for queue in self.queues.values())
-            fewest = (option.fewest for job_sort in sorts for option in job_sort.first.options)
-            self._sorts = tuple({option.sort: option for option in fewest}.values())
-        return self._sorts
+        """One option of each sort that is asked for. Cost: O(queues and their sorts)."""
+        sorts = chain.from_iterable(queue.sorts.values() for queue in self.queues.values())
+        fewest = (option.fewest for job_sort in sorts for option in job_sort.first.options)
+        return tuple({option.sort: option for option in fewest}.values())
 
     def queues_of(self, project: ProjectName) -> list[ProjectQueue]:
         """A project's queues; each domain has one at most."""
@@ -204,10 +201,7 @@ class PendingJobs:
         queue = self.queues.get((project, domain))
         if queue is None:
             queue = self.queues[project, domain] = ProjectQueue(project, domain)
-        known = len(queue.job_classes)
         queue.join(kind, alike)
-        if len(queue.job_classes) != known:
-            self._sorts = None
         self._pending.update(zip(map(_id_of, alike), alike, strict=True))
 
     def _exit(self, pending: PendingJob) -> None:
@@ -217,7 +211,5 @@ class PendingJobs:
         self._dirty.of(queue.project)
         queue.leave(pending, job_class)
         del self._pending[job]
-        if not job_class.jobs:
-            self._sorts = None
         if not queue.job_classes:
             del self.queues[queue.project, queue.domain]

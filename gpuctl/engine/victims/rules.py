@@ -86,7 +86,6 @@ class VictimRule:
     domain: DomainName = field(init=False)
     milli: GpuMilli = field(init=False)
     chain: tuple[str, ...] = field(init=False)
-    _levels: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.domain, self.milli = self.option.domain, self.option.request.total_milli
@@ -288,13 +287,9 @@ class VictimRule:
 
     def _level(self, owner: str) -> int:
         """How many owners of the beneficiary are below the nearest department that it has in common with another."""
-        level = self._levels.get(owner)
-        if level is None:
-            tree = self.snapshot.accounts.tree
-            above = [chain for name in tree.below.get(owner, ())[:1] for chain in tree.chain(name)]
-            shared = (index for index, mine in enumerate(self.chain) if mine in above)
-            level = self._levels[owner] = next(shared, len(self.chain))
-        return level
+        tree = self.snapshot.accounts.tree
+        above = [each for name in tree.below.get(owner, ())[:1] for each in tree.chain(name)]
+        return next((level for level, mine in enumerate(self.chain) if mine in above), len(self.chain))
 
 
 def rules_of(snapshot: Snapshot, job: Job, option: PoolOption) -> tuple[VictimRule, ...]:
