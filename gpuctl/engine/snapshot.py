@@ -59,21 +59,21 @@ class Snapshot:
 
     `protected` runs are not reclaimed for other projects; `settled` runs are not for a project by fairness, nor
     preempted by its jobs (`victims/settled.py`). `lifted` are head reservations whose place may be used for a moment;
-    failed searches are remembered for each such set. `depth`: how many suppositions it stands in. `considered`: runs,
-    and parts of elastic ones, that were listed in this cycle in searches for victims for a project's jobs.
+    failed searches are remembered for each such set. `depth`: how many suppositions it stands in. `spent`: runs, and
+    parts of elastic ones, that were listed in this cycle in searches for a project's jobs, and sets tried in them.
     """
 
     __slots__ = (
         "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "_without_gpus", "accounts",
-        "capacity", "considered", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms",
-        "protected", "restraints", "settled",
+        "capacity", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected",
+        "restraints", "settled", "spent",
     )  # fmt: skip
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
         self.capacity = capacity
         self.accounts = accounts
         self.counters = Counters()
-        self.considered = Counter[ProjectName]()
+        self.spent = Counter[ProjectName]()
         self.idle = FreeCapacity.of(capacity)
         self.future_idle = FreeCapacity.of(capacity)
         self.now_ms: Instant = 0
@@ -100,7 +100,7 @@ class Snapshot:
         self._undo(0, 0)
         self.lifted = frozenset()
         self._found.clear()
-        self.considered.clear()
+        self.spent.clear()
         self.now_ms = now_ms
         self.counters = self.idle.counters = self.future_idle.counters = counters
         return touched
@@ -281,10 +281,14 @@ class Snapshot:
         return self.once(key, UnschedulableRequests)
 
     def consider(self, project: ProjectName, runs: int) -> None:
-        """Count what is listed in a search for victims; for the project unless it is only supposed."""
+        """Count the runs listed in a search for victims."""
         self.counters.considered += runs
+        self.spend(project, runs)
+
+    def spend(self, project: ProjectName, steps: int) -> None:
+        """Count runs listed and sets tried in searches for a project's jobs, unless they are only supposed."""
         if self.depth == 0:
-            self.considered[project] += runs
+            self.spent[project] += steps
 
     # What a cycle does
 

@@ -10,6 +10,10 @@ from gpuctl.model.declared import NodePool
 from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
+MOST_FAILED = 100
+"""Failed requests that are kept, at the most; of more the latest. Those of 10,000 gangs that all differ are 17. Without
+it 4,000 jobs of which each asks for a bit more CPU and a bit less memory than the one before take 23 s."""
+
 
 class WorkerRequest(NamedTuple):
     """What one worker is charged: GPUs over all its devices, CPU and memory."""
@@ -102,7 +106,7 @@ class UnschedulableRequests:
         self._gangs: list[Request] = []
 
     def cover(self, request: Request) -> bool:
-        """Whether a failed request asked for no more of anything. Cost: the number kept, which is small."""
+        """Whether a failed request asked for no more of anything. Cost: O(MOST_FAILED)."""
         gpu, cpu, mem, workers, _ = request
         for failed in self._singles if workers == 1 else self._gangs:
             if failed[0] <= gpu and failed[1] <= cpu and failed[2] <= mem and failed[3] <= workers:
@@ -110,10 +114,11 @@ class UnschedulableRequests:
         return False
 
     def add(self, request: Request) -> None:
-        """Add a failed request, and drop those it stands for."""
+        """Add a failed request, and drop those it stands for, or else the oldest of too many."""
         kept = self._singles if request.workers == 1 else self._gangs
         kept[:] = [old for old in kept if any(mine > theirs for mine, theirs in zip(request[:4], old[:4], strict=True))]
         kept.append(request)
+        del kept[:-MOST_FAILED]
 
     def forget(self) -> None:
         """Capacity was released: any request may succeed again."""

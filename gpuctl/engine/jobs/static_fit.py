@@ -29,7 +29,7 @@ class StaticFit:
     change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
     """
 
-    __slots__ = ("_answers", "_empty", "_fits_of", "_tree", "capacity")
+    __slots__ = ("_answers", "_empty", "_fits_of", "_is_whole", "_tree", "capacity")
 
     def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
         self.capacity = capacity
@@ -37,6 +37,7 @@ class StaticFit:
         self._empty = FreeCapacity.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[PoolOption, bool]] = {}
         self._answers: dict[Likeness, JobOptions | Reason] = {}
+        self._is_whole = True
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
         """Some nodes have changed. Returns whether jobs that could run may have other options. Cost: the distinct
@@ -47,6 +48,8 @@ class StaticFit:
         before = self._fits_of
         self._fits_of = {key: (option, has_place(self._empty, option)) for key, (option, _) in before.items()}
         same = all(not option.least and self._fits_of[key][1] is fits for key, (option, fits) in before.items())
+        same &= self._is_whole  # of answers that were dropped it is not known what fitted
+        self._is_whole = True
         if same:
             self._answers = {alike: answer for alike, answer in self._answers.items() if isinstance(answer, JobOptions)}
         else:
@@ -60,6 +63,8 @@ class StaticFit:
         if answer is None:
             if len(self._answers) >= MOST_ALIKE:
                 self._answers.clear()
+                self._fits_of.clear()
+                self._is_whole = False
             options = self._options(job)
             answer = options if isinstance(options, Reason) else JobOptions(job, options)
             self._answers[alike] = answer

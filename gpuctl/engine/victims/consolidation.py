@@ -30,7 +30,7 @@ from gpuctl.engine.victims.eviction import (
 )
 from gpuctl.engine.victims.reclaim import VictimTotals, totals_with
 from gpuctl.engine.victims.rules import VictimRule
-from gpuctl.engine.victims.search import MAX_CANDIDATES, EvictionWalk, cheapest_of_few, place_without
+from gpuctl.engine.victims.search import MAX_CANDIDATES, EvictionWalk, cheapest_of_few, is_over, place_without
 from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
@@ -90,7 +90,7 @@ class MigrationSearch:
         return any(found) or (None if None in found else False)
 
     def _may_walk(self, rule: VictimRule) -> bool:
-        if self._placings_left <= 0 or not rule.allows_moves() or _short_milli(self._snapshot, rule.option) > 0:
+        if self._is_over(rule) or not rule.allows_moves() or _short_milli(self._snapshot, rule.option) > 0:
             return False
         failed = self._snapshot.unschedulable("moves", rule.option, rule.is_guaranteed)
         return not failed.cover(rule.option.request) and bool(self._moves_in(rule))
@@ -104,9 +104,12 @@ class MigrationSearch:
             return False
         has_failed = self._snapshot.unschedulable("moves and pauses", option, rule.key).cover(option.request)
         is_worth_it = rule.is_guaranteed and must_pause > 0 and not has_failed
-        if self._placings_left > 0 and (is_worth_it or self._are_few(rule)):
+        if not self._is_over(rule) and (is_worth_it or self._are_few(rule)):
             return not has_failed
         return None if rule.allows_moves() and any(_able(rule)) else False
+
+    def _is_over(self, rule: VictimRule) -> bool:
+        return self._placings_left <= 0 or is_over(rule)
 
     def _are_few(self, rule: VictimRule) -> bool:
         """Whether all sets of moves and pauses may be tried."""

@@ -53,7 +53,7 @@ def test_the_page_of_rules_has_the_numbers() -> None:
     assert f"{consolidation.MAX_STEPS} sets |" in page
     assert f"{consolidation.MAX_PLACINGS_BESIDE} placements for each" in page
     assert f"{consolidation.MAX_PLACINGS:,} placements |" in page
-    assert f"| {search.MAX_CONSIDERED:,} runs" in page
+    assert f"| {search.MAX_SPENT:,} runs and sets" in page
     assert f"{lookahead.MAX_CONSIDERED:,} runs listed" in page
     assert f"{lookahead.MAX_TRIED:,} placements tried beside moved runs" in page
 
@@ -147,7 +147,7 @@ def test_what_is_listed_for_one_projects_jobs_is_bounded(monkeypatch: pytest.Mon
 
     world, cache, most = World(nodes=live_nodes(pools)), EngineCache(), 500
     running(world, singles, {f"b/{index:02}": ((f"dgx1-{index // 8 + 1}", (index % 8,)),) for index in range(80)})
-    monkeypatch.setattr(search, "MAX_CONSIDERED", most)
+    monkeypatch.setattr(search, "MAX_SPENT", most)
     monkeypatch.setattr(lookahead, "MAX_CONSIDERED", most)
     reasons_in(world, tree, cache)
     assert most < cache.counters.considered < 4 * most, "without the bounds it is 77,579"
