@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import count, groupby
 
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, Taken, WorldFault, Writable
 from gpuctl.k8s.annotations import decode_record
 from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_workload, job_of
@@ -88,8 +88,8 @@ class _Skips:
     the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
     claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
     deleted: so a tenant keeps no GPUs by that. Nor is a run paused for one whose object could not be written before
-    that: it could not be let go either, and the pause would help no job, again with each retry. Failures are
-    noted between waves; only an unreachable server also stops the rest of its wave.
+    that, or what it needs: it could not be let go either, and the pause would help no job, again with each retry.
+    Failures are noted between waves; only an unreachable server also stops the rest of its wave.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,9 @@ class _Skips:
         beneficiary = decode_record(annotations_of(pause.body or {}), 0).paused_for
         if beneficiary is None:
             return False
-        return beneficiary in self._unwritten or self._last_stages.get(beneficiary.project, Stage.PRUNE) < Stage.PAUSE
+        if beneficiary in self._unwritten or beneficiary in self._unsupported:
+            return True
+        return self._last_stages.get(beneficiary.project, Stage.PRUNE) < Stage.PAUSE
 
 
 def _can_wait(change: Change) -> bool:
@@ -150,7 +152,7 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
         if change.action is Action.DELETE:
             cluster.delete(change.ref, change.uid, change.resource_version)
         elif change.body is not None:
-            cluster.apply(change.body)
+            cluster.apply(change.body, is_new=change.action is Action.CREATE)
     except ClusterUnavailable as fault:
         skips.unreachable = f"{fault.code}: {fault}"
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=skips.unreachable)
@@ -161,7 +163,7 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
     except Conflict as fault:
         return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
     except WorldFault as fault:
-        refused = isinstance(fault, Invalid | Forbidden)
+        refused = isinstance(fault, Invalid | Forbidden | Taken)
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=refused)
     return Outcome(change=change, status=OutcomeStatus.APPLIED)
 

@@ -30,6 +30,7 @@ RETRY_MS: DurationMs = 60_000
 SOON_MS: DurationMs = 5_000
 """For a refusal that ends by itself."""
 _NO_RIGHT = "GPU7015"
+_TAKEN = "GPU7060"
 _NOT_COUNTED = "status unknown for quota"
 """The server counts objects of a kind some time after the kind was defined, and takes none of it before."""
 
@@ -55,6 +56,8 @@ class Rejection:
     @property
     def reason(self) -> Reason:
         """Why the job waits."""
+        if self.error.startswith(_TAKEN):
+            return Reason(code="GPU5072", params=(("object", str(self.ref)),))
         return Reason(code="GPU5070", params=(("object", str(self.ref)), ("what", self.error.partition(": ")[2])))
 
 

@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
+from gpuctl.k8s.makers import is_foreign, tells_its_maker
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
 from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
@@ -24,6 +25,8 @@ from gpuctl.plan.inventory import OWN, shard_owner
 from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.order import Stage, stage_of
 
+TAKEN = "left as it is: gpuctl did not create it"
+"""Why an object of others in the place of a wanted one is not changed. Its creation is asked for, and refused."""
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
 _SHOWN_PATHS = 3
 
@@ -70,6 +73,9 @@ class Writer:
         if item.ref.namespace in self.ending or (live is not None and is_deleting(live)):
             return
         if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
+            return
+        if live is not None and tells_its_maker(item.ref) and is_foreign(item.body, live):
+            yield self._apply(item, item.body, None, TAKEN)
             return
         if live is not None and is_workload(item.ref) and diff.run in self.over:
             return

@@ -334,9 +334,9 @@ class Flaky:
         self._reach()
         return self._stage.cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         self._reach()
-        return self._stage.cluster.apply(body)
+        return self._stage.cluster.apply(body, is_new=is_new)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._reach()
@@ -367,9 +367,9 @@ class Withdrawn:
         self._check(kind)
         return self._cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         self._check((body["apiVersion"], body["kind"]))
-        return self._cluster.apply(body)
+        return self._cluster.apply(body, is_new=is_new)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._check((ref.api_version, ref.kind))

@@ -352,8 +352,8 @@ class Rival:
         self.each = stage.cluster.each
         self.writes = 0
 
-    def apply(self, body: Body) -> Body:
-        stored = self._stage.cluster.apply(body)
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        stored = self._stage.cluster.apply(body, is_new=is_new)
         if body["kind"] == "Job":
             self.writes += 1
             (now,) = [b for b in self.list(("batch/v1", "Job")).items if ref_of(b) == ref_of(body)]

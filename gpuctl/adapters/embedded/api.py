@@ -47,8 +47,8 @@ class Api:
         """The instant as objects carry it."""
         return format_seconds(self.instant)
 
-    def apply(self, wanted: Body, manager: str) -> Body:
-        """Server-side apply, forced. An apply that changes nothing writes nothing."""
+    def apply(self, wanted: Body, manager: str, *, force: bool = True) -> Body:
+        """Server-side apply, taking over what others own by `force`. An apply that changes nothing writes nothing."""
         wanted = _applicable(wanted)
         key = self._known(wanted)
         live = self.store.get(key)
@@ -57,7 +57,7 @@ class Api:
             body, owners = merge.applied(None, _unversioned(wanted), manager)
             return self.create(merge.with_owners(body, owners, None, self.instant))
         _preconditions(key, live, text(wanted, "metadata", "uid"), text(wanted, "metadata", "resourceVersion"))
-        body, owners = merge.applied(live, _unversioned(wanted), manager)
+        body, owners = merge.applied(live, _unversioned(wanted), manager, force=force)
         return self.replace(merge.with_owners(body, owners, live, self.instant))
 
     def uncrowd(self, wanted: Body) -> bool:

@@ -21,7 +21,8 @@ class Recorder:
         self.faults = faults
         self.done: list[str] = []
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        del is_new
         self._do(body["metadata"]["name"])
         return body
 
