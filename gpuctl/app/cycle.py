@@ -16,7 +16,7 @@ from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
-from gpuctl.app.rejections import Rejections, still_refused, waiting_for, with_new
+from gpuctl.app.rejections import Rejections, checked_again, still_refused, waiting_for, with_new
 from gpuctl.engine import schedule
 from gpuctl.k8s.kinds import OF_DEVICES, Kind, in_words, is_of_others
 from gpuctl.k8s.workloads import kind_of
@@ -211,7 +211,8 @@ def _kind(ref: ObjectRef) -> Kind:
 
 def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
-    foreseen = foresee(declared, context, confirmations)
+    rejected = checked_again(context.rejected, context.object_cache, context.clock.now_ms())
+    foreseen = foresee(declared, replace(context, rejected=rejected), confirmations)
     context.object_cache.drop_gone(partial(_is_on_record, foreseen.state))
     began_ms = context.clock.now_ms()
     # A write of a kind that can't be read fails as if the server were away, which would end all others of the cycle.

@@ -191,6 +191,10 @@ class ObjectCache:
         self._take(ref_of(stored), stored)
         return stored
 
+    def check(self, body: Body) -> None:
+        """Apply and change nothing, as the port does."""
+        self._cluster.check(body)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete, as the port does. The cache drops the object at once, or has it as it is while it ends."""
         ending = self._cluster.delete(ref, uid, resource_version)

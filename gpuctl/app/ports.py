@@ -164,6 +164,10 @@ class Writable(Protocol):
         """
         ...
 
+    def check(self, body: Body) -> None:
+        """Apply, and change nothing: raises what `apply` would raise now, as far as the server can tell."""
+        ...
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, its dependents in the background. Raises Conflict, NotFound.
 

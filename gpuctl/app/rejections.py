@@ -10,21 +10,22 @@ minute the write is tried again: an admission policy, a right or a quota may hav
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, WorldFault, Writable
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import resource_version
 from gpuctl.k8s.workloads import is_workload, job_of, run_of
-from gpuctl.model.change import ApplyResult
+from gpuctl.model.change import Action, ApplyResult
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import ACTIVE, Body, ClusterState
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import OWN
+from gpuctl.plan import OWN, Stage
 
 RETRY_MS: DurationMs = 60_000
 SOON_MS: DurationMs = 5_000
@@ -38,7 +39,8 @@ _NOT_COUNTED = "status unknown for quota"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """One refusal: of which object, the commits it was rendered from, the live object's version then, the server's
-    message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted."""
+    message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted.
+    `start`: the object as it was to be let go, where that was refused."""
 
     ref: ObjectRef
     project: ProjectName | None
@@ -47,6 +49,7 @@ class Rejection:
     version: str
     at_ms: Instant
     error: str
+    start: Body | None = None
 
     @property
     def until_ms(self) -> Instant:
@@ -64,6 +67,26 @@ class Rejection:
 Rejections: TypeAlias = Mapping[ObjectRef, Rejection]
 
 
+def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) -> Rejections:
+    """The refusals, with those of starts that the server would refuse again as of now.
+
+    A start is tried in a dry run before the run is to get its place again: others would be paused for it each time, in
+    vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays.
+    Cost: a request for each refused start, each minute.
+    """
+    found = dict(rejections)
+    for ref, each in rejections.items():
+        if each.start is None or now_ms < each.until_ms:
+            continue
+        try:
+            cluster.check(each.start)
+        except (Invalid, Forbidden, ClusterUnavailable) as fault:
+            found[ref] = replace(each, at_ms=now_ms, error=f"{fault.code}: {fault}")
+        except WorldFault:
+            continue  # it is another object now, or gone
+    return found
+
+
 def still_refused(rejections: Rejections, declared: Declared, state: ClusterState, now_ms: Instant) -> Rejections:
     """The refusals that still hold. Cost: linear in the declared jobs if there is a refusal, else none."""
     if not rejections:
@@ -74,7 +97,7 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
         for ref, found in rejections.items()
         if (found.run is None or found.run in runs)
         and found.commits == _commits(declared, found.project)
-        and found.version == _version(state, ref)
+        and _is_as_it_was(found, _version(state, ref))
         and now_ms < found.until_ms
     }
 
@@ -99,6 +122,7 @@ def with_new(
             version=_version(state, ref),
             at_ms=now_ms,
             error=outcome.error,
+            start=change.body if change.stage == Stage.ADMIT and change.action is Action.UPDATE else None,
         )
     return found
 
@@ -130,6 +154,12 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
         for ref, each in rejections.items()
         if each.run is not None and (is_workload(ref) or each.run not in active)
     }
+
+
+def _is_as_it_was(rejection: Rejection, version: str) -> bool:
+    """Whether the live object is as it was. Of a start that was refused it need only be there: a tenant can write on
+    its own object as often as it likes, and others would be paused for each try."""
+    return bool(version) if rejection.start is not None else rejection.version == version
 
 
 def _is_ground(ref: ObjectRef) -> bool:

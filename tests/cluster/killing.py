@@ -79,6 +79,9 @@ class Doomed:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._cluster.delete(ref, uid, resource_version)
         os.kill(os.getpid(), signal.SIGKILL)

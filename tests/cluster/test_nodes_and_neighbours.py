@@ -12,6 +12,7 @@ from controlplane.server import node
 from town import MERGE, Town, town_on
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.app.rejections import RETRY_MS
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
@@ -321,3 +322,47 @@ def test_a_label_of_the_namespace_that_a_person_changed_is_put_back(town: Town) 
     town.plane.call("PATCH", path, {"metadata": {"labels": {names.CLUSTER_LABEL: "else"}}}, media=MERGE)
     town.until(lambda: labels_of(town.plane.call("GET", path)).get(names.CLUSTER_LABEL) == town.name)
     assert uid(town.state().live[ref]) == before
+
+
+def refuse_starts(town: Town, job: str) -> tuple[str, ...]:
+    """Have a policy of the cluster let a job's objects be all but let go; the paths of what it is."""
+    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}]
+    ours = f"request.namespace == '{town.namespace}' && request.name.startsWith('{job}-')"
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "ours", "expression": ours}],
+        "validations": [{"expression": "object.spec.suspend == true", "message": "not on a Monday"}],
+    }
+    made = write_policy(town.plane, town.name, spec)
+    await_policies(town.plane)
+    return made
+
+
+def a_minute_later(town: Town) -> None:
+    """Cycles of a minute later, until nothing is left to do."""
+    rejected = {ref: replace(each, at_ms=each.at_ms - RETRY_MS) for ref, each in town.context.rejected.items()}
+    town.context = replace(town.context, rejected=rejected)
+    town.until(lambda: town.cycle().settled)
+
+
+def test_runs_are_paused_once_for_one_whose_start_alone_a_policy_refuses(town: Town) -> None:
+    """Its place could be reserved. The others were paused for it each minute, and it never started."""
+    town.jobs |= {"low": ", gpus: 2, workers: 2", "high": ", gpus: 2, priority: 9, suspend: true"}
+    town.comes_to(low="Running", high="Queued")
+    made = refuse_starts(town, "high")
+    town.jobs["high"] = ", gpus: 2, priority: 9"
+    town.until(lambda: any("not on a Monday" in each.error for each in town.context.rejected.values()))
+    town.comes_to(low="Running", high="Queued")
+    pods = {uid(pod) for _, pod in town.live("Pod", "low")}
+    for _ in range(3):
+        a_minute_later(town)
+        assert town.phases() == {"low": "Running", "high": "Queued"}
+    assert {uid(pod) for _, pod in town.live("Pod", "low")} == pods
+    (decision,) = [each for each in town.cycle().schedule.decisions if each.job.name == "high"]
+    assert isinstance(decision, Pending)
+    assert decision.reason.code == "GPU5070"
+    for path in made:
+        town.plane.call("DELETE", path)
+    await_policies(town.plane)
+    a_minute_later(town)
+    town.comes_to(low="Queued", high="Running")

@@ -86,6 +86,9 @@ class Renamed:
     def apply(self, wanted: Body, *, is_new: bool = False) -> Body:
         return self._back(self._cluster.apply(self.forth(wanted), is_new=is_new))
 
+    def check(self, wanted: Body) -> None:
+        self._cluster.check(self.forth(wanted))
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         name = ref.name + self._suffix if ref.kind == "Namespace" else ref.name
         namespace = ref.namespace + self._suffix if ref.namespace else ""

@@ -408,3 +408,18 @@ def test_a_runs_object_that_others_made_is_not_changed_as_a_new_one(lab: Lab) ->
     with pytest.raises(Conflict):
         lab.apply(job("j", suspend=True, pod={"containers": [{"name": "main", "image": "i:1"}]}), is_new=True)
     assert lab.there(kinds.JOB, "j")["spec"]["template"] == made["spec"]["template"]
+
+
+def test_a_check_says_what_an_apply_would_and_changes_nothing(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    lab.eventually(lambda: lab.condition("j", "Suspended"))
+    before = lab.there(kinds.JOB, "j")
+    lab.cluster.check(job("j"))
+    lab.cluster.check(job("k"))
+    with pytest.raises(Invalid):
+        lab.cluster.check(job("j", completions=3))
+    gone = job("j")
+    with pytest.raises(Conflict):
+        lab.cluster.check({**gone, "metadata": {**gone["metadata"], "uid": "another"}})
+    lab.later(2_000)
+    assert (lab.there(kinds.JOB, "j"), lab.get(kinds.JOB, "k")) == (before, None)

@@ -338,6 +338,10 @@ class Flaky:
         self._reach()
         return self._stage.cluster.apply(body, is_new=is_new)
 
+    def check(self, body: Body) -> None:
+        self._reach()
+        self._stage.cluster.check(body)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._reach()
         return self._stage.cluster.delete(ref, uid, resource_version)
@@ -354,6 +358,7 @@ class Withdrawn:
         self._kind = kind
         self.is_on = False
         self.each = cluster.each
+        self.check = cluster.check
 
     def _check(self, kind: Kind) -> None:
         if self.is_on and kind == self._kind:

@@ -350,6 +350,7 @@ class Rival:
         self.watch = stage.cluster.watch
         self.delete = stage.cluster.delete
         self.each = stage.cluster.each
+        self.check = stage.cluster.check
         self.writes = 0
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:

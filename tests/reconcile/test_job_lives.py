@@ -306,6 +306,7 @@ class Refusing:
         self.watch = cluster.watch
         self.delete = cluster.delete
         self.each = cluster.each
+        self.check = cluster.check
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         if body["metadata"]["name"].startswith(self._name) and body["kind"] == "Job":

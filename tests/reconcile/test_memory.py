@@ -70,6 +70,9 @@ class Slow:
             self.clock.advance_to(self.clock.now_ms() + self.write_ms)
         return self.cluster.apply(body, is_new=is_new)
 
+    def check(self, body: Body) -> None:
+        self.cluster.check(body)
+
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         return [work(one) for one in items]
 

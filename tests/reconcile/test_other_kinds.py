@@ -262,6 +262,9 @@ class Mortal:
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         return self._write(lambda: self._cluster.apply(body, is_new=is_new))
 
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         return self._write(lambda: self._cluster.delete(ref, uid, resource_version))
 
@@ -353,6 +356,7 @@ class Unconverted:
     def __init__(self, stage: Stage, kind: Kind, away: range) -> None:
         self._stage, self._kind, self._away = stage, kind, away
         self.each = stage.cluster.each
+        self.check = stage.cluster.check
 
     def _convert(self, kind: Kind) -> None:
         if kind == self._kind and (self._stage.clock.now_ms() - ZERO_MS) // 1000 in self._away:

@@ -3,6 +3,7 @@ nodes that are otherwise than declared. Each is told once, keeps nobody from any
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,9 +61,48 @@ class Refusing:
         self._check(body["kind"], body["metadata"]["name"])
         return self._cluster.apply(body, is_new=is_new)
 
+    def check(self, body: Body) -> None:
+        self._check(body["kind"], body["metadata"]["name"])
+        self._cluster.check(body)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._check(ref.kind, ref.name)
         return self._cluster.delete(ref, uid, resource_version)
+
+
+class RefusingStarts(Refusing):
+    """As that, but of writes that let a Job go alone."""
+
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        if mapping(body, "spec").get("suspend") is False:
+            self._check(body["kind"], body["metadata"]["name"])
+        return self._cluster.apply(body, is_new=is_new)
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "its owner writes on it"])
+def test_runs_are_paused_once_for_one_whose_start_alone_is_refused(stage: Stage, *, is_busy: bool) -> None:
+    stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
+    stage.play(60)
+    assert stage.phases() == {"a/j1": "Running", "b/big": "Running"}
+    stage.through = refusing = RefusingStarts(stage.cluster, "new-")
+    stage.commit({"c/projects/a/new.yaml": job("new", "a")})
+    if is_busy:
+        for second in range(70, 400, 7):
+            stage.at(second, partial(noted, stage, "new-", str(second)))
+    stage.play(400)
+    assert refusing.asked
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Queued", "b/big": "Running"}
+    assert {str(run.job): run.starts for run in stage.state().runs} == {"a/j1": 1, "a/new": 0, "b/big": 2}
+    refusing.strict = False
+    stage.play(480)
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
+
+
+def noted(stage: Stage, name: str, note: str) -> None:
+    """A note of a tenant on its own job's object."""
+    _, body = stage.live("Job", name)
+    notes = {**mapping(body, "metadata", "annotations"), "mine": note}
+    stage.cluster.update({**body, "metadata": {**body["metadata"], "annotations": notes}})
 
 
 def test_a_refused_job_keeps_no_place_and_is_not_asked_for_again_and_again(stage: Stage) -> None:

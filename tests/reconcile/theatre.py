@@ -107,6 +107,9 @@ class Heard:
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         return self._told(lambda: self._cluster.apply(body, is_new=is_new))
 
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         return self._told(lambda: self._cluster.delete(ref, uid, resource_version))
 

@@ -145,6 +145,11 @@ class EmbeddedCluster:
                     raise
             return self._api.apply(body, FIELD_MANAGER)
 
+    def check(self, body: Body) -> None:
+        """Apply, and change nothing."""
+        with self._turn():
+            self._api.apply(body, FIELD_MANAGER, dry_run=True)
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background."""
         key = Key(ref.api_version, ref.kind, ref.namespace, ref.name)

@@ -57,6 +57,7 @@ _PAGE = "500"
 _EVERYTHING = Scope()
 _MS_NS = 1_000_000
 _LAST_WAIT_MS = 2_000
+_NO_DRY_RUN = "does not support dry run"
 
 
 def nothing() -> None:
@@ -179,6 +180,15 @@ class KubernetesCluster:
             except Invalid as again:
                 refusal = again
         raise refusal
+
+    def check(self, body: Body) -> None:
+        """A dry run of `apply`. A server that can make none, because of a webhook, raises nothing."""
+        ref = ref_of(body)
+        try:
+            self._write(patching(ref, body, APPLY, self._plural((ref.api_version, ref.kind)), dry_run=True))
+        except Invalid as refusal:
+            if _NO_DRY_RUN not in str(refusal):
+                raise
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.

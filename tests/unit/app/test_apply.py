@@ -26,6 +26,9 @@ class Recorder:
         self._do(body["metadata"]["name"])
         return body
 
+    def check(self, body: Body) -> None:
+        self._do(body["metadata"]["name"])
+
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
         del uid, resource_version
         self._do(ref.name)
