@@ -17,6 +17,7 @@ from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.plan.order import Stage, wave
+from gpuctl.plan.writes import is_drift
 
 _GROUND = Stage.SCOPE
 """Up to this stage a project's ledger and namespace are written. Its later writes are safe only after them."""
@@ -41,15 +42,17 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
     stop: Callable[[], bool] = never,
     *,
     protected: frozenset[ObjectRef] = frozenset(),
+    resting: frozenset[ObjectRef] = frozenset(),
     late: Callable[[Change], bool] = in_time,
     refused: Collection[ObjectRef] = (),
 ) -> ApplyResult:
     """Apply the plan in order. Returns one outcome a change.
 
     `stop` is asked before each write: once it says so, all changes are skipped. Changes of `protected` objects always
-    are, and of those that the server `refused` before: a ledger or a namespace among them stops its project as when it
-    was refused. Some changes can wait: new runs, and what is written on waiting ones. When it is `late` for one, it is
-    left to the next cycle, all but a few of them: that cycle also decides on the jobs that came meanwhile.
+    are, of `resting` ones those that only put fields right, and of those that the server `refused` before: a ledger or
+    a namespace among them stops its project as when it was refused. Some changes can wait: new runs, and what is
+    written on waiting ones. When it is `late` for one, it is left to the next cycle, all but a few of them: that cycle
+    also decides on the jobs that came meanwhile.
     """
     skips = _Skips()
     patient = count()
@@ -59,6 +62,8 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
             return "stopped"
         if change.ref in protected:
             return "left unchanged"
+        if change.ref in resting and is_drift(change):
+            return "it came back after each write, and is tried again later"
         if change.ref in refused:
             return "refused before, and tried again later"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""

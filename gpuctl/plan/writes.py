@@ -28,6 +28,7 @@ from gpuctl.plan.order import Stage, stage_of
 TAKEN = "left as it is: gpuctl did not create it"
 """Why an object of others in the place of a wanted one is not changed. Its creation is asked for, and refused."""
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
+_DRIFT = "drift"
 _SHOWN_PATHS = 3
 
 
@@ -96,7 +97,7 @@ class Writer:
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
-            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), "drift")
+            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), _DRIFT)
             yield self._apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
         elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
@@ -228,6 +229,11 @@ def _recorded(
 
 _AS_OBSERVED = frozenset({kinds.NAMESPACE, kinds.CONFIG_MAP, kinds.CLAIM})
 """Kinds of which an object is deleted only as it was observed: what is in it is not made again."""
+
+
+def is_drift(change: Change) -> bool:
+    """Whether a change only puts fields right, and lets no run go and pauses none."""
+    return change.action is Action.UPDATE and change.reason.startswith(f"{_DRIFT}: ")
 
 
 def delete(
