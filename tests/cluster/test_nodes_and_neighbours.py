@@ -12,12 +12,14 @@ from controlplane.server import node
 from town import MERGE, Town, town_on
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.app.fights import Fights
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import Pending
 from gpuctl.model.ids import ObjectRef
+from gpuctl.plan import is_drift
 
 
 def where(town: Town, job: str) -> str:
@@ -366,3 +368,41 @@ def test_runs_are_paused_once_for_one_whose_start_alone_a_policy_refuses(town: T
     await_policies(town.plane)
     a_minute_later(town)
     town.comes_to(low="Queued", high="Running")
+
+
+def override(town: Town) -> tuple[str, ...]:
+    """Have a policy of the cluster change a field of all Jobs in each write; the paths of what it is."""
+    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}]
+    change = {"expression": "Object{spec: Object.spec{backoffLimit: 9}}"}
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "ours", "expression": f"request.namespace == '{town.namespace}'"}],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": change}],
+    }
+    made = []
+    for kind, of_kind in (("policies", spec), ("policybindings", {"policyName": town.name})):
+        path = f"/apis/admissionregistration.k8s.io/v1/mutatingadmission{kind}"
+        town.plane.call("POST", path, {"metadata": {"name": town.name}, "spec": of_kind})
+        made.append(f"{path}/{town.name}")
+    return tuple(reversed(made))
+
+
+def test_what_a_policy_overrides_in_each_write_is_written_seldom_and_keeps_no_run(town: Town) -> None:
+    fights = Fights()
+    town.context = replace(town.context, resting=fights.resting)
+    made = override(town)
+    town.jobs["j"] = ", gpus: 1, suspend: true"
+    town.until(lambda: town.live("Job", "j") and town.one("Job", "j")["spec"]["backoffLimit"] == 9)
+    reports = []
+    for _ in range(12):
+        reports.append(town.cycle())
+        fights.note(reports[-1])
+    outcomes = [each for report in reports for each in report.result.outcomes if each.status == "applied"]
+    assert sum(is_drift(each.change) for each in outcomes) == 3
+    assert reports[-1].settled
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    for path in made:
+        town.plane.call("DELETE", path)
