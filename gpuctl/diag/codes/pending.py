@@ -338,10 +338,8 @@ BARRED = (
         code="GPU5072",
         title="another object has a name that it needs",
         message="{object}, which gpuctl did not create, has the name of an object of the job",
-        why="gpuctl only uses objects that it created, and changes and removes no others. No GPUs are reserved for the "
-        "job until the name is free.",
-        fix="Delete the object, or give it another name. One that is not a run's (GPU7057) can be handed over instead: "
-        "see GPU7060.",
+        why="gpuctl only uses objects that it created, and changes and removes no others.",
+        fix="Delete the object, or give it another name. One that is not a run's can be handed over instead: GPU7060.",
     ),
     CodeEntry(
         code="GPU5073",
