@@ -386,6 +386,10 @@ def override(town: Town) -> tuple[str, ...]:
         path = f"/apis/admissionregistration.k8s.io/v1/mutatingadmission{kind}"
         town.plane.call("POST", path, {"metadata": {"name": town.name}, "spec": of_kind})
         made.append(f"{path}/{town.name}")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}
+    tried = {"metadata": {"name": "tried"}, "spec": {"suspend": True, "template": {"spec": pod}}}
+    jobs = f"/apis/batch/v1/namespaces/{town.namespace}/jobs?dryRun=All"
+    town.until(lambda: town.plane.call("POST", jobs, tried)["spec"]["backoffLimit"] == 9)
     return tuple(reversed(made))
 
 
