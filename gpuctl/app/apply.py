@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import count, groupby
 
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, WorldFault, Writable
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, Taken, WorldFault, Writable
 from gpuctl.k8s.annotations import decode_record
 from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.plan.order import Stage, wave
+from gpuctl.plan.writes import is_drift
 
 _GROUND = Stage.SCOPE
 """Up to this stage a project's ledger and namespace are written. Its later writes are safe only after them."""
@@ -41,15 +42,17 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
     stop: Callable[[], bool] = never,
     *,
     protected: frozenset[ObjectRef] = frozenset(),
+    resting: frozenset[ObjectRef] = frozenset(),
     late: Callable[[Change], bool] = in_time,
     refused: Collection[ObjectRef] = (),
 ) -> ApplyResult:
     """Apply the plan in order. Returns one outcome a change.
 
     `stop` is asked before each write: once it says so, all changes are skipped. Changes of `protected` objects always
-    are, and of those that the server `refused` before: a ledger or a namespace among them stops its project as when it
-    was refused. Some changes can wait: new runs, and what is written on waiting ones. When it is `late` for one, it is
-    left to the next cycle, all but a few of them: that cycle also decides on the jobs that came meanwhile.
+    are, of `resting` ones those that only put fields right, and of those that the server `refused` before: a ledger or
+    a namespace among them stops its project as when it was refused. Some changes can wait: new runs, and what is
+    written on waiting ones. When it is `late` for one, it is left to the next cycle, all but a few of them: that cycle
+    also decides on the jobs that came meanwhile.
     """
     skips = _Skips()
     patient = count()
@@ -59,6 +62,8 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
             return "stopped"
         if change.ref in protected:
             return "left unchanged"
+        if change.ref in resting and is_drift(change):
+            return "it came back after each write, and is tried again later"
         if change.ref in refused:
             return "refused before, and tried again later"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
@@ -88,8 +93,8 @@ class _Skips:
     the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
     claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
     deleted: so a tenant keeps no GPUs by that. Nor is a run paused for one whose object could not be written before
-    that: it could not be let go either, and the pause would help no job, again with each retry. Failures are
-    noted between waves; only an unreachable server also stops the rest of its wave.
+    that, or what it needs: it could not be let go either, and the pause would help no job, again with each retry.
+    Failures are noted between waves; only an unreachable server also stops the rest of its wave.
     """
 
     def __init__(self) -> None:
@@ -126,7 +131,9 @@ class _Skips:
         beneficiary = decode_record(annotations_of(pause.body or {}), 0).paused_for
         if beneficiary is None:
             return False
-        return beneficiary in self._unwritten or self._last_stages.get(beneficiary.project, Stage.PRUNE) < Stage.PAUSE
+        if beneficiary in self._unwritten or beneficiary in self._unsupported:
+            return True
+        return self._last_stages.get(beneficiary.project, Stage.PRUNE) < Stage.PAUSE
 
 
 def _can_wait(change: Change) -> bool:
@@ -150,7 +157,7 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
         if change.action is Action.DELETE:
             cluster.delete(change.ref, change.uid, change.resource_version)
         elif change.body is not None:
-            cluster.apply(change.body)
+            cluster.apply(change.body, is_new=change.action is Action.CREATE)
     except ClusterUnavailable as fault:
         skips.unreachable = f"{fault.code}: {fault}"
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=skips.unreachable)
@@ -161,7 +168,7 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
     except Conflict as fault:
         return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
     except WorldFault as fault:
-        refused = isinstance(fault, Invalid | Forbidden)
+        refused = isinstance(fault, Invalid | Forbidden | Taken)
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=refused)
     return Outcome(change=change, status=OutcomeStatus.APPLIED)
 

@@ -16,7 +16,7 @@ from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
-from gpuctl.app.rejections import Rejections, still_refused, waiting_for, with_new
+from gpuctl.app.rejections import Rejections, checked_again, still_refused, waiting_for, with_new
 from gpuctl.engine import schedule
 from gpuctl.k8s.kinds import OF_DEVICES, Kind, in_words, is_of_others
 from gpuctl.k8s.workloads import kind_of
@@ -100,15 +100,22 @@ def nothing() -> None:
     """Do nothing: the default `settle`, for a cluster that moves on by itself."""
 
 
+def none_rests(now_ms: Instant) -> frozenset[ObjectRef]:
+    """Put all fields right: the default `resting`."""
+    del now_ms
+    return frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleContext:
     """What a cycle works with: the cluster, the clock, and what earlier cycles found.
 
     `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
 
-    `protected` objects are not written now, nor objects that the server has `rejected` and would reject again. `caches`
-    come from the cycles before. `incidents`: why runs do not start, where no pod says it. `idle`: since when idle runs
-    are idle; None: nothing measures that. `engine`: the other engine that decides which jobs run; None: gpuctl's own.
+    `protected` objects are not written now, nor objects that the server has `rejected` and would reject again; fields
+    of `resting` ones are not put right. `caches` come from the cycles before. `incidents`: why runs do not start, where
+    no pod says it. `idle`: since when idle runs are idle; None: nothing measures that. `engine`: the other engine that
+    decides which jobs run; None: gpuctl's own.
     """
 
     object_cache: ObjectCache
@@ -116,6 +123,7 @@ class CycleContext:
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
     protected: frozenset[ObjectRef] = frozenset()
+    resting: Callable[[Instant], frozenset[ObjectRef]] = none_rests
     rejected: Rejections = field(default_factory=dict)
     caches: CycleCaches = field(default_factory=CycleCaches)
     incidents: Incidents = NO_INCIDENTS
@@ -211,7 +219,8 @@ def _kind(ref: ObjectRef) -> Kind:
 
 def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
     """Read, decide, apply. Raises ClusterUnavailable or Forbidden when the cluster can't be read."""
-    foreseen = foresee(declared, context, confirmations)
+    rejected = checked_again(context.rejected, context.object_cache, context.clock.now_ms())
+    foreseen = foresee(declared, replace(context, rejected=rejected), confirmations)
     context.object_cache.drop_gone(partial(_is_on_record, foreseen.state))
     began_ms = context.clock.now_ms()
     # A write of a kind that can't be read fails as if the server were away, which would end all others of the cycle.
@@ -221,6 +230,7 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         context.object_cache,
         context.stop,
         protected=context.protected | unread,
+        resting=context.resting(began_ms),
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
         refused=foreseen.rejected.keys(),
     )

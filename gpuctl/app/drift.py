@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuctl.app.cycle import CycleContext, CycleReport, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import deciding_engine
 from gpuctl.app.ports import Clock, Cluster
+from gpuctl.app.rejections import with_new
+from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.workloads import kind_of
-from gpuctl.model.change import Action, Change
+from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
-from gpuctl.plan import differences
+from gpuctl.plan import TAKEN, differences
 from gpuctl.views.drift import DriftReport, FieldDrift, ObjectDrift
 
 _NAMING = frozenset({"apiVersion", "kind"})
@@ -28,10 +33,16 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
     engine = deciding_engine(cluster, declared.cluster.name)
     more = () if engine is None else kinds.of_engine(engine)
     cache = ObjectCache(cluster, (*kinds.OBSERVED, *more))
-    foreseen = foresee(declared, CycleContext(object_cache=cache, clock=clock, engine=engine))
+    context = CycleContext(object_cache=cache, clock=clock, engine=engine)
+    foreseen = foresee(declared, context)
+    refused = _refused(foreseen)
+    if refused.outcomes:  # what would wait for a name does not start
+        rejected = with_new({}, refused, declared, foreseen.state, foreseen.at_ms)
+        foreseen = foresee(declared, replace(context, rejected=rejected))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
     ledgers = foreseen.state.ledgers.values()
     refs = {*sources, *frozenset[ObjectRef]().union(*(ledger.inventory for ledger in ledgers))}
+    taken = frozenset(outcome.change.ref for outcome in refused.outcomes)
     met = {(ref.api_version, ref.kind) for ref in refs} | {kind_of(job) for job in declared.jobs}
     return DriftReport(
         objects=tuple(
@@ -44,12 +55,34 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
                 fields=_fields(change, foreseen),
             )
             for change in foreseen.plan.changes
-            if not (is_ledger(change.ref) or (change.ref.api_version, change.ref.kind) in cache.faults)
+            if change.ref not in taken
+            and not (is_ledger(change.ref) or (change.ref.api_version, change.ref.kind) in cache.faults)
         ),
         unchanged=foreseen.plan.unchanged,
-        refusals=foreseen.plan.refusals,
+        refusals=(
+            *foreseen.plan.refusals,
+            *(
+                Diagnostic(code="GPU7060", message=_told(ref), span=sources[ref] or declared.cluster.span)
+                for ref in sorted(taken)
+            ),
+        ),
         unread=tuple(f"{fault.code}: {fault}" for kind, fault in sorted(cache.faults.items()) if kind in met),
     )
+
+
+def _refused(foreseen: CycleReport) -> ApplyResult:
+    """What becomes of the writes in whose place there is an object of others."""
+    taken = (change for change in foreseen.plan.changes if change.reason == TAKEN)
+    return ApplyResult(
+        outcomes=tuple(
+            Outcome(change=change, status=OutcomeStatus.FAILED, error=f"GPU7060: {_told(change.ref)}", refused=True)
+            for change in taken
+        )
+    )
+
+
+def _told(ref: ObjectRef) -> str:
+    return message("GPU7060", {"object": str(ref)})
 
 
 def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:

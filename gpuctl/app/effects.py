@@ -21,7 +21,8 @@ from gpuctl.engine import EngineCache, schedule
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.explain.rest import Rest
 from gpuctl.explain.stored_rest import restored, stored, with_forecasts
-from gpuctl.k8s.kinds import CLAIM, NAMESPACE, OF_DEVICES
+from gpuctl.k8s.kinds import CLAIM, NAMESPACE, OF_DEVICES, RENDERED
+from gpuctl.k8s.makers import is_of_people
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
 from gpuctl.model.decision import Reason
@@ -154,7 +155,7 @@ def on_cluster(
     held = _told(_frozen(base, head, effect, now_ms), head)
     refusals = _sorted_out([*refused, *_cuts(base, head, effect), *held], standing, confirmed)
     ground = _live_ground(base, head, state)
-    return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found))
+    return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found, state))
 
 
 def _held(declared: Declared, state: ClusterState, found: Obstacles) -> Declared:
@@ -162,16 +163,24 @@ def _held(declared: Declared, state: ClusterState, found: Obstacles) -> Declared
     return replace(declared, pinned=excluded_projects(declared, state), blocked=found.reasons(declared))
 
 
-def _in_the_way(head: Declared, found: Obstacles) -> Mapping[ObjectRef, str]:
-    taken = dict.fromkeys(
-        found.taken.values(), "once the object of that name is gone that gpuctl did not create (GPU7057)"
-    )
+def _in_the_way(head: Declared, found: Obstacles, state: ClusterState) -> Mapping[ObjectRef, str]:
+    until_gone = "once the object of that name is gone that gpuctl did not create"
+    taken = dict.fromkeys(found.taken.values(), f"{until_gone} (GPU7057)")
+    taken |= dict.fromkeys(_of_people(head, state), f"{until_gone} (GPU7060)")
     ending = {
         ObjectRef(*NAMESPACE, "", project.namespace): "once the namespace that is being deleted is gone (GPU7023)"
         for project in head.projects
         if project.name in found.ending
     }
     return {**taken, **ending}
+
+
+def _of_people(head: Declared, state: ClusterState) -> Iterator[ObjectRef]:
+    """Objects that gpuctl did not make, of kinds and in namespaces in which one could be in the place of its own."""
+    spaces = {"", *(project.namespace for project in head.projects)}
+    for ref, live in state.live.items():
+        if ref.namespace in spaces and (ref.api_version, ref.kind) in RENDERED and is_of_people(ref, live):
+            yield ref
 
 
 def _refused(

@@ -1,24 +1,60 @@
-"""Objects that gpuctl writes again and again: another manager changes them back, or gpuctl's decisions alternate.
+"""Objects that gpuctl writes again and again: another manager or an admission policy changes them back, or gpuctl's
+decisions alternate.
 
-Neither may cost the API server an endless stream of writes. An object written too often within a minute is protected
-from writes until a minute after the first of them, and the journal names the other manager.
+Neither may cost the API server an endless stream of writes. A difference that is there again after each write is put
+right at once a few times, and then after delays that double. Only that: what pauses a run, lets it go or removes it is
+written all the same, so no tenant keeps its GPUs by changing its own object back. An object that is written too often
+within a minute, for whatever reason, is protected from all writes until a minute after the first of them. The journal
+names the fields and the other manager.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import items, text
-from gpuctl.model.change import OutcomeStatus
+from gpuctl.model.change import Change, OutcomeStatus
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
+from gpuctl.plan import is_drift
 
 WINDOW_MS: DurationMs = 60_000
 WRITES_IN_A_WINDOW = 12
 """More than the life of a job takes in a minute: created, admitted, paused, admitted again, changed, pruned."""
+RETURNS_AT_ONCE = 3
+"""How often the same difference is put right without a delay: a person may make a mistake twice."""
+FIRST_DELAY_MS: DurationMs = 5_000
+LONGEST_DELAY_MS: DurationMs = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fight:
+    """How often an object was written of late, and what was changed the last time."""
+
+    times: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Return:
+    """A difference by its words, how often in a row it was put right, when for the last time, and when last seen."""
+
+    what: str
+    times: int
+    at_ms: Instant
+    seen_ms: Instant
+
+    @property
+    def until_ms(self) -> Instant:
+        """When it is put right again."""
+        if self.times < RETURNS_AT_ONCE:
+            return self.at_ms
+        return self.at_ms + min(FIRST_DELAY_MS << min(self.times - RETURNS_AT_ONCE, 16), LONGEST_DELAY_MS)
 
 
 class Fights:
@@ -26,6 +62,8 @@ class Fights:
 
     def __init__(self) -> None:
         self._writes: dict[ObjectRef, deque[Instant]] = {}
+        self._returns: dict[ObjectRef, _Return] = {}
+        self._last: dict[ObjectRef, str] = {}
 
     def note(self, report: CycleReport) -> None:
         """Remember the writes of a cycle."""
@@ -33,6 +71,20 @@ class Fights:
             ref = outcome.change.ref
             if outcome.status is OutcomeStatus.APPLIED and ref.namespace != names.SYSTEM_NAMESPACE:
                 self._writes.setdefault(ref, deque()).append(report.at_ms)
+                self._last[ref] = outcome.change.reason
+                if is_drift(outcome.change):
+                    self._note_return(outcome.change, report.at_ms)
+        seen = {(change.ref, change.reason) for change in report.plan.changes} if self._returns else set()
+        for ref, each in [*self._returns.items()]:
+            if (ref, each.what) in seen:
+                self._returns[ref] = replace(each, seen_ms=report.at_ms)
+            elif report.at_ms - each.seen_ms >= WINDOW_MS:
+                del self._returns[ref]
+
+    def _note_return(self, change: Change, at_ms: Instant) -> None:
+        before = self._returns.get(change.ref)
+        times = before.times + 1 if before is not None and before.what == change.reason else 1
+        self._returns[change.ref] = _Return(what=change.reason, times=times, at_ms=at_ms, seen_ms=at_ms)
 
     def fought_over(self, now_ms: Instant) -> frozenset[ObjectRef]:
         """The objects to protect now. Cost: linear in the objects written within the last minute."""
@@ -41,7 +93,18 @@ class Fights:
                 times.popleft()
             if not times:
                 del self._writes[ref]
+                del self._last[ref]
         return frozenset(ref for ref, times in self._writes.items() if len(times) >= WRITES_IN_A_WINDOW)
+
+    def resting(self, now_ms: Instant) -> frozenset[ObjectRef]:
+        """The objects whose difference is not put right now, because it came back each time."""
+        return frozenset(ref for ref, found in self._returns.items() if now_ms < found.until_ms)
+
+    def standing(self, now_ms: Instant) -> Mapping[ObjectRef, Fight]:
+        """All of these objects, with what is known of each."""
+        of_all = {ref: Fight(times=len(self._writes[ref]), what=self._last[ref]) for ref in self.fought_over(now_ms)}
+        back = {ref: each for ref, each in self._returns.items() if each.times > RETURNS_AT_ONCE}
+        return {**of_all, **{ref: Fight(times=each.times, what=each.what) for ref, each in back.items()}}
 
 
 def rival(live: Body | None) -> str:

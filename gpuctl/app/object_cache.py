@@ -185,11 +185,15 @@ class ObjectCache:
         """All objects of a kind as they are now."""
         return self._objects.get(kind, {}).values()
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Apply, as the port does. The cache has the stored object at once."""
-        stored = self._cluster.apply(body)
+        stored = self._cluster.apply(body, is_new=is_new)
         self._take(ref_of(stored), stored)
         return stored
+
+    def check(self, body: Body) -> None:
+        """Apply and change nothing, as the port does."""
+        self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete, as the port does. The cache drops the object at once, or has it as it is while it ends."""

@@ -53,6 +53,10 @@ class Forbidden(WorldFault):
     """403: the account may not do this, or a quota is used up."""
 
 
+class Taken(WorldFault):
+    """An object that gpuctl did not make has the name: nothing of it was changed."""
+
+
 class NotFound(WorldFault):
     """404: no such object or namespace."""
 
@@ -148,14 +152,20 @@ class WatchEvent:
 class Writable(Protocol):
     """The writing half of a Kubernetes API server, in raw JSON."""
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored.
 
         What others wrote in the object's metadata goes where it leaves no room for that.
+        `is_new`: gpuctl has not seen the object. One that is there all the same and that others made is not changed
+        (`k8s.makers`); of a run's object, nothing that others own.
 
-        Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match), Invalid,
-        Forbidden, NotFound (no such namespace).
+        Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match; others own what a
+        new object was to have), Taken, Invalid, Forbidden, NotFound (no such namespace).
         """
+        ...
+
+    def check(self, body: Body) -> None:
+        """Apply, and change nothing: raises what `apply` would raise now, as far as the server can tell."""
         ...
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:

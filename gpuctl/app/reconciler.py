@@ -99,6 +99,7 @@ class Reconciler:
             object_cache=cache,
             clock=self._time,
             stop=self._is_over,
+            resting=self._fights.resting,
             incidents=incidents,
             engine=self._outside.engine,
         )
@@ -344,12 +345,11 @@ class Reconciler:
         self._left = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
         self.unfinished = self.unfinished + 1 if report.unwritten else 0
         self.troubles.aside("synced", self._outside.meters.synced)
-        fought = protected | self._fights.fought_over(self._now())
         troubles = [*of_damage(report), *of_unreadable(report.state), *of_troubles(report)]
         cache = self._object_cache
         troubles += [*of_lacking(cache.absent, cache.refused), *of_unread_kinds(cache.missed)]
         held += [*unkept(self._outside.history), *of_size(self._desired.size)]
-        return [*held, *troubles, *of_fights(fought, report.state)]
+        return [*held, *troubles, *of_fights(self._fights.standing(self._now()), report.state)]
 
     def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
         """Run cycles until one is done, and journal each as soon as it is over. Returns the last report.

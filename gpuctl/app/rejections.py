@@ -10,26 +10,29 @@ minute the write is tried again: an admission policy, a right or a quota may hav
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, WorldFault, Writable
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import resource_version
 from gpuctl.k8s.workloads import is_workload, job_of, run_of
-from gpuctl.model.change import ApplyResult
+from gpuctl.model.change import Action, ApplyResult
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import ACTIVE, Body, ClusterState
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import OWN
+from gpuctl.plan import OWN, Stage
 
 RETRY_MS: DurationMs = 60_000
+MOST_CHECKS = 50
 SOON_MS: DurationMs = 5_000
 """For a refusal that ends by itself."""
 _NO_RIGHT = "GPU7015"
+_TAKEN = "GPU7060"
 _NOT_COUNTED = "status unknown for quota"
 """The server counts objects of a kind some time after the kind was defined, and takes none of it before."""
 
@@ -37,7 +40,9 @@ _NOT_COUNTED = "status unknown for quota"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """One refusal: of which object, the commits it was rendered from, the live object's version then, the server's
-    message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted."""
+    message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted.
+    `start`: the object of a stopped run as it was to be let go, where that was refused. One that runs and was to have
+    more workers is another matter: it must not be kept from being paused."""
 
     ref: ObjectRef
     project: ProjectName | None
@@ -46,6 +51,7 @@ class Rejection:
     version: str
     at_ms: Instant
     error: str
+    start: Body | None = None
 
     @property
     def until_ms(self) -> Instant:
@@ -55,10 +61,38 @@ class Rejection:
     @property
     def reason(self) -> Reason:
         """Why the job waits."""
+        if self.error.startswith(_TAKEN):
+            return Reason(code="GPU5072", params=(("object", str(self.ref)),))
         return Reason(code="GPU5070", params=(("object", str(self.ref)), ("what", self.error.partition(": ")[2])))
 
 
 Rejections: TypeAlias = Mapping[ObjectRef, Rejection]
+
+
+def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) -> Rejections:
+    """The refusals, with those of starts that the server would refuse again as of now.
+
+    A start is tried in a dry run before the run is to get its place again: others would be paused for it each time, in
+    vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays.
+    Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once.
+    """
+    due = sorted((each.at_ms, ref) for ref, each in rejections.items() if each.start and now_ms >= each.until_ms)
+    if not due:
+        return rejections
+    later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for _, ref in due[MOST_CHECKS:]}
+
+    def check(ref: ObjectRef) -> Rejection:
+        found = rejections[ref]
+        try:
+            cluster.check(found.start or {})
+        except (Invalid, Forbidden, ClusterUnavailable) as fault:
+            return replace(found, at_ms=now_ms, error=f"{fault.code}: {fault}")
+        except WorldFault:
+            pass  # it is another object now, or gone
+        return found
+
+    refs = [ref for _, ref in due[:MOST_CHECKS]]
+    return {**rejections, **later, **dict(zip(refs, cluster.each(check, refs), strict=True))}
 
 
 def still_refused(rejections: Rejections, declared: Declared, state: ClusterState, now_ms: Instant) -> Rejections:
@@ -71,7 +105,7 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
         for ref, found in rejections.items()
         if (found.run is None or found.run in runs)
         and found.commits == _commits(declared, found.project)
-        and found.version == _version(state, ref)
+        and _is_as_it_was(found, _version(state, ref))
         and now_ms < found.until_ms
     }
 
@@ -86,16 +120,20 @@ def with_new(
     found = dict(rejections)
     refused = [outcome for outcome in result.outcomes if outcome.refused]
     digests = {job.id: job.digest for job in declared.jobs} if refused else {}
+    active = _active(state) if refused else frozenset()
     for outcome in refused:
         change, ref = outcome.change, outcome.change.ref
+        run = _run_of(change.body or {}, digests)
+        is_start = change.stage == Stage.ADMIT and change.action is Action.UPDATE and run not in active
         found[ref] = Rejection(
             ref=ref,
             project=change.project,
-            run=_run_of(change.body or {}, digests),
+            run=run,
             commits=_commits(declared, change.project),
             version=_version(state, ref),
             at_ms=now_ms,
             error=outcome.error,
+            start=change.body if is_start else None,
         )
     return found
 
@@ -119,7 +157,7 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
     """
     if not rejections:
         return {}
-    active = {(run.job, run.digest) for run in state.runs if run.phase in ACTIVE}
+    active = _active(state)
     grounds = {each.project: each.reason for ref, each in rejections.items() if _is_ground(ref)}
     held = {job.id: grounds[job.id.project] for job in declared.jobs if job.id.project in grounds} if grounds else {}
     return held | {
@@ -127,6 +165,16 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
         for ref, each in rejections.items()
         if each.run is not None and (is_workload(ref) or each.run not in active)
     }
+
+
+def _is_as_it_was(rejection: Rejection, version: str) -> bool:
+    """Whether the live object is as it was. Of a start that was refused it need only be there: a tenant can write on
+    its own object as often as it likes, and others would be paused for each try."""
+    return bool(version) if rejection.start is not None else rejection.version == version
+
+
+def _active(state: ClusterState) -> frozenset[RunKey]:
+    return frozenset((run.job, run.digest) for run in state.runs if run.phase in ACTIVE)
 
 
 def _is_ground(ref: ObjectRef) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpuctl.app.cycle import CycleReport
-from gpuctl.app.fights import WRITES_IN_A_WINDOW, rival
+from gpuctl.app.fights import Fight, rival
 from gpuctl.app.ports import Forbidden, WorldFault
 from gpuctl.app.rejections import is_of_tenant
 from gpuctl.compile import DeclaredSize
@@ -258,14 +258,14 @@ def of_size(size: DeclaredSize) -> Iterator[Entry]:
         yield Entry(event="full", level=Level.WARNING, fields=facts, rewords=True)
 
 
-def of_fights(fought: Iterable[ObjectRef], state: ClusterState) -> Iterator[Entry]:
-    """The problems of objects that are protected for a while after too many writes, with the other manager's name."""
-    for ref in sorted(fought):
+def of_fights(fought: Mapping[ObjectRef, Fight], state: ClusterState) -> Iterator[Entry]:
+    """The problems of objects that are written seldom for a while after many writes, with the other manager's name."""
+    for ref, fight in sorted(fought.items()):
         other = rival(state.live.get(ref))
-        who = f"{other} wrote it, too" if other else "no other client wrote it"
-        text = message("GPU7007", {"object": str(ref), "times": WRITES_IN_A_WINDOW, "rival": who})
+        who = f"{other} wrote it, too" if other else "no other client wrote it, so an admission policy or webhook may"
+        text = message("GPU7007", {"object": str(ref), "times": fight.times, "what": fight.what, "rival": who})
         facts = {"code": "GPU7007", "object": str(ref), "message": text}
-        yield Entry(event="restless", level=Level.WARNING, fields=facts)
+        yield Entry(event="restless", level=Level.WARNING, fields=facts, rewords=True)
 
 
 def _decided(report: CycleReport, applied: Iterable[Change], stage: Stage) -> list[Decision]:

@@ -7,6 +7,8 @@ damaged reads as absent, and the next decision writes it anew.
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -27,6 +29,12 @@ OF_A_PLACE = frozenset({"affinity", "nodeSelector", "tolerations", "schedulingGa
 _MANY = 4096
 """Texts that are remembered: most jobs wait for the same reason, and many ask for the same."""
 _MOST_PARAMETERS = 32
+_PACKED = "zlib:"
+_LONGEST_PLAIN = 32 * 1024
+"""The longest placement that is written as people can read it: of some 500 workers."""
+_SHORTEST_WORKER = len('{"node":"n","gpus":[]},')
+_LONGEST_UNPACKED = 8 * 1024 * 1024
+"""Of 10,000 workers, the most that a job may have, with eight GPUs each by their UUIDs."""
 _IN_ORDER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -49,12 +57,23 @@ def decode_values(text: object) -> Mapping[str, str]:
 
 
 def encode_placement(placement: Placement) -> str:
-    """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order; with `"uuids"` where they are known."""
-    return _IN_ORDER.encode(placement_value(placement))
+    """`[{"node":"dgx1-2","gpus":[0,1]}]`, a worker each in worker order; with `"uuids"` where they are known.
+
+    A gang of many workers has it packed, `zlib:` and base64: an object has room for 256 KiB of annotations, which 3,000
+    workers of whole nodes fill, and each pod of the gang has it, too.
+    """
+    text = _IN_ORDER.encode([_encode_worker(worker) for worker in placement.workers])
+    if len(text) <= _LONGEST_PLAIN:
+        return text
+    return _PACKED + b64encode(zlib.compress(text.encode())).decode()
 
 
-def placement_value(placement: Placement) -> list[dict[str, object]]:
-    """A placement as a JSON value."""
+def placement_value(placement: Placement) -> object:
+    """A placement as a JSON value: the list of its workers, or packed the text of the annotation."""
+    if len(placement.workers) * _SHORTEST_WORKER > _LONGEST_PLAIN:
+        text = encode_placement(placement)
+        if text.startswith(_PACKED):
+            return text
     return [_encode_worker(worker) for worker in placement.workers]
 
 
@@ -65,16 +84,28 @@ def _encode_worker(worker: WorkerPlacement) -> dict[str, object]:
 
 def decode_placement(text: object) -> Placement | None:
     """The placement of an annotation's text, or None."""
-    return placement_of(_json(text))
+    return placement_of(text if isinstance(text, str) and text.startswith(_PACKED) else _json(text))
 
 
 def placement_of(workers: object) -> Placement | None:
     """The placement of a JSON value, or None."""
+    if isinstance(workers, str):
+        workers = _json(_unpacked(workers))
     if not isinstance(workers, list) or not 0 < len(workers) <= MOST_WORKERS:
         return None
     placed = [_decode_worker(worker) for worker in workers]
     known = tuple(worker for worker in placed if worker is not None)
     return Placement(workers=known) if len(known) == len(placed) else None
+
+
+def _unpacked(text: str) -> str | None:
+    """The JSON in a packed text; None for what is none, or is longer than that of any gang."""
+    unpack = zlib.decompressobj()
+    try:
+        found = unpack.decompress(b64decode(text.removeprefix(_PACKED), validate=True), _LONGEST_UNPACKED)
+        return found.decode() if unpack.eof else None
+    except (ValueError, zlib.error):
+        return None
 
 
 def _decode_worker(worker: object) -> WorkerPlacement | None:

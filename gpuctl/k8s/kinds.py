@@ -226,6 +226,10 @@ CLUSTER_SCOPED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items()
 SCOPES: Mapping[Kind, Scope] = {kind: info.scope for kind, info in KINDS.items() if info.scope != Scope()}
 """Kinds of which a cycle reads only a part: the ledgers, and what bears our label. Of every other kind it reads all."""
 
+WITH_PEOPLES: Mapping[Kind, Scope] = {kind: scope for kind, scope in SCOPES.items() if scope != _LABELLED}
+"""What commands read that tell what a cycle would write: also what people made, which may be in its place. A controller
+does not: it would have each change of all Services and autoscalers of the cluster."""
+
 VERBS: Mapping[Kind, tuple[str, ...]] = {
     kind: tuple(sorted({*info.writes, *(_READ if info.observed else ())}))
     for kind, info in sorted(KINDS.items())

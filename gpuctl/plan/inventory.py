@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import ledger_ref
+from gpuctl.k8s.makers import is_of_people
 from gpuctl.model.decision import Finished, JobState, Schedule, TimeOut
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, Revision, RunKey
@@ -105,9 +106,13 @@ _RUN_KEY: Callable[[Run], RunKey] = attrgetter("job", "digest")
 
 
 def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) -> frozenset[ObjectRef]:
-    """What is there of a project's inventory besides the objects that are wanted of it."""
+    """What is there of a project's inventory besides the objects that are wanted of it.
+
+    An object of others is not, which was there before gpuctl could make its own.
+    """
     wanted = books.wanted.get(old.project, _NO_OBJECTS)
-    return frozenset(filter(state.live.__contains__, cache.extras(old.project, old.inventory, wanted)))
+    there = filter(state.live.__contains__, cache.extras(old.project, old.inventory, wanted))
+    return frozenset(ref for ref in there if not is_of_people(ref, state.live[ref]))
 
 
 def unseen(old: Ledger, state: ClusterState) -> frozenset[ObjectRef]:

@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import encode_ledger, ledger_ref, shard_refs, shards_of
+from gpuctl.k8s.makers import is_foreign, tells_its_maker
 from gpuctl.k8s.objects import is_deleting, mapping, resource_version, uid
 from gpuctl.k8s.suspension import is_let_go
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
@@ -24,7 +25,10 @@ from gpuctl.plan.inventory import OWN, shard_owner
 from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.order import Stage, stage_of
 
+TAKEN = "left as it is: gpuctl did not create it"
+"""Why an object of others in the place of a wanted one is not changed. Its creation is asked for, and refused."""
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
+_DRIFT = "drift"
 _SHOWN_PATHS = 3
 
 
@@ -71,6 +75,9 @@ class Writer:
             return
         if live is not None and is_workload(item.ref) and item.ref not in self.state.own:
             return
+        if live is not None and tells_its_maker(item.ref) and is_foreign(item.body, live):
+            yield self._apply(item, item.body, None, TAKEN)
+            return
         if live is not None and is_workload(item.ref) and diff.run in self.over:
             return
         if live is not None and is_workload(item.ref) and diff.run in self.remade:
@@ -90,7 +97,7 @@ class Writer:
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
-            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), "drift")
+            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), _DRIFT)
             yield self._apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
         elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
@@ -222,6 +229,11 @@ def _recorded(
 
 _AS_OBSERVED = frozenset({kinds.NAMESPACE, kinds.CONFIG_MAP, kinds.CLAIM})
 """Kinds of which an object is deleted only as it was observed: what is in it is not made again."""
+
+
+def is_drift(change: Change) -> bool:
+    """Whether a change only puts fields right, and lets no run go and pauses none."""
+    return change.action is Action.UPDATE and change.reason.startswith(f"{_DRIFT}: ")
 
 
 def delete(

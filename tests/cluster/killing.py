@@ -74,10 +74,13 @@ class Doomed:
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
         return self._cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
-        self._cluster.apply(body)
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        self._cluster.apply(body, is_new=is_new)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
+
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._cluster.delete(ref, uid, resource_version)

@@ -12,11 +12,14 @@ from controlplane.server import node
 from town import MERGE, Town, town_on
 
 from gpuctl.adapters.clock import SystemClock
+from gpuctl.app.fights import Fights
+from gpuctl.app.rejections import RETRY_MS
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import Pending
 from gpuctl.model.ids import ObjectRef
+from gpuctl.plan import is_drift
 
 
 def where(town: Town, job: str) -> str:
@@ -321,3 +324,89 @@ def test_a_label_of_the_namespace_that_a_person_changed_is_put_back(town: Town) 
     town.plane.call("PATCH", path, {"metadata": {"labels": {names.CLUSTER_LABEL: "else"}}}, media=MERGE)
     town.until(lambda: labels_of(town.plane.call("GET", path)).get(names.CLUSTER_LABEL) == town.name)
     assert uid(town.state().live[ref]) == before
+
+
+def refuse_starts(town: Town, job: str) -> tuple[str, ...]:
+    """Have a policy of the cluster let a job's objects be all but let go; the paths of what it is."""
+    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}]
+    ours = f"request.namespace == '{town.namespace}' && request.name.startsWith('{job}-')"
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "ours", "expression": ours}],
+        "validations": [{"expression": "object.spec.suspend == true", "message": "not on a Monday"}],
+    }
+    made = write_policy(town.plane, town.name, spec)
+    await_policies(town.plane)
+    return made
+
+
+def a_minute_later(town: Town) -> None:
+    """Cycles of a minute later, until nothing is left to do."""
+    rejected = {ref: replace(each, at_ms=each.at_ms - RETRY_MS) for ref, each in town.context.rejected.items()}
+    town.context = replace(town.context, rejected=rejected)
+    town.until(lambda: town.cycle().settled)
+
+
+def test_runs_are_paused_once_for_one_whose_start_alone_a_policy_refuses(town: Town) -> None:
+    """Its place could be reserved. The others were paused for it each minute, and it never started."""
+    town.jobs |= {"low": ", gpus: 2, workers: 2", "high": ", gpus: 2, priority: 9, suspend: true"}
+    town.comes_to(low="Running", high="Queued")
+    made = refuse_starts(town, "high")
+    town.jobs["high"] = ", gpus: 2, priority: 9"
+    town.until(lambda: any("not on a Monday" in each.error for each in town.context.rejected.values()))
+    town.comes_to(low="Running", high="Queued")
+    pods = {uid(pod) for _, pod in town.live("Pod", "low")}
+    for _ in range(3):
+        a_minute_later(town)
+        assert town.phases() == {"low": "Running", "high": "Queued"}
+    assert {uid(pod) for _, pod in town.live("Pod", "low")} == pods
+    (decision,) = [each for each in town.cycle().schedule.decisions if each.job.name == "high"]
+    assert isinstance(decision, Pending)
+    assert decision.reason.code == "GPU5070"
+    for path in made:
+        town.plane.call("DELETE", path)
+    await_policies(town.plane)
+    a_minute_later(town)
+    town.comes_to(low="Queued", high="Running")
+
+
+def override(town: Town) -> tuple[str, ...]:
+    """Have a policy of the cluster change a field of all Jobs in each write; the paths of what it is."""
+    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["jobs"]}]
+    change = {"expression": "Object{spec: Object.spec{backoffLimit: 9}}"}
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": "ours", "expression": f"request.namespace == '{town.namespace}'"}],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": change}],
+    }
+    made = []
+    for kind, of_kind in (("policies", spec), ("policybindings", {"policyName": town.name})):
+        path = f"/apis/admissionregistration.k8s.io/v1/mutatingadmission{kind}"
+        town.plane.call("POST", path, {"metadata": {"name": town.name}, "spec": of_kind})
+        made.append(f"{path}/{town.name}")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "x"}]}
+    tried = {"metadata": {"name": "tried"}, "spec": {"suspend": True, "template": {"spec": pod}}}
+    jobs = f"/apis/batch/v1/namespaces/{town.namespace}/jobs?dryRun=All"
+    town.until(lambda: town.plane.call("POST", jobs, tried)["spec"]["backoffLimit"] == 9)
+    return tuple(reversed(made))
+
+
+def test_what_a_policy_overrides_in_each_write_is_written_seldom_and_keeps_no_run(town: Town) -> None:
+    fights = Fights()
+    town.context = replace(town.context, resting=fights.resting)
+    made = override(town)
+    town.jobs["j"] = ", gpus: 1, suspend: true"
+    town.until(lambda: town.live("Job", "j") and town.one("Job", "j")["spec"]["backoffLimit"] == 9)
+    reports = []
+    for _ in range(12):
+        reports.append(town.cycle())
+        fights.note(reports[-1])
+    outcomes = [each for report in reports for each in report.result.outcomes if each.status == "applied"]
+    assert sum(is_drift(each.change) for each in outcomes) == 3
+    assert reports[-1].settled
+    town.jobs["j"] = ", gpus: 1"
+    town.comes_to(j="Running")
+    for path in made:
+        town.plane.call("DELETE", path)

@@ -43,6 +43,8 @@ OF_A_SECTION = {
 }
 """Rows that are made below, where a section is run that they need."""
 IN_OTHER_TESTS = {
+    "an object that gpuctl did not create has the name of a Service, an Ingress, a claim or another object of a job or "
+    "a project": "tests/cluster/test_objects_of_people.py::test_an_object_that_a_person_made_is_left_as_it_is",
     "a project declares more jobs than the controller has memory for (`install --jobs`)":
         "tests/unit/app/test_most_jobs.py::test_a_sweep_of_more_than_there_is_memory_for_stays_behind",
     "more than nine tenths of the jobs that the controller has memory for are declared, or of their text":
@@ -61,11 +63,9 @@ IN_OTHER_TESTS = {
         "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
     "a finished job's `ttlAfterFinished` is over":
         "tests/reconcile/test_job_lives.py::test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended",
-    "the server refuses an object of one job: another object has the name of its claim or Service, a policy or a quota "
-    "of the namespace says no":
+    "the server refuses an object of one job: a policy or a quota of the namespace says no":
         "tests/reconcile/test_refusals.py::test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alone",
-    "the server refuses an object of a project or of the cluster: a RoleBinding with another role is there, a policy "
-    "says no":
+    "the server refuses an object of a project or of the cluster: a policy says no":
         "tests/reconcile/test_refusals.py::test_a_refused_object_of_a_project_is_not_asked_for_again_and_again",
     "gpuctl is newer than its installation, and has no right to what it now writes: NetworkPolicies, autoscalers":
         "tests/reconcile/test_refusals.py::test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on",

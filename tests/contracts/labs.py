@@ -64,8 +64,12 @@ class Lab:
         """Have a kind of another controller served."""
         self.cluster.define([ROWS[each] for each in DECLARED_KINDS if each == kind])
 
-    def apply(self, wanted: Body) -> Body:
-        return self.cluster.apply(wanted)
+    def apply(self, wanted: Body, *, is_new: bool = False) -> Body:
+        return self.cluster.apply(wanted, is_new=is_new)
+
+    def make(self, made: Body) -> Body:
+        """A plain create by somebody else."""
+        return self.cluster.create(made, "person")
 
     def await_quotas(self) -> None:
         """Wait until quotas hold that were counted."""

@@ -83,8 +83,11 @@ class Renamed:
                 return [*events, bookmark]
             time.sleep(next(waits))
 
-    def apply(self, wanted: Body) -> Body:
-        return self._back(self._cluster.apply(self.forth(wanted)))
+    def apply(self, wanted: Body, *, is_new: bool = False) -> Body:
+        return self._back(self._cluster.apply(self.forth(wanted), is_new=is_new))
+
+    def check(self, wanted: Body) -> None:
+        self._cluster.check(self.forth(wanted))
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         name = ref.name + self._suffix if ref.kind == "Namespace" else ref.name
@@ -151,6 +154,13 @@ class RealLab(Lab):
         del kind
         made = [definition(each) for each in EVERY_KIND]
         define(self._plane, *({**each, "spec": {**each["spec"], "conversion": {"strategy": "None"}}} for each in made))
+
+    def make(self, made: Body) -> Body:
+        body = self.cluster.forth(made)
+        ref = ref_of(body)
+        path = collection((ref.api_version, ref.kind), ref.namespace)
+        self._plane.call("POST", f"{path}?fieldManager=person", body)
+        return self.there((ref.api_version, ref.kind), ref.name)
 
     def edit(self, changed: Body, manager: str) -> Body:
         kind = (changed["apiVersion"], changed["kind"])

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from labs import Lab, body, claim_template, job, lab
 
-from gpuctl.app.ports import Conflict, Invalid, NotFound
-from gpuctl.k8s import kinds
+from gpuctl.app.ports import Conflict, Invalid, NotFound, Taken
+from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.names import FIELD_MANAGER
+from gpuctl.k8s.objects import labels_of, uid
 from gpuctl.model.ids import ObjectRef
 from gpuctl.plan import drift
 
@@ -364,3 +365,61 @@ def test_a_storage_claim_is_bound_and_may_grow(lab: Lab) -> None:
     assert "f:storage" not in str(owned(live))
     with pytest.raises(Invalid):
         lab.apply(storage("2Gi"))
+
+
+OURS = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.PROJECT_LABEL: "a"}
+
+
+def service(port: int, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    spec = {"selector": {"a": "b"}, "ports": [{"name": "web", "port": port}]}
+    return body(kinds.SERVICE, "s", metadata={"labels": dict(OURS if labels is None else labels)}, spec=spec)
+
+
+def test_a_new_object_is_made_whole(lab: Lab) -> None:
+    assert owned(lab.apply(service(80), is_new=True))["f:metadata"]
+
+
+@pytest.mark.parametrize("port", [80, 81], ids=["alike", "otherwise"])
+@pytest.mark.parametrize("labels", [{}, {**OURS, names.PROJECT_LABEL: "b"}], ids=["bare", "of another project"])
+def test_an_object_that_others_made_is_not_changed_as_a_new_one(port: int, labels: Mapping[str, str], lab: Lab) -> None:
+    made = lab.make(service(port, labels))
+    with pytest.raises(Taken):
+        lab.apply(service(80), is_new=True)
+    assert lab.there(kinds.SERVICE, "s") == made
+
+
+def test_an_object_that_others_hand_over_is_taken(lab: Lab) -> None:
+    theirs = service(80, {**OURS, "theirs": "yes"})
+    made = lab.make({**theirs, "spec": {**theirs["spec"], "selector": {"c": "d"}}})
+    live = lab.apply(service(80), is_new=True)
+    assert (uid(live), {*labels_of(live)}) == (uid(made), {*OURS, "theirs"})
+    assert live["spec"]["selector"] == {"a": "b"}
+
+
+def test_an_object_of_ours_without_its_labels_is_still_ours(lab: Lab) -> None:
+    first = lab.apply(service(80))
+    lab.edit({**first, "metadata": {**first["metadata"], "labels": {"theirs": "yes"}}}, "person")
+    live = lab.apply(service(80), is_new=True)
+    assert (uid(live), {*labels_of(live)}) == (uid(first), {*OURS, "theirs"})
+
+
+def test_a_runs_object_that_others_made_is_not_changed_as_a_new_one(lab: Lab) -> None:
+    made = lab.make(job("j", suspend=True))
+    with pytest.raises(Conflict):
+        lab.apply(job("j", suspend=True, pod={"containers": [{"name": "main", "image": "i:1"}]}), is_new=True)
+    assert lab.there(kinds.JOB, "j")["spec"]["template"] == made["spec"]["template"]
+
+
+def test_a_check_says_what_an_apply_would_and_changes_nothing(lab: Lab) -> None:
+    lab.apply(job("j", suspend=True))
+    lab.eventually(lambda: lab.condition("j", "Suspended"))
+    before = lab.there(kinds.JOB, "j")
+    lab.cluster.check(job("j"))
+    lab.cluster.check(job("k"))
+    with pytest.raises(Invalid):
+        lab.cluster.check(job("j", completions=3))
+    gone = job("j")
+    with pytest.raises(Conflict):
+        lab.cluster.check({**gone, "metadata": {**gone["metadata"], "uid": "another"}})
+    lab.later(2_000)
+    assert (lab.there(kinds.JOB, "j"), lab.get(kinds.JOB, "k")) == (before, None)

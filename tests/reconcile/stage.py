@@ -334,9 +334,13 @@ class Flaky:
         self._reach()
         return self._stage.cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         self._reach()
-        return self._stage.cluster.apply(body)
+        return self._stage.cluster.apply(body, is_new=is_new)
+
+    def check(self, body: Body) -> None:
+        self._reach()
+        self._stage.cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._reach()
@@ -354,6 +358,7 @@ class Withdrawn:
         self._kind = kind
         self.is_on = False
         self.each = cluster.each
+        self.check = cluster.check
 
     def _check(self, kind: Kind) -> None:
         if self.is_on and kind == self._kind:
@@ -367,9 +372,9 @@ class Withdrawn:
         self._check(kind)
         return self._cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         self._check((body["apiVersion"], body["kind"]))
-        return self._cluster.apply(body)
+        return self._cluster.apply(body, is_new=is_new)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._check((ref.api_version, ref.kind))

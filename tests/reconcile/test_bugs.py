@@ -100,6 +100,7 @@ class Cursed:
         self.apply = stage.cluster.apply
         self.delete = stage.cluster.delete
         self.each = stage.cluster.each
+        self.check = stage.cluster.check
         self.tries: list[int] = []
 
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:

@@ -306,11 +306,12 @@ class Refusing:
         self.watch = cluster.watch
         self.delete = cluster.delete
         self.each = cluster.each
+        self.check = cluster.check
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         if body["metadata"]["name"].startswith(self._name) and body["kind"] == "Job":
             raise Invalid("GPU7006", "spec.template.spec: Invalid value")
-        return self._cluster.apply(body)
+        return self._cluster.apply(body, is_new=is_new)
 
 
 def test_a_job_the_server_refuses_does_not_keep_its_team_from_working(stage: Stage) -> None:

@@ -65,10 +65,13 @@ class Slow:
     def __post_init__(self) -> None:
         self.list, self.watch, self.delete = self.cluster.list, self.cluster.watch, self.cluster.delete
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         if self.write_ms:
             self.clock.advance_to(self.clock.now_ms() + self.write_ms)
-        return self.cluster.apply(body)
+        return self.cluster.apply(body, is_new=is_new)
+
+    def check(self, body: Body) -> None:
+        self.cluster.check(body)
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         return [work(one) for one in items]

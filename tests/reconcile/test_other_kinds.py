@@ -259,8 +259,11 @@ class Mortal:
         self._cluster, self._left, self._after = cluster, at_write, after
         self.list, self.watch = cluster.list, cluster.watch
 
-    def apply(self, body: Body) -> Body:
-        return self._write(lambda: self._cluster.apply(body))
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        return self._write(lambda: self._cluster.apply(body, is_new=is_new))
+
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         return self._write(lambda: self._cluster.delete(ref, uid, resource_version))
@@ -353,6 +356,7 @@ class Unconverted:
     def __init__(self, stage: Stage, kind: Kind, away: range) -> None:
         self._stage, self._kind, self._away = stage, kind, away
         self.each = stage.cluster.each
+        self.check = stage.cluster.check
 
     def _convert(self, kind: Kind) -> None:
         if kind == self._kind and (self._stage.clock.now_ms() - ZERO_MS) // 1000 in self._away:
@@ -366,9 +370,9 @@ class Unconverted:
         self._convert(kind)
         return self._stage.cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         self._convert((body["apiVersion"], body["kind"]))
-        return self._stage.cluster.apply(body)
+        return self._stage.cluster.apply(body, is_new=is_new)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._convert((ref.api_version, ref.kind))

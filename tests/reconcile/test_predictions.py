@@ -277,11 +277,11 @@ def test_a_commit_that_can_not_be_written_yet_is_not_judged(
 class Late(ReadOnly):
     """A cluster that takes a ledger only at the second try."""
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         if body["metadata"]["name"] == "ledger.one.a" and not self.tries:
             self.tries.append(self._stage.clock.now_ms())
             raise Conflict("GPU7003", "changed by another client")
-        return self._stage.cluster.apply(body)
+        return self._stage.cluster.apply(body, is_new=is_new)
 
 
 def test_a_write_that_is_taken_only_later_is_the_cause(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ nodes that are otherwise than declared. Each is told once, keeps nobody from any
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,13 +57,52 @@ class Refusing:
             self.asked += 1
             raise self.fault
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         self._check(body["kind"], body["metadata"]["name"])
-        return self._cluster.apply(body)
+        return self._cluster.apply(body, is_new=is_new)
+
+    def check(self, body: Body) -> None:
+        self._check(body["kind"], body["metadata"]["name"])
+        self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         self._check(ref.kind, ref.name)
         return self._cluster.delete(ref, uid, resource_version)
+
+
+class RefusingStarts(Refusing):
+    """As that, but of writes that let a Job go alone."""
+
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        if mapping(body, "spec").get("suspend") is False:
+            self._check(body["kind"], body["metadata"]["name"])
+        return self._cluster.apply(body, is_new=is_new)
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "its owner writes on it"])
+def test_runs_are_paused_once_for_one_whose_start_alone_is_refused(stage: Stage, *, is_busy: bool) -> None:
+    stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
+    stage.play(60)
+    assert stage.phases() == {"a/j1": "Running", "b/big": "Running"}
+    stage.through = refusing = RefusingStarts(stage.cluster, "new-")
+    stage.commit({"c/projects/a/new.yaml": job("new", "a")})
+    if is_busy:
+        for second in range(70, 400, 7):
+            stage.at(second, partial(noted, stage, "new-", str(second)))
+    stage.play(400)
+    assert refusing.asked
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Queued", "b/big": "Running"}
+    assert {str(run.job): run.starts for run in stage.state().runs} == {"a/j1": 1, "a/new": 0, "b/big": 2}
+    refusing.strict = False
+    stage.play(480)
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
+
+
+def noted(stage: Stage, name: str, note: str) -> None:
+    """A note of a tenant on its own job's object."""
+    _, body = stage.live("Job", name)
+    notes = {**mapping(body, "metadata", "annotations"), "mine": note}
+    stage.cluster.update({**body, "metadata": {**body["metadata"], "annotations": notes}})
 
 
 def test_a_refused_job_keeps_no_place_and_is_not_asked_for_again_and_again(stage: Stage) -> None:
@@ -524,7 +564,7 @@ STRANGERS: dict[str, tuple[str, str, dict[str, object]]] = {
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alone(stage: Stage, kind: str) -> None:
-    """The server refuses another spec. gpuctl was not ready by that, for all teams."""
+    """It was overwritten where the server took that. gpuctl was not ready by it, for all teams."""
     stage.meters = meters = PrometheusMeters(useless_after_ms=0)
     stage.publisher = Direct(stage.cluster)
     more, name, spec = STRANGERS[kind]
@@ -536,12 +576,57 @@ def test_an_object_that_a_tenant_made_in_the_place_of_a_jobs_holds_that_job_alon
     (waiting,) = [run for run in stage.state().runs if run.job.name == "new"]
     assert waiting.reason is not None
     told = reason_text(waiting.reason)
-    assert told.startswith(f"the API server refuses {kind} gpu-a/{name}: ")
+    assert told == f"{kind} gpu-a/{name}, which gpuctl did not create, has the name of an object of the job"
     status = read_status(stage.cluster, stage.clock).status
     assert (status.ready, [each.level for each in status.problems], meters.unready()) == (True, ["warning"], "")
-    stage.cluster.delete(ref_of(made), "", "")
+    stage.cluster.delete(ref_of(made), uid(made), resource_version(made) if kind == "Service" else "")
     stage.play(220)
     assert stage.phases() == RUNNING | {"a/new": "Running", "b/j3": "Running"}
+
+
+def test_no_run_is_paused_for_a_job_whose_service_is_another_object(stage: Stage) -> None:
+    """Its Service was refused each minute, and what made way for it lost its work each minute."""
+    spec = {"selector": {"app": "theirs"}, "ports": [{"port": 80, "name": "port-80"}]}
+    meta = {"name": "new", "namespace": "gpu-a"}
+    made = stage.cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+    stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
+    stage.play(60)
+    assert stage.phases() == {"a/j1": "Running", "b/big": "Running"}
+    stage.commit({"c/projects/a/new.yaml": job("new", "a", more=", expose: [{port: 80, via: service}]")})
+    stage.play(400)
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Queued", "b/big": "Running"}
+    assert {str(run.job): run.starts for run in stage.state().runs} == {"a/j1": 1, "a/new": 0, "b/big": 1}
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: "one", names.PROJECT_LABEL: "a"}
+    stage.cluster.update({**made, "metadata": {**made["metadata"], "labels": labels}})
+    stage.play(500)
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
+    (_, service) = stage.live("Service", "new")
+    assert (uid(service), service["spec"]["selector"][names.JOB_LABEL]) == (uid(made), "new")
+
+
+def test_what_a_person_made_is_not_deleted_with_the_job_or_the_project(stage: Stage) -> None:
+    claims = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+    ports = {"ports": [{"port": 80, "name": "port-80", "targetPort": 80}]}
+    made = [
+        stage.cluster.create({
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": "gpu-a"},
+            "spec": spec,
+        })
+        for kind, name, spec in (("PersistentVolumeClaim", "pvc-new-0", claims), ("Service", "new", ports))
+    ]
+    more = ", volumes: [{newClaim: {size: 2Gi}, mountPath: /d}], expose: [{port: 80, via: service}]"
+    stage.commit({"c/projects/a/new.yaml": job("new", "a", more=more)})
+    stage.play(120)
+    assert stage.phases() == RUNNING | {"a/new": "Queued"}
+    stage.commit({"c/projects/a/new.yaml": None})
+    stage.play(240)
+    assert stage.phases() == RUNNING
+    inventory = stage.state().ledgers[ProjectName("a")].inventory
+    assert inventory.isdisjoint(map(ref_of, made))
+    for each in made:
+        stage.cluster.delete(ref_of(each), uid(each), "")
 
 
 def test_a_role_binding_that_a_tenant_made_in_the_place_of_a_projects_is_no_trouble_of_others(stage: Stage) -> None:

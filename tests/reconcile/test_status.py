@@ -158,9 +158,10 @@ def test_a_cluster_that_refuses_everything_is_not_ready_in_ten_minutes(tmp_path:
     class Closed:
         """Answers reads, and refuses every write."""
 
-        list, watch, each = cluster.list, cluster.watch, cluster.each
+        list, watch, each, check = cluster.list, cluster.watch, cluster.each, cluster.check
 
-        def apply(self, body: Body) -> Body:
+        def apply(self, body: Body, *, is_new: bool = False) -> Body:
+            del is_new
             raise ClusterUnavailable("GPU7001", str(body["kind"]))
 
         def delete(self, ref: object, uid: str, resource_version: str) -> None:

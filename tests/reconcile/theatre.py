@@ -104,8 +104,11 @@ class Heard:
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
         return self._cluster.watch(kind, resource_version, timeout_ms)
 
-    def apply(self, body: Body) -> Body:
-        return self._told(lambda: self._cluster.apply(body))
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        return self._told(lambda: self._cluster.apply(body, is_new=is_new))
+
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         return self._told(lambda: self._cluster.delete(ref, uid, resource_version))

@@ -47,18 +47,18 @@ class Api:
         """The instant as objects carry it."""
         return format_seconds(self.instant)
 
-    def apply(self, wanted: Body, manager: str) -> Body:
-        """Server-side apply, forced. An apply that changes nothing writes nothing."""
+    def apply(self, wanted: Body, manager: str, *, force: bool = True, dry_run: bool = False) -> Body:
+        """Server-side apply, taking over what others own by `force`. An apply that changes nothing writes nothing."""
         wanted = _applicable(wanted)
         key = self._known(wanted)
         live = self.store.get(key)
         if live is None:
             _absent(wanted)
             body, owners = merge.applied(None, _unversioned(wanted), manager)
-            return self.create(merge.with_owners(body, owners, None, self.instant))
+            return self.create(merge.with_owners(body, owners, None, self.instant), dry_run=dry_run)
         _preconditions(key, live, text(wanted, "metadata", "uid"), text(wanted, "metadata", "resourceVersion"))
-        body, owners = merge.applied(live, _unversioned(wanted), manager)
-        return self.replace(merge.with_owners(body, owners, live, self.instant))
+        body, owners = merge.applied(live, _unversioned(wanted), manager, force=force)
+        return self.replace(merge.with_owners(body, owners, live, self.instant), dry_run=dry_run)
 
     def uncrowd(self, wanted: Body) -> bool:
         """Take off all that others can write in the metadata of an object; False where it is not there."""
@@ -80,7 +80,7 @@ class Api:
         """A plain create by a client: it owns all that it wrote."""
         return self.create(merge.with_owners(body, merge.made(body, manager), None, self.instant))
 
-    def create(self, body: Body) -> Body:
+    def create(self, body: Body, *, dry_run: bool = False) -> Body:
         """Admit a new object and store it."""
         key = self._known(body)
         if self.store.get(key) is not None:
@@ -95,9 +95,11 @@ class Api:
         validation.check(admitted)
         _fits_storage(key, admitted)
         quota.admit(self.store, key, admitted)
+        if dry_run:
+            return admitted
         return self.store.write(admitted)
 
-    def replace(self, new: Body) -> Body:
+    def replace(self, new: Body, *, dry_run: bool = False) -> Body:
         """Store a changed object: generation, immutability, and the end of one that only waited for its finalizers."""
         key = key_of(new)
         live = self.find(key)
@@ -113,6 +115,8 @@ class Api:
             validation.check(new)
             validation.check_change(live, new)
         _fits_storage(key, new)
+        if dry_run:
+            return new
         stored = self.store.write(new)
         if is_deleting(stored) and _may_go(stored):
             self.store.remove(key)

@@ -19,7 +19,7 @@ from gpuctl.adapters.embedded.collector import Collector, Namespaces
 from gpuctl.adapters.embedded.controller import Controller, Desk
 from gpuctl.adapters.embedded.deployments import Deployments
 from gpuctl.adapters.embedded.devices import DeviceBook
-from gpuctl.adapters.embedded.faults import not_found
+from gpuctl.adapters.embedded.faults import not_found, taken
 from gpuctl.adapters.embedded.jobs import Jobs
 from gpuctl.adapters.embedded.jobsets import JobSets
 from gpuctl.adapters.embedded.kubelets import CHECKPOINT, RUN_FOR, STUCK, Kubelets
@@ -36,12 +36,13 @@ from gpuctl.adapters.embedded.timings import EmbeddedTimings
 from gpuctl.app.ports import Clock, Invalid, ObjectList, R, T, WatchEvent, WorldFault
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.crowding import is_crowded
-from gpuctl.k8s.kinds import SCOPES, Kind, Scope
+from gpuctl.k8s.kinds import SCOPES, WITH_PEOPLES, Kind, Scope
+from gpuctl.k8s.makers import is_foreign, tells_its_maker
 from gpuctl.k8s.names import FIELD_MANAGER
-from gpuctl.k8s.objects import annotations_of, is_deleting, text
+from gpuctl.k8s.objects import annotations_of, is_deleting, ref_of, text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workload_table import rows_of
-from gpuctl.k8s.workloads import job_of
+from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
@@ -106,7 +107,7 @@ class EmbeddedCluster:
 
         What is written to a copy is not kept. Raises ClusterUnavailable where there is no such file.
         """
-        return cls(clock, journal=Memory(read(path)))
+        return cls(clock, journal=Memory(read(path)), scopes=WITH_PEOPLES)
 
     # Cluster
 
@@ -129,15 +130,25 @@ class EmbeddedCluster:
                 events = self._store.events(kind, int(resource_version))
             return (*events, self._bookmark(kind))
 
-    def apply(self, body: Body) -> Body:
-        """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored."""
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says."""
+        ref = ref_of(body)
         with self._turn():
+            if is_new and tells_its_maker(ref):
+                live = self._store.get(key_of(body))
+                if live is not None and is_foreign(body, live):
+                    raise taken(ref)
             try:
-                return self._api.apply(body, FIELD_MANAGER)
+                return self._api.apply(body, FIELD_MANAGER, force=not (is_new and is_workload(ref)))
             except Invalid as refusal:
                 if not is_crowded(body, str(refusal)) or not self._api.uncrowd(body):
                     raise
             return self._api.apply(body, FIELD_MANAGER)
+
+    def check(self, body: Body) -> None:
+        """Apply, and change nothing."""
+        with self._turn():
+            self._api.apply(body, FIELD_MANAGER, dry_run=True)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background."""

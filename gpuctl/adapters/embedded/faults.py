@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, Taken
+from gpuctl.diag.wording import message
+from gpuctl.model.ids import ObjectRef
 
 
-def unavailable(message: str) -> ClusterUnavailable:
+def unavailable(text: str) -> ClusterUnavailable:
     """5xx: not now."""
-    return ClusterUnavailable("GPU7001", message)
+    return ClusterUnavailable("GPU7001", text)
 
 
-def forbidden(message: str) -> Forbidden:
+def forbidden(text: str) -> Forbidden:
     """403."""
-    return Forbidden("GPU7002", message)
+    return Forbidden("GPU7002", text)
 
 
-def not_found(message: str) -> NotFound:
+def taken(ref: ObjectRef) -> Taken:
+    """An object of others has the name."""
+    return Taken("GPU7060", message("GPU7060", {"object": str(ref)}))
+
+
+def not_found(text: str) -> NotFound:
     """404."""
-    return NotFound("GPU7003", message)
+    return NotFound("GPU7003", text)
 
 
-def conflict(message: str) -> Conflict:
+def conflict(text: str) -> Conflict:
     """409."""
-    return Conflict("GPU7004", message)
+    return Conflict("GPU7004", text)
 
 
-def gone(message: str) -> Gone:
+def gone(text: str) -> Gone:
     """410."""
-    return Gone("GPU7005", message)
+    return Gone("GPU7005", text)
 
 
-def invalid(message: str) -> Invalid:
+def invalid(text: str) -> Invalid:
     """422, and 413 for a body that is too large."""
-    return Invalid("GPU7006", message)
+    return Invalid("GPU7006", text)

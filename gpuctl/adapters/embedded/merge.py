@@ -1,8 +1,8 @@
 """Server-side apply and update: their results for an object and for the field ownership in its `managedFields`.
 
-Apply is forced: a field another manager owns with another value is taken over. A field that the manager owned and
-leaves out is removed unless another manager owns it too. Source: Kubernetes, server-side apply; structured-merge-diff
-v6.
+A field that another manager owns with another value is taken over by force, or refused. A field that the manager owned
+and leaves out is removed unless another manager owns it too. Source: Kubernetes, server-side apply; structured-merge-
+diff v6.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuctl.adapters.embedded.bodies import at, put
-from gpuctl.adapters.embedded.faults import invalid
+from gpuctl.adapters.embedded.faults import conflict, invalid
 from gpuctl.adapters.embedded.fieldsets import (
     FieldSet,
     Path,
@@ -91,8 +91,9 @@ def owners_of(body: Body) -> Owners:
     return {(entry["manager"], entry["operation"]): decode(entry["fieldsV1"]) for entry in entries}
 
 
-def applied(live: Body | None, wanted: Body, manager: str) -> tuple[dict[str, Any], Owners]:
-    """The object and its owners after `manager` applied `wanted`."""
+def applied(live: Body | None, wanted: Body, manager: str, *, force: bool = True) -> tuple[dict[str, Any], Owners]:
+    """The object and its owners after `manager` applied `wanted`. Without `force`, Conflict where others own what it
+    changes."""
     shape = shape_of((wanted["apiVersion"], wanted["kind"]))
     mine = _owned(shape, wanted)
     if live is None:
@@ -105,6 +106,8 @@ def applied(live: Body | None, wanted: Body, manager: str) -> tuple[dict[str, An
     if taken:
         held, now = leaves(shape, live), leaves(shape, result)
         lost = frozenset(path for path in taken if held.get(path) != now.get(path))
+        if lost and not force:
+            raise conflict(f"Apply failed with {len(lost)} conflicts")
         owners = {owner: fields - lost for owner, fields in owners.items()}
     left_out = before - mine - others
     if left_out:

@@ -31,10 +31,22 @@ from gpuctl.adapters.kubernetes.requests import (
 from gpuctl.adapters.kubernetes.rivals import amends
 from gpuctl.adapters.kubernetes.stream import Stream
 from gpuctl.adapters.kubernetes.timings import Timings, WriteLimits
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, Invalid, NotFound, ObjectList, WatchEvent, WorldFault
+from gpuctl.app.ports import (
+    ClusterUnavailable,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ObjectList,
+    Taken,
+    WatchEvent,
+    WorldFault,
+)
 from gpuctl.diag.wording import message
 from gpuctl.k8s.kinds import KINDS, SCOPES, Kind, Scope, is_of_others
-from gpuctl.k8s.objects import is_deleting, mapping, ref_of
+from gpuctl.k8s.makers import is_foreign, tells_its_maker
+from gpuctl.k8s.objects import is_deleting, items, mapping, ref_of, uid
+from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
@@ -45,6 +57,7 @@ _PAGE = "500"
 _EVERYTHING = Scope()
 _MS_NS = 1_000_000
 _LAST_WAIT_MS = 2_000
+_NO_DRY_RUN = "does not support dry run"
 
 
 def nothing() -> None:
@@ -137,12 +150,22 @@ class KubernetesCluster:
             self._drop(kind, stream)  # a bug ended its thread: the next call begins anew
             raise
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says.
 
         A body that fields of others make invalid, or leave no room for, is applied again after they were removed.
+        Cost: a request more for a new object that tells its maker, of one key.
         """
         ref = ref_of(body)
+        if is_new and tells_its_maker(ref):
+            live = self._seen(ref)
+            if live is not None and is_foreign(body, live):
+                raise Taken("GPU7060", message("GPU7060", {"object": str(ref)}))
+            if live is None:
+                return self._patch(ref, body, APPLY, force=False)  # another may make it at the same moment
+            body = {**body, "metadata": {**mapping(body, "metadata"), "uid": uid(live)}}
+        elif is_new and is_workload(ref):
+            return self._patch(ref, body, APPLY, force=False)
         try:
             return self._patch(ref, body, APPLY)
         except Invalid as first:
@@ -157,6 +180,15 @@ class KubernetesCluster:
             except Invalid as again:
                 refusal = again
         raise refusal
+
+    def check(self, body: Body) -> None:
+        """A dry run of `apply`. A server that can make none, because of a webhook, raises nothing."""
+        ref = ref_of(body)
+        try:
+            self._write(patching(ref, body, APPLY, self._plural((ref.api_version, ref.kind)), dry_run=True))
+        except Invalid as refusal:
+            if _NO_DRY_RUN not in str(refusal):
+                raise
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
         """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
@@ -219,9 +251,18 @@ class KubernetesCluster:
             stream.join(max(0, until_ns - time.monotonic_ns()) // _MS_NS)
         self._hands.shutdown()
 
-    def _patch(self, ref: ObjectRef, patch: Any, content_type: str) -> Body:
+    def _seen(self, ref: ObjectRef) -> Body | None:
+        """An object as it is, also one that a cycle does not read: by a list, as gpuctl may list and not get."""
+        kind = (ref.api_version, ref.kind)
+        path = with_query(
+            collection(kind, ref.namespace, self._plural(kind)), {"fieldSelector": f"metadata.name={ref.name}"}
+        )
+        listed = self.requests.send(Request(verb="list", kind=kind, path=path, what=f"look for {ref}"))
+        return next(items(listed, "items"), None)
+
+    def _patch(self, ref: ObjectRef, patch: Any, content_type: str, *, force: bool = True) -> Body:
         plural = self._plural((ref.api_version, ref.kind))
-        stored: Body = self._write(patching(ref, patch, content_type, plural))
+        stored: Body = self._write(patching(ref, patch, content_type, plural, force=force))
         return stored
 
     def _write(self, request: Request) -> Any:

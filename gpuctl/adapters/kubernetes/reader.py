@@ -17,7 +17,7 @@ from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import Request
 from gpuctl.app.kept import Keep, KeepSmall
 from gpuctl.app.ports import Forbidden, NotFound, ObjectList
-from gpuctl.k8s.kinds import CLUSTER_SCOPED, CONFIG_MAP, JOB, NAMESPACE, SCOPES, Kind, for_people
+from gpuctl.k8s.kinds import CLUSTER_SCOPED, CONFIG_MAP, JOB, NAMESPACE, SCOPES, WITH_PEOPLES, Kind, for_people
 from gpuctl.k8s.overview import OVERVIEW_REF, decode_overview
 from gpuctl.k8s.utilisation import UTILISATION_REF
 from gpuctl.model.ids import ObjectRef
@@ -30,10 +30,11 @@ _LIMIT = "500"
 
 
 class OnceCluster(KubernetesCluster):
-    """A cluster that a command reads once, and writes nothing to. Of each object it has what a cycle reads."""
+    """A cluster that a command reads once, and writes nothing to. Of each object it has what a cycle reads, also of
+    those that people made in the place of gpuctl's."""
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(connection, keep=Keep())
+        super().__init__(connection, scopes=WITH_PEOPLES, keep=Keep())
         self._listed: dict[Kind, ObjectList] = {}
 
     def list(self, kind: Kind) -> ObjectList:

@@ -89,9 +89,12 @@ def _plain(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else dict(cast("Mapping[str, object]", value))
 
 
-def patching(ref: ObjectRef, patch: Any, content_type: str, plural: str = "") -> Request:
-    """A patch of an object by gpuctl's field manager; one by server-side apply takes over what others own."""
-    query = {"fieldManager": FIELD_MANAGER} | ({"force": "true"} if content_type == APPLY else {})
+def patching(  # noqa: PLR0913 - the last ones by name
+    ref: ObjectRef, patch: Any, content_type: str, plural: str = "", *, force: bool = True, dry_run: bool = False
+) -> Request:
+    """A patch by gpuctl's field manager; one by server-side apply takes over what others own, by `force`."""
+    query = {"fieldManager": FIELD_MANAGER} | ({"force": "true"} if force and content_type == APPLY else {})
+    query |= {"dryRun": "All"} if dry_run else {}
     return Request(
         verb="patch", kind=(ref.api_version, ref.kind), method="PATCH", path=with_query(item(ref, plural), query),
         what=f"apply {ref}", body=encoded(patch), content_type=content_type,

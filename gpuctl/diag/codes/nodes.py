@@ -84,6 +84,17 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "idleTimeout out.",
     ),
     CodeEntry(
+        code="GPU7060",
+        title="an object of others has a name that gpuctl needs",
+        message="{object} is there and was not created by gpuctl, so it is left as it is",
+        why="What a person made is not changed, and is not deleted with the job. What needs the name waits; all else "
+        "goes on. gpuctl knows its own objects by their managed fields: it applied them.",
+        fix="Delete the object, or give it another name. To hand it over, label it as gpuctl labels its own: "
+        "`kubectl label OBJECT app.kubernetes.io/managed-by=gpuctl gpuctl.dev/cluster=CLUSTER "
+        "gpuctl.dev/project=PROJECT` (a PriorityClass has the first alone). It then becomes what Git says, and goes "
+        "with the job. gpuctl tries again every minute.",
+    ),
+    CodeEntry(
         code="GPU7095",
         title="the cluster has other nodes",
         message="this cluster has nodes that are not the demonstration's: {nodes}",

@@ -336,10 +336,10 @@ BARRED = (
     ),
     CodeEntry(
         code="GPU5072",
-        title="another object has its run's name",
-        message="{object}, which gpuctl did not create, has the name of its run",
+        title="another object has a name that it needs",
+        message="{object}, which gpuctl did not create, has the name of an object of the job",
         why="gpuctl only uses objects that it created, and changes and removes no others.",
-        fix="Delete the object, or give it another name.",
+        fix="Delete the object, or give it another name. One that is not a run's can be handed over instead: GPU7060.",
     ),
     CodeEntry(
         code="GPU5073",

@@ -21,9 +21,13 @@ class Recorder:
         self.faults = faults
         self.done: list[str] = []
 
-    def apply(self, body: Body) -> Body:
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        del is_new
         self._do(body["metadata"]["name"])
         return body
+
+    def check(self, body: Body) -> None:
+        self._do(body["metadata"]["name"])
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> None:
         del uid, resource_version

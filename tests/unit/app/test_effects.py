@@ -137,6 +137,24 @@ def test_what_stands_in_the_way_of_a_job_is_told_beside_what_would_be_created(*,
     assert found.effect.started == ()
 
 
+def test_a_claim_that_a_person_made_is_told_beside_what_would_be_created() -> None:
+    lab, files = Lab(), {"c/cluster.yaml": CLUSTER, "c/projects/a/project.yaml": project("a", 3)}
+    more = ", volumes: [{newClaim: {size: 2Gi}, mountPath: /d}]"
+    asks = job("j", "a", 1).replace("gpus: 1", f"gpus: 1{more}")
+    base, head = declared(files), declared({**files, "c/projects/a/j.yaml": asks})
+    assert more in asks
+    lab.take(base)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+    meta = {"name": "pvc-j-0", "namespace": "gpu-a"}
+    lab.cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+    found = on_cluster(base, head, read_objects(lab.cluster), lab.clock.now_ms())
+    report = plan_report(
+        Side(declared=base), Side(declared=head), Comparison(base="main", head="new", folder="c"), found
+    )
+    told = [each.reason for each in report.objects if each.ref.name == "pvc-j-0"]
+    assert told == ["declared, once the object of that name is gone that gpuctl did not create (GPU7060)"]
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_is_foreseen_happens(seed: int) -> None:
     random, lab = Random(seed), Lab()

@@ -155,10 +155,10 @@ def test_a_write_that_fails_is_counted_by_its_code(lab: Lab) -> None:
     class Full(EmbeddedCluster):
         """Takes no Job."""
 
-        def apply(self, body: Body) -> Body:
+        def apply(self, body: Body, *, is_new: bool = False) -> Body:
             if body["kind"] == "Job":
                 raise Forbidden("GPU7002", "exceeded quota")
-            return super().apply(body)
+            return super().apply(body, is_new=is_new)
 
     lab.cluster.close()
     lab.cluster = Full(lab.clock)

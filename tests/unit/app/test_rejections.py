@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from commits import BASE, job
 
-from gpuctl.app.rejections import RETRY_MS, SOON_MS, Rejection, is_of_tenant, still_refused, waiting_for, with_new
+from gpuctl.app.ports import Invalid, R, T
+from gpuctl.app.rejections import (
+    MOST_CHECKS,
+    RETRY_MS,
+    SOON_MS,
+    Rejection,
+    checked_again,
+    is_of_tenant,
+    still_refused,
+    waiting_for,
+    with_new,
+)
 from gpuctl.compile import compile_tree
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind
@@ -15,7 +27,8 @@ from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeSta
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, ProjectName, Revision
 from gpuctl.model.source import SourceFile, SourceTree
-from gpuctl.model.state import ClusterState, Run, RunPhase
+from gpuctl.model.state import Body, ClusterState, Run, RunPhase
+from gpuctl.plan import Stage
 
 
 def declared() -> Declared:
@@ -134,3 +147,65 @@ def test_what_no_tenant_can_write_is_no_tenants_doing(
     kind: Kind, namespace: str, error: str, *, of_tenant: bool
 ) -> None:
     assert is_of_tenant(ObjectRef(*kind, namespace, "x"), error) == of_tenant
+
+
+STARTS = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": REF.name}, "spec": {"suspend": False}}
+
+
+def test_the_refusal_of_a_start_holds_whatever_is_written_on_the_object() -> None:
+    start = replace(FOUND, start=STARTS)
+    assert holds(start, 1000, state=ClusterState(live={REF: {"metadata": {"resourceVersion": "8"}}}))
+    assert not holds(start, 1000, state=ClusterState())
+
+
+@pytest.mark.parametrize("phase", [RunPhase.QUEUED, RunPhase.RUNNING])
+def test_a_run_that_was_to_have_more_workers_is_not_kept_as_one_that_was_to_start(phase: RunPhase) -> None:
+    """Else it could not be paused either, as long as the server refuses that."""
+    labels = {names.PROJECT_LABEL: "a", names.JOB_LABEL: "refused", names.RUN_LABEL: JOB.digest}
+    body = {**STARTS, "metadata": {"name": REF.name, "labels": labels}}
+    change = Change(action=Action.UPDATE, ref=REF, body=body, project=A, stage=Stage.ADMIT)
+    outcome = Outcome(change=change, status=OutcomeStatus.FAILED, error="GPU7006: no", refused=True)
+    state = replace(THERE, runs=(Run(job=JOB.id, digest=JOB.digest, phase=phase, queued_at_ms=0),))
+    (found,) = with_new({}, ApplyResult(outcomes=(outcome,)), NOW, state, 1000).values()
+    assert found.run == (JOB.id, JOB.digest)
+    assert found.start == (body if phase is RunPhase.QUEUED else None)
+
+
+class Server:
+    """A server that refuses so many checks, and then takes all."""
+
+    def __init__(self, refuses: int) -> None:
+        self.asked, self._refuses = 0, refuses
+
+    def check(self, body: Body) -> None:
+        self.asked += 1
+        if self.asked <= self._refuses:
+            raise Invalid("GPU7006", str(body["kind"]))
+
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        raise AssertionError((body, is_new))
+
+    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
+        raise AssertionError((ref, uid, resource_version))
+
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
+        return [work(item) for item in items]
+
+
+def test_starts_are_checked_some_at_a_time_and_each_in_turn() -> None:
+    refs = [replace_name(REF, f"{n:03}") for n in range(2 * MOST_CHECKS + 1)]
+    found = {ref: replace(FOUND, ref=ref, start=STARTS) for ref in refs}
+    server, now_ms, asked = Server(refuses=len(refs)), 1000 + RETRY_MS, list[int]()
+    assert checked_again(found, server, now_ms - 1) == found
+    for _ in range(3):
+        found = dict(checked_again(found, server, now_ms))
+        assert all(now_ms < each.until_ms for each in found.values())
+        asked.append(server.asked)
+        now_ms += SOON_MS
+    assert asked == [MOST_CHECKS, 2 * MOST_CHECKS, len(refs)]
+    now_ms += RETRY_MS
+    assert [ref for ref, each in checked_again(found, server, now_ms).items() if now_ms >= each.until_ms] != []
+
+
+def replace_name(ref: ObjectRef, name: str) -> ObjectRef:
+    return ObjectRef(ref.api_version, ref.kind, ref.namespace, name)

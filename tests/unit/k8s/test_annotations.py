@@ -1,3 +1,7 @@
+import json
+import zlib
+from base64 import b64encode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +61,33 @@ def test_facts_survive_writing(placement: Placement, reason: Reason, charge: Cha
     assert codec.decode_reason(codec.encode_reason(reason)) == reason
     assert codec.decode_charge(codec.encode_charge(charge)) == charge
     assert codec.decode_record(codec.encode_record(record), created_at_ms=1) == record
+
+
+ROOM = 256 * 1024
+"""For all annotations of an object together, by the API server."""
+
+
+def gang(workers: int) -> Placement:
+    """Whole nodes of eight GPUs, by names as clouds give them."""
+    nodes = (NodeName(f"ip-10-{n // 200}-{n % 200}-17.eu-central-1.compute.internal") for n in range(workers))
+    return Placement(workers=tuple(WorkerPlacement(node=node, gpus=(*range(8),)) for node in nodes))
+
+
+@pytest.mark.parametrize("workers", [500, 4_000, 10_000])
+def test_the_placement_of_a_large_gang_has_room_on_an_object(workers: int) -> None:
+    placement = gang(workers)
+    text = codec.encode_placement(placement)
+    assert len(text) < ROOM // 2  # a run that grows has two
+    assert codec.decode_placement(text) == placement
+    plain = json.dumps([{"node": each.node, "gpus": list(each.gpus)} for each in placement.workers])
+    assert codec.decode_placement(plain) == placement  # as an older version wrote it
+
+
+def test_a_packed_placement_that_is_none_is_absent() -> None:
+    bomb = zlib.compress(b" " * (1 << 27))
+    for packed in (b"", b"no zlib", bomb, zlib.compress(b"{"), zlib.compress(b"[]"), zlib.compress(b"[")[:-1], b"\xff"):
+        assert codec.decode_placement("zlib:" + b64encode(packed).decode()) is None
+    assert codec.decode_placement("zlib:???") is None
 
 
 @pytest.mark.parametrize("text", [*DAMAGED, '{"code":"X","params":[]}', '{"gpuMilli":-1,"cpuMilli":0,"memBytes":0}'])

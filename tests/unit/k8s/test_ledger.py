@@ -7,8 +7,9 @@ import pytest
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.ledger import SHARD_BYTES, LedgerObjects, decode_ledger, encode_ledger, ledger_ref, shards_of
 from gpuctl.k8s.objects import ref_of
-from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest
-from gpuctl.model.state import Body, FinishedRun, Ledger, Removal
+from gpuctl.model.decision import Placement, RunRecord, WorkerPlacement
+from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, Revision, RunDigest
+from gpuctl.model.state import Body, FinishedRun, Ledger, Removal, RunEntry
 from gpuctl.model.usage import Usage
 
 TEAM = ProjectName("team-a")
@@ -196,3 +197,17 @@ def test_a_ledger_about_a_limit_keeps_its_shards_and_one_that_shrank_is_whole_ag
 def test_no_shard_has_the_name_of_a_ledger() -> None:
     assert names.shard_name("tr4858", "team-a", 2, 4) == "ledger-2-of-4.tr4858.team-a"
     assert names.shard_name("tr4858", names.CLUSTER_LEDGER, 2, 4) == "ledger-2-of-4.tr4858"
+
+
+def test_the_entry_of_a_gang_of_ten_thousand_workers_fits_a_config_map() -> None:
+    """It is one entry, which no shard divides, and may have three placements."""
+    nodes = [NodeName(f"ip-10-{n // 200}-{n % 200}-17.eu-central-1.compute.internal") for n in range(10_000)]
+    of_all = Placement(workers=tuple(WorkerPlacement(node=node, gpus=(*range(8),)) for node in nodes))
+    before = Placement(workers=of_all.workers[::-1])
+    entry = RunEntry(record=RunRecord(queued_at_ms=1), placement=of_all, started_with=before, reserved=before)
+    ledger = replace(LEDGER, runs={(JOB, NEW): entry})
+    kept = encode_ledger("tr4858", ledger)
+    assert max(len(json.dumps(body)) for body in (kept.head, *kept.shards.values())) < SHARD_BYTES
+    reading = decode_ledger(kept.head, kept.shards)
+    assert reading is not None
+    assert (reading.ledger.runs, reading.damaged) == (ledger.runs, ())
