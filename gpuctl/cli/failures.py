@@ -66,7 +66,8 @@ def world_failure(fault: WorldFault, instead: str = "") -> Failure:
 def unforeseen_failure(error: Exception) -> Failure:
     """A disk that is full, which any write may find; else a bug of gpuctl, with its place and how to report it."""
     if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
-        return Failure("GPU9004", f"the output can't be written: {error.strerror}", hint="make room on the disk, or write elsewhere")
+        text = f"the output can't be written: {error.strerror}"
+        return Failure("GPU9004", text, hint="make room on the disk, or write elsewhere")
     return Failure(
         "GPU9001",
         f"internal error: {told_bug(error)}",

@@ -36,7 +36,10 @@ class Pool:
 
 
 def pool_of(text: str) -> Pool:
-    """Read KEY=VALUE, separated by commas; `nodes` and `mig` may be there several times. Raises ValueError with the reason."""
+    """Read KEY=VALUE, separated by commas; `nodes` and `mig` may be there several times.
+
+    Raises ValueError with the reason.
+    """
     said: dict[str, str] = {}
     nodes: list[str] = []
     mig: dict[str, int] = {}
