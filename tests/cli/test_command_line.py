@@ -278,3 +278,18 @@ def test_a_closed_output_is_written_to_nowhere(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith("error GPU9003: ")
+
+
+def test_ctrl_c_while_gpuctl_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    pressed = (
+        "import sys, importlib.abc\n"
+        "class Pressed(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from gpuctl.__main__ import main\n"
+        "sys.argv = ['gpuctl', 'validate']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "")
