@@ -16,7 +16,10 @@ def main() -> None:
         return
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(errors="backslashreplace")  # what others wrote may have characters that it lacks
-    from gpuctl.cli.main import gpuctl  # noqa: PLC0415 - only now: click is not needed for the version
+    try:
+        from gpuctl.cli.main import gpuctl  # noqa: PLC0415 - only now: click is not needed for the version
+    except KeyboardInterrupt:  # later the command takes it
+        sys.exit(130)
 
     plugin = os.path.basename(sys.argv[0]).startswith("kubectl-")  # noqa: PTH119 - without importing pathlib
     gpuctl(prog_name="kubectl gpuctl" if plugin else "gpuctl", complete_var="_GPUCTL_COMPLETE")

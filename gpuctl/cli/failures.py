@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from typing import IO, Any
 
@@ -20,6 +21,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, of every command: as shells have it, and none of the answers of a command."""
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 
 
 class Failure(click.ClickException):
@@ -59,8 +63,11 @@ def world_failure(fault: WorldFault, instead: str = "") -> Failure:
     return Failure(fault.code, str(fault), hint=f"{meant}{fix}   more: gpuctl explain {fault.code}")
 
 
-def internal_failure(error: Exception) -> Failure:
-    """A bug of gpuctl, with its place and how to report it."""
+def unforeseen_failure(error: Exception) -> Failure:
+    """A disk that is full, which any write may find; else a bug of gpuctl, with its place and how to report it."""
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+        text = f"the output can't be written: {error.strerror}"
+        return Failure("GPU9004", text, hint="make room on the disk, or write elsewhere")
     return Failure(
         "GPU9001",
         f"internal error: {told_bug(error)}",

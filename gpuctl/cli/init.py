@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     examples=(
         "gpuctl init gpus --cluster prod --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi --owner @example/ml",
         "gpuctl init gpus --context prod --owner @example/ml --platform-owner @example/platform",
+        "gpuctl init gpus --cluster prod --pool name=a100,nodes=a-[1-4],gpus=8,memory=40Gi,sharing=mig,mig=3g.20gb:2",
         "gpuctl init --cluster lab --pool name=a100,nodes=a-[01-16],gpus=8,memory=80Gi,sharing=dra --ci gitlab",
     ),
     failed=EXIT_FAILED,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--cluster", metavar="NAME", help="The cluster's name; its folder is clusters/NAME. Default: --context.")
 @click.option("--pool", "pools", metavar="KEY=VALUE,...", multiple=True,
-              help="A node pool: name, nodes, sharing; of a node gpus, cpu, ram; of a GPU memory, product")  # fmt: skip
+              help="A node pool: name, nodes, sharing, driver; of a node gpus, mig, cpu, ram; of a GPU memory, "
+                   "product.")  # fmt: skip
 @click.option("--project", default="team-a", show_default=True, metavar="NAME", help="The first project.")
 @click.option("--owner", "owners", multiple=True, metavar="@TEAM",
               help="An owner of the project, who CODEOWNERS has review it. Repeatable.")  # fmt: skip

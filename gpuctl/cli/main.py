@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from gpuctl import __version__
 from gpuctl.app.ports import WorldFault
 from gpuctl.cli.command import ExampleCommand, ExampleGroup
-from gpuctl.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, Failure, internal_failure, usage_failure, world_failure
+from gpuctl.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, Failure, unforeseen_failure, usage_failure, world_failure
 from gpuctl.cli.instead import INSTEAD, instead_of, without_kind
 from gpuctl.cli.nearest import nearest
 from gpuctl.cli.terminal import show
@@ -159,7 +159,7 @@ class RootGroup(ExampleGroup):
         except WorldFault as fault:
             raise world_failure(fault, without_kind(ctx.meta[_WORDS])) from fault
         except Exception as error:
-            raise internal_failure(error) from error
+            raise unforeseen_failure(error) from error
 
 
 @click.group(

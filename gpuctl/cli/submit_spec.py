@@ -123,12 +123,18 @@ def _dependency(text: str) -> Any:
 
 
 def _sweep(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`sweep`, where one of its flags is given. A value of a matrix is a number where it reads as one."""
+    """`sweep`, where one of its flags is given."""
     matrix = {}
     for text in options["matrix"]:
         key, values = _pair("--matrix", text)
-        matrix[key] = [_amount(value) for value in values.split(",")]
+        matrix[key] = [_value(value) for value in values.split(",")]
     return _given({"completions": options["completions"], "matrix": matrix, "parallelism": options["parallelism"]})
+
+
+def _value(text: str) -> Any:
+    """A value of a matrix: a number where the job then reads it as it was typed. 007 and 1e-3 are other texts as 7."""
+    value = _amount(text)
+    return value if str(value) == text else text
 
 
 def _security(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,10 @@ STYLES = {
 
 
 def colour_wanted() -> bool:
-    """Whether standard output is a terminal with colours, and NO_COLOR is not set."""
-    return "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+    """Whether standard output is a terminal with colours, and NO_COLOR is not set. A closed one is None."""
+    if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def say(*parts: str | Segment, err: bool = False) -> None:

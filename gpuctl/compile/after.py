@@ -85,7 +85,7 @@ def _unknown(project: str, jobs: Iterable[_Job], claimed: set[str], guessed: Ite
                 continue
             asked += 1
             compared = len(claimed) <= _MOST_NAMES and asked <= _MOST_ASKED
-            fix = nearest(name, claimed - {job.name}) if compared else ""
+            fix = nearest(name, claimed - {job.name, *job.after}) if compared else ""
             yield job.mistake("GPU3032", position, {"job": name, "project": project}, fix)
 
 

@@ -77,9 +77,10 @@ def _span(resolved: Resolved, stated: Statement) -> SourceSpan:
 def _unknown_pools(resolved: Resolved) -> Iterator[Diagnostic]:
     for stated in quota.statements(resolved):
         document = _of(resolved, stated).document
-        for position, pool in enumerate(stated.amount if not isinstance(stated.amount, int) else ()):
+        pools = () if isinstance(stated.amount, int) else tuple(stated.amount)
+        for position, pool in enumerate(pools):
             if pool not in resolved.pools:
-                fix = near_pool(pool, resolved.pools, position)
+                fix = near_pool(pool, resolved.pools, position, pools)
                 span = document.key_span(("spec", stated.field, pool))
                 yield document.diagnostic("GPU3007", span, {"pool": pool}, fix)
 

@@ -181,7 +181,11 @@ def _department(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain,
     quotas = {domain.name: quota.department_quota(resolved, name, domain.name) for domain in domains}
     spec = declaration.model.spec
     return model.Department(
-        name=name, allowances=_allowances(spec, quotas), parent=spec.department, span=declaration.document.name
+        name=name,
+        allowances=_allowances(spec, quotas),
+        parent=spec.department,
+        has_own_quota=spec.quota is not None,
+        span=declaration.document.name,
     )
 
 

@@ -18,6 +18,7 @@ from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.model.source import MAX_FILE_BYTES
 
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONFLICT = re.compile(r"^(?:<{7}|\|{7}|={7}|>{7})(?=[ \r\n]|\Z)", re.MULTILINE)
 _DOCUMENT_LINE = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 
 
@@ -80,8 +81,13 @@ class _Reader:
                 is_too_many = self.out.begun > MAX_DOCUMENTS
                 return self._too_many(builder.begin) if is_too_many else self._skip(builder.begin, builder.begin)
         except syntax.NotYaml as error:
-            self._not_yaml(error, builder.first_line + error.line, builder.unclosed())
-            return self._skip(builder.begin, self.source.offset(builder.first_line + error.stopped))
+            stopped = builder.first_line + error.stopped
+            mark = _CONFLICT.search(self.source.text, builder.begin, self.source.offset(stopped + 1))
+            if mark is not None:
+                self._in_conflict(mark)
+            else:
+                self._not_yaml(error, builder.first_line + error.line, builder.unclosed())
+            return self._skip(builder.begin, self.source.offset(stopped))
         return end
 
     def _next_document(self, offset: int) -> int:
@@ -109,6 +115,11 @@ class _Reader:
         if unclosed is not None and unclosed.line != line:
             span, problem, fix = unclosed, *syntax.UNCLOSED
         self.out.diagnostics.append(diagnose(self.source, "GPU1001", span, {"problem": problem}, fix))
+
+    def _in_conflict(self, mark: re.Match[str]) -> None:
+        line, column = self.source.position(mark.start())
+        span = self.source.span(line, column, column + len(mark.group()))
+        self.out.diagnostics.append(diagnose(self.source, "GPU1025", span, {"mark": mark.group()}))
 
     def _not_text(self, bad: re.Match[str]) -> None:
         line, column = self.source.position(bad.start())

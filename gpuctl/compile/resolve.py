@@ -5,7 +5,7 @@ What this returns is complete only where no error was found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -282,21 +282,21 @@ class Names:
             yield document.diagnostic("GPU3005", span, {"department": name}, self._nearest("Department", name))
 
     def pools(
-        self, document: Document, path: Path, names: Iterable[str], *, keys: bool = False
+        self, document: Document, path: Path, names: Collection[str], *, keys: bool = False
     ) -> Iterator[Diagnostic]:
         """What pools are not declared: entries of a list at the path, or keys of a mapping."""
         if self.out.cluster is None:
             return
         for position, name in enumerate(names):
             if name not in self.out.pools:
-                fix = near_pool(name, self.out.pools, position)
+                fix = near_pool(name, self.out.pools, position, names)
                 yield document.mistake("GPU3007", (*path, name if keys else position), {"pool": name}, fix, at_key=keys)
 
 
-def near_pool(name: str, pools: Mapping[str, NodePool], position: int) -> str:
-    """The help for a pool that is not declared, the n-th of a list. Of long lists none is looked through."""
+def near_pool(name: str, pools: Mapping[str, NodePool], position: int, listed: Collection[str]) -> str:
+    """The help for a pool that is not declared, the n-th of those listed. Of long lists none is looked through."""
     compared = len(pools) <= _MOST_COMPARED and position < _MOST_COMPARED
-    return (nearest(name, pools) if compared else "") or f"the cluster has {all_of(pools)}"
+    return (nearest(name, pools.keys() - set(listed)) if compared else "") or f"the cluster has {all_of(pools)}"
 
 
 def _project(project: Declaration[ProjectV1], names: Names) -> Iterator[Diagnostic]:

@@ -18,14 +18,16 @@ from gpuctl.compile.document import MAX_MISTAKES, UNREAD, Document, Path
 from gpuctl.compile.other_names import IN_A_JOB
 from gpuctl.compile.scalars import kind_of, plain_scalar
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.wording import all_of, one_of
+from gpuctl.diag.wording import all_of, message, one_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _NO_FIELD = "GPU2004"
+_NO_TEXT = "GPU2008"
 _QUOTED = re.compile(r"'([^']*)'")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ./_-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,79}")
+_NUMBER_OR_BOOLEAN = re.compile(r"[-+]?\.?[0-9][0-9A-Za-z.+-]*|[Tt]rue|TRUE|[Ff]alse|FALSE")
 _WORD = re.compile(r"-{0,2}[A-Za-z./][A-Za-z0-9./_=-]*")
 _WORDS = re.compile(r"(?=.{1,80}$)[A-Za-z0-9./_=-]+( [A-Za-z0-9./_=-]+)*")
 _YAML_1_1 = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -96,7 +98,16 @@ class Mistake:
 
     def of(self, document: Document) -> Diagnostic:
         """It as an error of a document."""
-        return document.mistake(self.code, self.path, self.params, self.fix, at_key=self.at_key)
+        told = document.mistake(self.code, self.path, self.params, self.fix, at_key=self.at_key)
+        return told if self.code != _NO_TEXT else _as_written(told, self.params)
+
+
+def _as_written(told: Diagnostic, params: Mapping[str, str | int]) -> Diagnostic:
+    """A value that has to be text, in the characters of its file: 010 and 1e3 are other texts as 10 and 1000."""
+    written = told.source_line[told.span.column - 1 : told.span.end_column - 1]
+    if not _NUMBER_OR_BOOLEAN.fullmatch(written):
+        return told
+    return replace(told, message=message(told.code, {**params, "found": written}), help=f'write "{written}"')
 
 
 def _mistake(document: Document, model: type[BaseModel], details: Any) -> Mistake:
@@ -153,7 +164,7 @@ def wrong_type(path: Path, found: Any, wanted: str) -> Mistake:
     if wanted == "text" and isinstance(found, int | Decimal):
         shown = str(found).lower()
         kind = "true or false" if isinstance(found, bool) else "a number"
-        return Mistake(code="GPU2008", path=path, params={"found": shown, "kind": kind}, fix=f'write "{shown}"')
+        return Mistake(code=_NO_TEXT, path=path, params={"found": shown, "kind": kind}, fix=f'write "{shown}"')
     if wanted == "true or false" and isinstance(found, str):
         meant = _YAML_1_1.get(found.lower())
         return Mistake(

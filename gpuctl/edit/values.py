@@ -30,11 +30,12 @@ _OTHERWISE = re.compile(
 
 
 class _Representer(RoundTripRepresenter):
-    """Knows exact decimal numbers too."""
+    """Knows exact decimal numbers too: 1e5 has a point, else it is a whole number when it is read again."""
 
 
 def _decimal(representer: _Representer, value: Decimal) -> Any:
-    return representer.represent_scalar("tag:yaml.org,2002:float", f"{value:f}")
+    text = f"{value:f}"
+    return representer.represent_scalar("tag:yaml.org,2002:float", text if "." in text else f"{text}.0")
 
 
 def _none(representer: _Representer, _: None) -> Any:

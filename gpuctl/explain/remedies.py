@@ -180,7 +180,7 @@ def _raised(
         quota = needed if isinstance(owner, Project) else max(allowance.quota_milli, _divided(changed, domain, owner))
         held = _held_by(declared, decided, domain, owner) + _least(job)
         limit = None if allowance.limit_milli is None else max(allowance.limit_milli, quota, held)
-        if quota > allowance.quota_milli and isinstance(owner, Department):
+        if quota > allowance.quota_milli and isinstance(owner, Department) and owner.has_own_quota:
             raised.append(Raise(kind=RemedyKind.QUOTA, subject=owner.name, milli=quota))
         if limit is not None and limit != allowance.limit_milli:
             raised.append(Raise(kind=RemedyKind.LIMIT, subject=owner.name, milli=limit))

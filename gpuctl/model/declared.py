@@ -321,11 +321,15 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Department:
-    """The optional level above projects; `parent` names the department above it, if there is one."""
+    """The optional level above projects; `parent` names the department above it, if there is one.
+
+    `has_own_quota`: it declares one; else its quota is the sum of those below it.
+    """
 
     name: str
     allowances: Mapping[DomainName, Allowance]
     parent: str | None = None
+    has_own_quota: bool = True
     span: SourceSpan
 
 

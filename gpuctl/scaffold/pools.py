@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuctl.diag.wording import one_of
 
-KEYS = ("name", "nodes", "gpus", "memory", "cpu", "ram", "product", "sharing")
+KEYS = ("name", "nodes", "gpus", "memory", "cpu", "ram", "product", "sharing", "driver", "mig")
 MOST_NODES = 20_000
 _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9})-(\d{1,9})\]([^\[\]]*)")
 
@@ -17,7 +17,8 @@ _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9})-(\d{1,9})\]([^\[\]]*)")
 class Pool:
     """A pool as it was said or seen; the compiler says whether it is right. `gpus`, `cpu`, `ram`: of each node.
 
-    `odd`: nodes with another number of GPUs. `selector`: labels of its nodes, where they are not its name.
+    `odd`: nodes with another number of GPUs. `selector`: labels of its nodes, where they are not its name. `mig`: how
+    many GPUs of each node are cut into slices of a profile.
     """
 
     name: str
@@ -29,14 +30,19 @@ class Pool:
     product: str = ""
     sharing: str = ""
     driver: str = ""
+    mig: tuple[tuple[str, int], ...] = ()
     odd: tuple[tuple[str, int], ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
 
 
 def pool_of(text: str) -> Pool:
-    """Read KEY=VALUE, separated by commas; `nodes` may be there several times. Raises ValueError with the reason."""
+    """Read KEY=VALUE, separated by commas; `nodes` and `mig` may be there several times.
+
+    Raises ValueError with the reason.
+    """
     said: dict[str, str] = {}
     nodes: list[str] = []
+    mig: dict[str, int] = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if key not in KEYS or not equals or not value:
@@ -45,6 +51,11 @@ def pool_of(text: str) -> Pool:
             raise ValueError(f"{key} is there twice")
         if key == "nodes":
             nodes += _named(value, MOST_NODES - len(nodes))
+        elif key == "mig":
+            profile, count = _cut(value)
+            if profile in mig:
+                raise ValueError(f"mig={profile} is there twice")
+            mig[profile] = count
         else:
             said[key] = value
     if "name" not in said:
@@ -53,7 +64,15 @@ def pool_of(text: str) -> Pool:
     if not re.fullmatch(r"[0-9]{1,4}", gpus):
         raise ValueError(f"gpus={gpus} is not a number of GPUs")
     texts: dict[str, Any] = said
-    return Pool(nodes=tuple(nodes), gpus=int(gpus), **texts)
+    return Pool(nodes=tuple(nodes), gpus=int(gpus), mig=tuple(mig.items()), **texts)
+
+
+def _cut(text: str) -> tuple[str, int]:
+    """A MIG profile, and how many GPUs of each node are cut into its slices: `3g.40gb:2`."""
+    profile, _, count = text.partition(":")
+    if not profile or not re.fullmatch(r"[0-9]{1,4}", count):
+        raise ValueError(f"mig={text} is not PROFILE:GPUS such as 3g.40gb:2")
+    return profile, int(count)
 
 
 def _named(text: str, most: int) -> list[str]:

@@ -138,6 +138,7 @@ def _cluster(beginning: Beginning) -> str:
             }),
             "sharing": pool.sharing,
             "driver": pool.driver,
+            "mig": dict(pool.mig),
         }
         pools.append(_given(said))
     return _declared("Cluster", {"name": beginning.cluster}, {"nodePools": pools})

@@ -57,6 +57,11 @@ class ClusterView:
     turns: Mapping[JobId, Turn] = field(default_factory=dict)
     _by_id: Mapping[JobId, JobView] = field(default_factory=dict, compare=False)
 
+    @property
+    def knows_idle(self) -> bool:
+        """Whether anything tells what GPUs do: it is measured, or pods of a running job have said so."""
+        return self.use is not None or self.idle_milli > 0
+
     @cached_property
     def running(self) -> tuple[JobView, ...]:
         """The jobs that hold GPUs or other places now, newest start first."""

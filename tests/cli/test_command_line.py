@@ -259,3 +259,37 @@ def test_a_terminal_that_lacks_a_character_is_shown_it_escaped(tmp_path: Path) -
     env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     told = subprocess.run(words, capture_output=True, check=False, env=env, cwd=ROOT)
     assert (told.returncode, b'"\\u6f22\xe9"' in told.stdout, told.stderr) == (1, True, b"")
+
+
+def test_output_that_has_no_room_is_no_bug_of_gpuctl(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuctl", "explain", "GPU1001"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert (done.returncode, "GPU9001" in done.stderr) == (2, False)
+    assert done.stderr.startswith("error GPU9004: the output can't be written: ")
+
+
+def test_a_closed_output_is_written_to_nowhere(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "gpuctl", "explain", "GPU0000"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error GPU9003: ")
+
+
+def test_ctrl_c_while_gpuctl_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    pressed = (
+        "import sys, importlib.abc\n"
+        "class Pressed(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from gpuctl.__main__ import main\n"
+        "sys.argv = ['gpuctl', 'validate']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -45,6 +45,11 @@ SUBMIT = "submit lab -p team-a -i x:1"
         ("--workers 2 --framework jax", "image: x:1|workers: 2|framework: jax"),
         ("--completions 4 --parallelism 2", "image: x:1|sweep:|  completions: 4|  parallelism: 2"),
         ("--matrix lr=0.1,big --matrix d=2", "image: x:1|sweep:|  matrix:|    lr: [0.1, big]|    d: [2]"),
+        (
+            "--matrix a=1.10,1e5,1e-3 --matrix b=007,0x10,+5",
+            'image: x:1|sweep:|  matrix:|    a: [1.10, "1e5", "1e-3"]|    b: ["007", "0x10", "+5"]',
+        ),
+        ("-g 1e0", "image: x:1|gpus: 1.0"),
         ("--after a-1-g --after a-1-1-jupyter:any", "image: x:1|after:|- a-1-g|- job: a-1-1-jupyter|  result: any"),
         ("--node-type dgx1", "image: x:1|nodePools: [dgx1]"),
         ("--pvc data:/d:ro", "image: x:1|volumes:|- claim: data|  mountPath: /d|  readOnly: true"),

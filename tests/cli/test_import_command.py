@@ -459,3 +459,29 @@ def test_what_looks_like_a_secret_is_not_written_into_git(run: Run, folder: Path
     assert declared(folder, "projects/vision/jobs/train.yaml")["env"] == plain
     assert "kept" not in result.output + (folder / "projects/vision/jobs/train.yaml").read_text()
     assert all(f"env {name}: it looks like a secret" in result.stderr for name in secrets)
+
+
+def test_a_queue_of_kai_keeps_its_priority_and_a_quota_without_end_is_told(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    def queue(name: str, quota: int, **spec: object) -> dict[str, object]:
+        resources = {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}
+        return {"kind": "Queue", "metadata": {"name": name}, "spec": {"resources": resources, **spec}}
+
+    queues = [
+        queue("research", -1, priority=120),
+        queue("first", 2, parentQueue="research", priority=110),
+        queue("usual", 2, parentQueue="research", priority=100),
+        queue("last", 2, parentQueue="research", priority=50),
+        queue("any", -1, parentQueue="research"),
+    ]
+    file = tmp_path / "queues.json"
+    file.write_text(json.dumps({"items": queues}))
+    result = run("import", "runai", file, "--path", folder)
+    assert result.exit_code == 0, result.output
+    found = {name: declared(folder, f"projects/{name}/project.yaml") for name in ("first", "usual", "last", "any")}
+    assert {name: spec.get("priority", 0) for name, spec in found.items()} == {
+        "first": 10, "usual": 0, "last": -50, "any": 0,
+    }  # fmt: skip
+    told = [line.partition("not said: ")[2] for line in result.stderr.splitlines() if "not said: " in line]
+    assert told == ["department research: spec.priority", "project any: its quota, which has no end"]

@@ -145,6 +145,9 @@ def test_a_folder_inside_another_repository_is_refused(run: Run, tmp_path: Path)
         (("--pool", "name=b,nodes=b[1-"), "GPU6402"),
         (("--pool", "name=b,name=c"), "GPU6402"),
         (("--pool", "name=b,colour=red"), "GPU6402"),
+        (("--pool", "name=b,nodes=b1,gpus=8,memory=40Gi,sharing=mig"), "GPU6403"),
+        (("--pool", "name=b,nodes=b1,gpus=8,mig=3g.20gb"), "GPU6402"),
+        (("--pool", "name=b,nodes=b1,gpus=8,mig=3g.20gb:1,mig=3g.20gb:2"), "GPU6402"),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(
@@ -153,6 +156,23 @@ def test_mistakes_are_told_and_nothing_is_written(
     result = run("init", str(tmp_path / "gpus"), *OPTIONS, *options)
     assert (result.exit_code, code in result.stderr) == (1, True), result.output
     assert not (tmp_path / "gpus").exists()
+
+
+def test_a_pool_of_each_way_to_share_is_described(run: Run, tmp_path: Path) -> None:
+    of_a_gpu = "gpus=8,memory=40Gi"
+    described = {
+        "sharing=device-plugin": {"sharing": "device-plugin"},
+        "sharing=hami": {"sharing": "hami"},
+        "sharing=mig,mig=3g.20gb:2,mig=1g.5gb:1": {"sharing": "mig", "mig": {"3g.20gb": 2, "1g.5gb": 1}},
+        "sharing=dra,driver=hami": {"sharing": "dra", "driver": "hami"},
+        "sharing=dra,driver=nvidia,mig=2g.10gb:1": {"sharing": "dra", "driver": "nvidia", "mig": {"2g.10gb": 1}},
+    }
+    pools = (f"name=p{at},nodes=n{at},{of_a_gpu},{said}" for at, said in enumerate(described))
+    result = run("init", str(tmp_path), "--cluster", "live", *(text for pool in pools for text in ("--pool", pool)))
+    assert result.exit_code == 0, result.output
+    keys = {"sharing", "driver", "mig"}
+    found = [{key: value for key, value in pool.items() if key in keys} for pool in declared_pools(tmp_path)]
+    assert found == list(described.values())
 
 
 def test_the_wheel_has_its_policies() -> None:

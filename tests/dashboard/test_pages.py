@@ -60,7 +60,7 @@ def test_the_overview_shows_each_state_of_the_report(label: str, story: Mapping[
     with serving(story[label]) as site:
         _, html = site.get("/")
     shown = {
-        "Nodes": "2", "Total GPUs": "16", "Allocated GPUs": "16", "Idle allocated GPUs": "0",
+        "Nodes": "2", "Total GPUs": "16", "Allocated GPUs": "16", "Idle allocated GPUs": "-",
         "Running jobs": str(running), "Pending jobs": str(len(pending)),
     }  # fmt: skip
     assert tiles(html) == shown
@@ -111,6 +111,8 @@ def test_what_gpus_do_is_shown_where_it_is_measured(story: Mapping[str, ClusterV
         _, html = site.get("/")
         _, page = site.get("/jobs/team-a/a-1-g")
     assert tiles(html)["Idle allocated GPUs"] == "1"
+    with serving(replace(known, idle_milli=0)) as site:
+        assert tiles(site.get("/")[1])["Idle allocated GPUs"] == "0"
     assert 'aria-label="23 % of all GPUs work for jobs"' in html
     shown = {line[0]: line[7] for line in rows(html, "Running Jobs")[1:]}
     assert (shown["a-1-g"], shown["a-2-gg"], shown["b-4-gg"]) == ("0 %", "92 %", "-")

@@ -18,7 +18,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="a pool is not described as gpuctl reads it",
         message="--pool {text}: {why}",
         why="A pool is KEY=VALUE, separated by commas, with the keys name, nodes, gpus, cpu and ram (of each "
-        "node), memory (of one GPU), product and sharing. nodes is a name or a range, and may be there several times.",
+        "node), memory (of one GPU), product, sharing, driver and mig. nodes is a name or a range, mig a MIG profile "
+        "with the number of GPUs of each node that are cut into its slices; both may be there several times.",
         fix="Write it as in --pool name=dgx,nodes=dgx1-[1-2],gpus=8,memory=32Gi",
     ),
     CodeEntry(

@@ -177,4 +177,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "the project with the most in its folder is left out, and stays as it was last good; all others go on.",
         fix="remove from the project's folder what it does not need, and files that are no declarations",
     ),
+    CodeEntry(
+        code="GPU1025",
+        title="marks of a merge conflict",
+        message="this line is a mark of a merge conflict: {mark}",
+        why="Git writes both versions between such lines where it can't merge them. The rest of the document can't be "
+        "read. Documents after the next --- are still checked.",
+        fix="keep what is right of both versions, and remove the lines of <<<<<<<, ======= and >>>>>>>",
+    ),
 )

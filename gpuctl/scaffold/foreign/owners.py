@@ -16,18 +16,21 @@ _QUIET = (
     *("status", "totalResources", "nodePools", "type", "tenantId", "phase"),
 )
 """What is there by itself, or is no matter of who gets GPUs."""
+_USUAL_PRIORITY = 100
+"""Of a queue of KAI that says none; of a project here it is 0."""
 DEFAULT = "default"
 """The department that a project has which names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What an owner has of a pool; `pool` empty: of the cluster. `limit` None: none."""
+    """What an owner has of a pool; `pool` empty: of the cluster. `limit` None: none. `endless`: its quota is -1."""
 
     pool: str
     quota: GpuMilli
     limit: GpuMilli | None
     weight: GpuMilli | None
+    endless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,12 @@ def owner_of(item: Mapping[str, Any], kind: str, place: Place) -> Owner:
         department = number_of(record.take("departmentId"))
     unsaid: list[str] = []
     spec = _rules(record, place, unsaid) if kind == "Project" else {}
+    priority = record.take("priority") if kind == "Project" and item.get("kind") == "Queue" else None
+    if isinstance(priority, int) and not isinstance(priority, bool):
+        spec["priority"] = priority - _USUAL_PRIORITY or None
     shares = _shares(record)
+    if kind == "Project" and any(share.endless for share in shares):
+        unsaid.append("its quota, which has no end")
     whole.take(*_QUIET)
     record.take(*_QUIET)
     unsaid += [each for each in whole.rest() if not each.startswith("metadata.") and each not in {"kind", "apiVersion"}]
@@ -161,9 +169,11 @@ def _listed(resources: Any) -> list[Any]:
 
 
 def _share(gpu: Record, pool: str) -> Share:
+    quota = gpu.take("deserved", "quota")
     return Share(
         pool=pool,
-        quota=amounts.gpu_milli(gpu.take("deserved", "quota")) or 0,
+        quota=amounts.gpu_milli(quota) or 0,
+        endless=quota == -1,
         limit=amounts.gpu_milli(gpu.take("limit", "maxAllowed")),
         weight=amounts.gpu_milli(gpu.take("overQuotaWeight")),
     )

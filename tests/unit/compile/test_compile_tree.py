@@ -96,7 +96,7 @@ def test_quotas_by_pool_make_a_domain_of_each() -> None:
 def test_a_department_without_a_quota_has_what_its_members_have() -> None:
     departments = "".join(
         f"---\n{HEAD}kind: Department\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-        for name, spec in (("all", "{}"), ("vision", "{department: all}"))
+        for name, spec in (("all", "{}"), ("vision", "{department: all}"), ("own", "{quota: 0}"))
     )
     found = declared(
         compiled_of(
@@ -108,7 +108,9 @@ def test_a_department_without_a_quota_has_what_its_members_have() -> None:
     assert {d.name: (d.parent, d.allowances[WHOLE_CLUSTER].quota_milli) for d in found.departments} == {
         "all": (None, 6000),
         "vision": ("all", 4000),
+        "own": (None, 0),
     }
+    assert {d.name for d in found.departments if d.has_own_quota} == {"own"}
 
 
 MANIFEST = """{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, spec: {replicatedJobs: [{name: w, template: {spec:

@@ -278,6 +278,9 @@ def test_a_quota_is_told_with_the_limit_and_the_departments_quota_that_must_go_u
         "pausing b/y." in lines(tree, world, "a/x")
     )
     assert document(held)["remedies"][0]["also"][1] == {"kind": "quota", "subject": "r", "gpuMilli": 3000}
+    sums = replace(tree, departments=tuple(replace(each, has_own_quota=False) for each in tree.departments))
+    (quota,) = [each for each in told(sums, world, "a/x").remedies if each.kind is RemedyKind.QUOTA]
+    assert [(each.kind, each.subject) for each in quota.also] == [(RemedyKind.LIMIT, "a")]
 
 
 def test_whose_end_makes_room_under_a_limit_may_run_elsewhere() -> None:
