@@ -29,6 +29,7 @@ from gpuctl.plan import OWN, Stage
 
 RETRY_MS: DurationMs = 60_000
 MOST_CHECKS = 50
+"""Refused starts that are tried in one cycle."""
 SOON_MS: DurationMs = 5_000
 """For a refusal that ends by itself."""
 _NO_RIGHT = "GPU7015"
