@@ -171,6 +171,7 @@ def _allowances(
             quota_milli=amount,
             limit_milli=quota.limit_in(spec.limit, domain),
             weight=amount if weight is None else weight,
+            own_weight=weight is not None,
         )
         for domain, amount in quotas.items()
     }

@@ -184,7 +184,7 @@ def _raised(
             raised.append(Raise(kind=RemedyKind.QUOTA, subject=owner.name, milli=quota))
         if limit is not None and limit != allowance.limit_milli:
             raised.append(Raise(kind=RemedyKind.LIMIT, subject=owner.name, milli=limit))
-        changed = _with_allowance(changed, owner, domain, replace(allowance, quota_milli=quota, limit_milli=limit))
+        changed = _with_allowance(changed, owner, domain, allowance.with_quota(quota, limit))
     return changed, tuple(raised)
 
 

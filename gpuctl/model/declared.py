@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -312,11 +312,20 @@ class QuotaDomain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """One project's or department's claim on one domain. `limit_milli` None: no ceiling; `weight` 0: only leftovers."""
+    """One project's or department's claim on one domain. `limit_milli` None: no ceiling; `weight` 0: only leftovers.
+
+    `own_weight`: the weight is declared; else it is the quota.
+    """
 
     quota_milli: GpuMilli
     limit_milli: GpuMilli | None = None
     weight: int = 0
+    own_weight: bool = field(default=True, compare=False)
+
+    def with_quota(self, quota_milli: GpuMilli, limit_milli: GpuMilli | None) -> Allowance:
+        """As it would be with another quota and limit declared."""
+        weight = self.weight if self.own_weight else quota_milli
+        return replace(self, quota_milli=quota_milli, limit_milli=limit_milli, weight=weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,12 @@ def project(name: str, quota: int | Mapping[str, int] = 0, **options: object) ->
     limit, weight = options.pop("limit", None), options.pop("weight", None)
     quotas = {WHOLE_CLUSTER: quota} if isinstance(quota, int) else {DomainName(d): q for d, q in quota.items()}
     allowances = {
-        domain: Allowance(quota_milli=milli, limit_milli=limit, weight=milli if weight is None else weight)  # type: ignore[arg-type]
+        domain: Allowance(
+            quota_milli=milli,
+            limit_milli=limit,  # type: ignore[arg-type]
+            weight=milli if weight is None else weight,  # type: ignore[arg-type]
+            own_weight=weight is not None,
+        )
         for domain, milli in quotas.items()
     }
     return Project(name=ProjectName(name), namespace=f"gpu-{name}", allowances=allowances, span=SPAN, **options)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from gpuctl.model.explanation import DecisionKind, Explanation, QueuePlace, Reme
 from gpuctl.model.ids import JobId, NodeName, PoolName, ProjectName
 from gpuctl.model.job import Job, JobType
 from gpuctl.model.state import Run, RunPhase
+from gpuctl.model.units import GpuMilli
 from gpuctl.views.explanation import document, explanation_text, headline
 from gpuctl.views.trace import step_text
 
@@ -60,6 +61,23 @@ def test_what_is_said_to_start_a_job_starts_it() -> None:
     raised = one_node(job("a/held", 4000), job("b/wants", 3000), a=1000, b=3000)
     world.settle(raised)
     assert "b/wants" in world.running()
+
+
+def test_a_quota_is_told_as_it_is_with_the_weight_that_follows_it() -> None:
+    """With a quota of 1 `b` has a weight, too, by which its share is 2: `b/first` would start, and not `b/second`."""
+    held = [job(f"a/{index}", 1000) for index in range(8)]
+    waiting = [job("b/first", 2000), job("b/second", 1000)]
+
+    def milli(**weight: int) -> GpuMilli | None:
+        projects, pools = [project("a", 4000), project("b", 0, **weight)], [pool(nodes=(8,))]
+        world, tree = settled(declared(projects, held, pools)), declared(projects, held + waiting, pools)
+        world.now_ms += HOUR_MS
+        world.settle(tree)
+        remedies = {remedy.kind: remedy for remedy in told(tree, world, "b/second").remedies}
+        return remedies[RemedyKind.QUOTA].milli if RemedyKind.QUOTA in remedies else None
+
+    assert milli(weight=0) == 1000
+    assert milli() is None
 
 
 def test_a_quota_that_could_not_be_declared_is_no_way_out() -> None:
