@@ -113,8 +113,10 @@ def applied(tree: Declared, state: ClusterState, remedy: Remedy, job: Job) -> tu
 
 def _raised(tree: Declared, what: Raise, domain: DomainName) -> Declared:
     def raised(one: Owner) -> Owner:
-        claim = replace(
-            one.allowances.get(domain, Allowance(quota_milli=0)), **{f"{what.kind.value}_milli": what.milli}
+        before = one.allowances.get(domain, Allowance(quota_milli=0))
+        is_quota = what.kind is RemedyKind.QUOTA
+        claim = (
+            before.with_quota(what.milli, before.limit_milli) if is_quota else replace(before, limit_milli=what.milli)
         )
         return replace(one, allowances={**one.allowances, domain: claim}) if one.name == what.subject else one
 
