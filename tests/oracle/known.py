@@ -31,16 +31,38 @@ KNOWN: dict[str, Known] = {
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
-        worlds=(8002199, 9010062, 10005131, 13017403, 14000869, 15001622, 20004037, 22010061, 23003636, 23007153),
+        worlds=(
+            8002199,
+            9010062,
+            10005131,
+            13017403,
+            14000869,
+            15001622,
+            20004037,
+            22010061,
+            23003636,
+            23007153,
+            24003435,
+        ),
     ),
     "dear: another set": Known(
         why="4.5: a GPU that two projects share by halves counts for the one that holds it. Once its run has left it "
         "counts for the other, so that the run takes nothing: its price was thought to be higher.",
-        worlds=(10005691, 12004302, 13011643, 19011300, 21004499, 23001635),
+        worlds=(
+            10005691,
+            12004302,
+            13011643,
+            19011300,
+            21004499,
+            23001635,
+            24002078,
+            24003922,
+            24018652,
+        ),
     ),
     "dear: a move spares a guarantee": Known(
         why="4.6: moves that would do without a straddled guarantee were not found.",
-        worlds=(12014634, 19009240, 21002482, 23005162),
+        worlds=(12014634, 19009240, 21002482, 23005162, 24009346, 24014513),
     ),
     "dear: an earlier pool": Known(
         why="4.4: in the first pool of the job's list moves beside the pause would have made room; moves are only "
