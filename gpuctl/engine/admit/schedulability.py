@@ -15,7 +15,7 @@ takes 8x without the check of sorts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -82,19 +82,21 @@ class Schedulability:
         """What a check says, asked once until the snapshot changes."""
         return self._snapshot.once((check.__name__, of), lambda: check(of))
 
-    def classes(self, queue: ProjectQueue) -> list[tuple[Rank, JobClass]]:
+    def classes(self, queue: ProjectQueue) -> Iterator[tuple[Rank, JobClass]]:
         """The classes of a project's jobs for which an attempt could succeed now, or once others have started.
 
         Others that start leave a sort that is not open, not due or has no right as it is.
         """
-        sorts = {sort for sort in queue.sorts.values() if self._is_worth_it(sort)}
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
-        claiming = sorts if is_head else {sort for sort in sorts if self._once(self._may_claim, sort)}
-        return [
-            (rank, job_class)
-            for rank, job_class in queue.ranked
-            if job_class.sort in claiming or (job_class in self._with_room and job_class.sort in sorts)
-        ]
+        known: dict[JobSort, tuple[bool, bool]] = {}
+        for rank, job_class in queue.ranked:
+            sort = job_class.sort
+            if sort not in known:
+                is_worth_it = self._is_worth_it(sort)
+                known[sort] = is_worth_it, is_worth_it and (is_head or self._once(self._may_claim, sort))
+            is_worth_it, is_claiming = known[sort]
+            if is_claiming or (is_worth_it and job_class in self._with_room):
+                yield rank, job_class
 
     def of(self, pending: PendingJob, job_class: JobClass) -> bool:
         """Whether an attempt for a job of a class could succeed."""
