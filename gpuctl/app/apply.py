@@ -17,7 +17,6 @@ from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.plan.order import Stage, wave
-from gpuctl.plan.writes import is_drift
 
 _GROUND = Stage.SCOPE
 """Up to this stage a project's ledger and namespace are written. Its later writes are safe only after them."""
@@ -62,7 +61,7 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
             return "stopped"
         if change.ref in protected:
             return "left unchanged"
-        if change.ref in resting and is_drift(change):
+        if change.ref in resting and change.may_rest:
             return "it came back after each write, and is tried again later"
         if change.ref in refused:
             return "refused before, and tried again later"

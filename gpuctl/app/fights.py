@@ -2,8 +2,9 @@
 decisions alternate.
 
 Neither may cost the API server an endless stream of writes. A difference that is there again after each write is put
-right at once a few times, and then after delays that double. Only that: what pauses a run, lets it go or removes it is
-written all the same, so no tenant keeps its GPUs by changing its own object back. An object that is written too often
+right at once a few times, and then after delays that double. Only where it matters to no other team: what pauses a run,
+lets it go or removes it, and which pods it has, is written all the same, so no tenant keeps or gains GPUs by changing
+its own object back. An object that is written too often
 within a minute, for whatever reason, is protected from all writes until a minute after the first of them. The journal
 names the fields and the other manager.
 """
@@ -21,7 +22,6 @@ from gpuctl.model.change import Change, OutcomeStatus
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import is_drift
 
 WINDOW_MS: DurationMs = 60_000
 WRITES_IN_A_WINDOW = 12
@@ -72,7 +72,7 @@ class Fights:
             if outcome.status is OutcomeStatus.APPLIED and ref.namespace != names.SYSTEM_NAMESPACE:
                 self._writes.setdefault(ref, deque()).append(report.at_ms)
                 self._last[ref] = outcome.change.reason
-                if is_drift(outcome.change):
+                if outcome.change.may_rest:
                     self._note_return(outcome.change, report.at_ms)
         seen = {(change.ref, change.reason) for change in report.plan.changes} if self._returns else set()
         for ref, each in [*self._returns.items()]:

@@ -23,7 +23,8 @@ class Change:
     """One write. `project` and `stage` group it: when a project's ledger or namespace can't be written, its later
     stages are skipped; after another failure those of the same namespace and name.
 
-    `reason` says why in a word or two for people (missing, drift: spec.suspend, no longer declared).
+    `reason` says why in a word or two for people (missing, drift: spec.suspend, no longer declared). `may_rest`: it
+    only puts fields right that matter to no other team, so that it may wait where they are changed back each time.
     """
 
     action: Action
@@ -34,6 +35,7 @@ class Change:
     project: ProjectName | None = None
     stage: int = 0
     reason: str = ""
+    may_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

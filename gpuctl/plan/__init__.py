@@ -62,7 +62,7 @@ from gpuctl.plan.obstacles import Obstacles, obstacles, taken_names
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
 from gpuctl.plan.slow_ends import slow_ends
-from gpuctl.plan.writes import TAKEN, book, delete, is_drift, remade, writer_of
+from gpuctl.plan.writes import TAKEN, book, delete, remade, writer_of
 
 __all__ = [
     "CONFIRM_TRAILER",
@@ -81,7 +81,6 @@ __all__ = [
     "foreign_namespaces",
     "frozen",
     "is_confirmed",
-    "is_drift",
     "make_plan",
     "mass_stop",
     "namespaces_left",

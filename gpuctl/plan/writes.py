@@ -28,8 +28,9 @@ from gpuctl.plan.order import Stage, stage_of
 TAKEN = "left as it is: gpuctl did not create it"
 """Why an object of others in the place of a wanted one is not changed. Its creation is asked for, and refused."""
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
-_DRIFT = "drift"
 _SHOWN_PATHS = 3
+_OWN_MATTERS = frozenset({"spec.backoffLimit", "spec.progressDeadlineSeconds", "spec.revisionHistoryLimit"})
+"""Fields of a run's object that change nothing for other runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,9 @@ class Writer:
         if not paths:
             return
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
-            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), _DRIFT)
-            yield self._apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
+            word = _WORDS.get(stage_of(item.ref, body, live, self.rows), "drift")
+            made = self._apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
+            yield replace(made, may_rest=_may_rest(item.ref, paths))
         elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
             yield self._apply(item, body, None, f"recreated: {shown(paths)}")
@@ -231,9 +233,14 @@ _AS_OBSERVED = frozenset({kinds.NAMESPACE, kinds.CONFIG_MAP, kinds.CLAIM})
 """Kinds of which an object is deleted only as it was observed: what is in it is not made again."""
 
 
-def is_drift(change: Change) -> bool:
-    """Whether a change only puts fields right, and lets no run go and pauses none."""
-    return change.action is Action.UPDATE and change.reason.startswith(f"{_DRIFT}: ")
+def _may_rest(ref: ObjectRef, paths: tuple[str, ...]) -> bool:
+    """Whether fields that differ matter to no other team: not which pods there are, or what tells gpuctl of a run.
+
+    A tenant could change those again and again, and have more GPUs until they are put right.
+    """
+    if is_workload(ref):
+        return _OWN_MATTERS.issuperset(paths)
+    return (ref.api_version, ref.kind) != kinds.AUTOSCALER
 
 
 def delete(

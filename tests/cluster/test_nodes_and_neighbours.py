@@ -19,7 +19,6 @@ from gpuctl.k8s.objects import annotations_of, labels_of, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.model.decision import Pending
 from gpuctl.model.ids import ObjectRef
-from gpuctl.plan import is_drift
 
 
 def where(town: Town, job: str) -> str:
@@ -404,7 +403,7 @@ def test_what_a_policy_overrides_in_each_write_is_written_seldom_and_keeps_no_ru
         reports.append(town.cycle())
         fights.note(reports[-1])
     outcomes = [each for report in reports for each in report.result.outcomes if each.status == "applied"]
-    assert sum(is_drift(each.change) for each in outcomes) == 3
+    assert sum(each.change.may_rest for each in outcomes) == 3
     assert reports[-1].settled
     town.jobs["j"] = ", gpus: 1"
     town.comes_to(j="Running")

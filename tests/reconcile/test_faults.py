@@ -387,6 +387,21 @@ def test_a_run_whose_object_is_changed_back_makes_way_all_the_same(stage: Stage)
     assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
 
 
+def test_replicas_that_a_tenant_raises_again_and_again_are_put_right_at_once(stage: Stage) -> None:
+    seen: list[int] = []
+
+    def edit() -> None:
+        _, body = stage.live("Deployment", "s-")
+        stage.cluster.update({**body, "spec": {**body["spec"], "replicas": 3}})
+
+    stage.commit({"c/projects/b/s.yaml": job("s", "b", more=", type: inference")})
+    for turn in range(12):
+        stage.at(60 + 20 * turn, edit)
+        stage.at(66 + 20 * turn, lambda: seen.append(stage.live("Deployment", "s-")[1]["spec"]["replicas"]))
+    stage.play(300)
+    assert seen == [1] * 12
+
+
 def test_a_difference_is_put_right_at_once_after_the_rival_has_stopped(stage: Stage) -> None:
     def edit() -> None:
         _, body = stage.live("Job", "j1-")
