@@ -320,7 +320,7 @@ class Allowance:
     quota_milli: GpuMilli
     limit_milli: GpuMilli | None = None
     weight: int = 0
-    own_weight: bool = field(default=True, compare=False)
+    own_weight: bool = field(default=True, compare=False, repr=False)
 
     def with_quota(self, quota_milli: GpuMilli, limit_milli: GpuMilli | None) -> Allowance:
         """As it would be with another quota and limit declared."""
@@ -338,7 +338,7 @@ class Department:
     name: str
     allowances: Mapping[DomainName, Allowance]
     parent: str | None = None
-    has_own_quota: bool = True
+    has_own_quota: bool = field(default=True, repr=False)
     span: SourceSpan
 
 
