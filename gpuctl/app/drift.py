@@ -7,10 +7,9 @@ from dataclasses import replace
 from gpuctl.app.cycle import CycleContext, CycleReport, foresee
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import deciding_engine
-from gpuctl.app.ports import Clock, Cluster
+from gpuctl.app.ports import Clock, Cluster, Taken
 from gpuctl.app.rejections import with_new
 from gpuctl.diag.diagnostic import Diagnostic
-from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.workloads import kind_of
@@ -62,7 +61,7 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
         refusals=(
             *foreseen.plan.refusals,
             *(
-                Diagnostic(code="GPU7060", message=_told(ref), span=sources[ref] or declared.cluster.span)
+                Diagnostic(code=Taken.CODE, message=str(Taken(ref)), span=sources[ref] or declared.cluster.span)
                 for ref in sorted(taken)
             ),
         ),
@@ -72,17 +71,13 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
 
 def _refused(foreseen: CycleReport) -> ApplyResult:
     """What becomes of the writes in whose place there is an object of others."""
-    taken = (change for change in foreseen.plan.changes if change.reason == TAKEN)
+    taken = ((change, Taken(change.ref)) for change in foreseen.plan.changes if change.reason == TAKEN)
     return ApplyResult(
         outcomes=tuple(
-            Outcome(change=change, status=OutcomeStatus.FAILED, error=f"GPU7060: {_told(change.ref)}", refused=True)
-            for change in taken
+            Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=True)
+            for change, fault in taken
         )
     )
-
-
-def _told(ref: ObjectRef) -> str:
-    return message("GPU7060", {"object": str(ref)})
 
 
 def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:

@@ -8,7 +8,8 @@ from gpuctl.app.cycle import CycleContext, foresee
 from gpuctl.app.incidents import NO_INCIDENTS
 from gpuctl.app.inspect import AskedNow
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.ports import Clock, Cluster, Sessions
+from gpuctl.app.ports import Clock, Cluster
+from gpuctl.app.session_ports import Sessions
 from gpuctl.explain import explain
 from gpuctl.model.declared import Declared
 from gpuctl.model.explanation import Explanation

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuctl.app.object_cache import ObjectCache, unread_now
-from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, Sessions, WorldFault
+from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, NotFound, WorldFault
+from gpuctl.app.session_ports import Sessions
 from gpuctl.diag.wording import message, reason_text
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.kinds import Kind

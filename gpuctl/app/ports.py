@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from gpuctl.k8s.names import MAIN_CONTAINER
+from gpuctl.diag.wording import message
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.history import Commit
@@ -55,6 +55,11 @@ class Forbidden(WorldFault):
 
 class Taken(WorldFault):
     """An object that gpuctl did not make has the name: nothing of it was changed."""
+
+    CODE = "GPU7060"
+
+    def __init__(self, ref: ObjectRef) -> None:
+        super().__init__(self.CODE, message(self.CODE, {"object": str(ref)}))
 
 
 class NotFound(WorldFault):
@@ -351,67 +356,4 @@ class Workshop(Protocol):
 
     def commit(self, text: str, at_ms: Instant) -> Revision:
         """Commit what was written and removed, with that time as the commit's date. Raises SourceUnavailable."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRequest:
-    """Which part of a container's log is wanted. `tail`: that many lines from its end; None: all of it.
-
-    `previous`: of the container before the present one; `since_ms`: only what is not older. `container`: by default the
-    job's own.
-    """
-
-    container: str = MAIN_CONTAINER
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    tail: int | None = None
-    since_ms: DurationMs | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandRequest:
-    """A command to run in a container; by default in a job's. `stdin`: it gets what the person types; `tty`: it has a
-    terminal."""
-
-    command: tuple[str, ...]
-    container: str = MAIN_CONTAINER
-    stdin: bool = False
-    tty: bool = False
-
-
-class Console(Protocol):
-    """A person's end of a session."""
-
-    def fileno(self) -> int:
-        """The descriptor that becomes readable when something was typed."""
-        ...
-
-    def read(self) -> bytes:
-        """What was typed; empty at the end of the input."""
-        ...
-
-    def write(self, data: bytes, *, error: bool = False) -> None:
-        """Show the data at once, on the error stream if `error`."""
-        ...
-
-    def size(self) -> tuple[int, int] | None:
-        """Columns and rows of the terminal; None if there is none."""
-        ...
-
-
-class Sessions(Protocol):
-    """Gives a person the logs of a pod's containers, commands in them, and their events."""
-
-    def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
-        """The log as it comes. Raises ClusterUnavailable, Forbidden."""
-        ...
-
-    def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
-        """Run a command in the pod until it ends. Returns its exit code. Raises ClusterUnavailable, Forbidden."""
-        ...
-
-    def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:
-        """The events of objects, in no order. Raises ClusterUnavailable, Forbidden."""
         ...

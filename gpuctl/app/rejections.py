@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, WorldFault, Writable
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, Taken, WorldFault, Writable
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
@@ -33,7 +33,6 @@ MOST_CHECKS = 50
 SOON_MS: DurationMs = 5_000
 """For a refusal that ends by itself."""
 _NO_RIGHT = "GPU7015"
-_TAKEN = "GPU7060"
 _NOT_COUNTED = "status unknown for quota"
 """The server counts objects of a kind some time after the kind was defined, and takes none of it before."""
 
@@ -62,7 +61,7 @@ class Rejection:
     @property
     def reason(self) -> Reason:
         """Why the job waits."""
-        if self.error.startswith(_TAKEN):
+        if self.error.startswith(Taken.CODE):
             return Reason(code="GPU5072", params=(("object", str(self.ref)),))
         return Reason(code="GPU5070", params=(("object", str(self.ref)), ("what", self.error.partition(": ")[2])))
 

@@ -17,7 +17,7 @@ def bash(job: str, project: str | None, worker: int, container: str, where: Wher
 
     The same as `gpuctl exec -it JOB -- bash`.
     """
-    from gpuctl.app.ports import CommandRequest  # noqa: PLC0415 - only now
+    from gpuctl.app.session_ports import CommandRequest  # noqa: PLC0415 - only now
 
     request = CommandRequest(command=("bash",), container=container, stdin=True, tty=True)
     run_there(where, job, project, worker, request)

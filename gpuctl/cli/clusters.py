@@ -23,7 +23,8 @@ from gpuctl.model.ids import JobId
 
 if TYPE_CHECKING:
     from gpuctl.app.inspect import Live
-    from gpuctl.app.ports import Cluster, Sessions
+    from gpuctl.app.ports import Cluster
+    from gpuctl.app.session_ports import Sessions
     from gpuctl.k8s.kinds import Kind
     from gpuctl.model.declared import Declared
     from gpuctl.model.state import Removal

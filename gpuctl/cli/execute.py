@@ -24,6 +24,6 @@ def exec_(job: str, project: str | None, worker: int, words: tuple[str, ...], wh
 
     The exit code is the command's. JOB is a name or PROJECT/NAME.
     """
-    from gpuctl.app.ports import CommandRequest  # noqa: PLC0415 - only now
+    from gpuctl.app.session_ports import CommandRequest  # noqa: PLC0415 - only now
 
     run_there(where, job, project, worker, CommandRequest(command=words, **options))

@@ -26,7 +26,7 @@ from gpuctl.cli.terminal import say, show
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpuctl.app.ports import Sessions
+    from gpuctl.app.session_ports import Sessions
     from gpuctl.views.events import EventView
     from gpuctl.views.jobs import JobView
 
@@ -95,7 +95,8 @@ def _show_sweep(jobs: Iterable[JobView], output: str) -> None:
 def _with_logged_progress(view: JobView, sessions: Sessions) -> JobView:
     """The job with the progress that its log says, where no annotation does. Cost: a request for a job that runs."""
     from gpuctl.app.inspect import Unreachable, pod_of  # noqa: PLC0415 - only now
-    from gpuctl.app.ports import ClusterUnavailable, Forbidden, LogRequest  # noqa: PLC0415
+    from gpuctl.app.ports import ClusterUnavailable, Forbidden  # noqa: PLC0415
+    from gpuctl.app.session_ports import LogRequest  # noqa: PLC0415
     from gpuctl.k8s import kinds  # noqa: PLC0415
     from gpuctl.k8s.progress import MOST_LOG_LINES, progress_in_log  # noqa: PLC0415
     from gpuctl.model.decision import JobState  # noqa: PLC0415

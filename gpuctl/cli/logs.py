@@ -28,7 +28,7 @@ def logs(job: str, project: str | None, worker: int, where: Where, **options: An
     JOB is a name or PROJECT/NAME. For a gang it is the log of worker 0, unless --worker is given.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
-    from gpuctl.app.ports import LogRequest  # noqa: PLC0415
+    from gpuctl.app.session_ports import LogRequest  # noqa: PLC0415
 
     request = LogRequest(
         container=options["container"],

@@ -17,7 +17,8 @@ from gpuctl.k8s.names import MAIN_CONTAINER
 from gpuctl.model.ids import ObjectRef
 
 if TYPE_CHECKING:
-    from gpuctl.app.ports import Cluster, CommandRequest
+    from gpuctl.app.ports import Cluster
+    from gpuctl.app.session_ports import CommandRequest
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:

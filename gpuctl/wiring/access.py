@@ -15,7 +15,8 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.adapters.files import is_inside, read_regular, read_tree
 from gpuctl.adapters.links import holder
 from gpuctl.app.forge_ports import Forge
-from gpuctl.app.ports import Clock, Cluster, Reference, Sessions, SourceUnavailable, VirtualTime
+from gpuctl.app.ports import Clock, Cluster, Reference, SourceUnavailable, VirtualTime
+from gpuctl.app.session_ports import Sessions
 from gpuctl.k8s.kinds import CONFIG_MAP, DEVICE_CLASS, LEASE, NODE, RESOURCE_SLICE, SCOPES, Kind, Scope
 from gpuctl.k8s.names import LEASE_NAME, STATUS_NAME, SYSTEM_NAMESPACE
 from gpuctl.model.declared import NodePool

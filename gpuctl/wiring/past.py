@@ -7,8 +7,9 @@ from pathlib import Path
 
 from gpuctl.adapters.console import CollectedOutput
 from gpuctl.adapters.files import read_regular, write_private
-from gpuctl.app.ports import ClusterUnavailable, CommandRequest
+from gpuctl.app.ports import ClusterUnavailable
 from gpuctl.app.replaying import Inputs, unreadable
+from gpuctl.app.session_ports import CommandRequest
 from gpuctl.diag.wording import message
 from gpuctl.install import CONTAINER, HISTORY_FILE, HISTORY_PORT
 from gpuctl.k8s import kinds, names

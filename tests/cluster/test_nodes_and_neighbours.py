@@ -281,14 +281,14 @@ def test_a_job_the_server_refuses_keeps_no_place_from_others(town: Town) -> None
     town.until(lambda: town.cycle().settled)
 
 
-def refuse_updates(town: Town, job: str) -> tuple[str, ...]:
-    """Have a policy of the cluster take no change of a job's objects; the paths of what it is."""
+def refuse_updates(town: Town, job: str, unless: str, said: str) -> tuple[str, ...]:
+    """Have a policy of the cluster refuse changes of a job's objects, with a message; the paths of its objects."""
     rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}]
     ours = f"request.namespace == '{town.namespace}' && request.name.startsWith('{job}-')"
     spec = {
         "matchConstraints": {"resourceRules": rules},
         "matchConditions": [{"name": "ours", "expression": ours}],
-        "validations": [{"expression": "'cost-centre' in object.metadata.labels", "message": "no cost centre"}],
+        "validations": [{"expression": unless, "message": said}],
     }
     made = write_policy(town.plane, town.name, spec)
     await_policies(town.plane)
@@ -300,7 +300,7 @@ def test_no_run_is_paused_for_one_that_a_policy_takes_no_change_of(town: Town) -
     town.jobs |= {"low": ", gpus: 2, workers: 2", "high": ", gpus: 2, priority: 9, suspend: true"}
     town.comes_to(low="Running", high="Queued")
     pods = {uid(pod) for _, pod in town.live("Pod", "low")}
-    made = refuse_updates(town, "high")
+    made = refuse_updates(town, "high", unless="'cost-centre' in object.metadata.labels", said="no cost centre")
     town.jobs["high"] = ", gpus: 2, priority: 9"
     for _ in range(3):
         town.context = replace(town.context, rejected={})  # as a minute later
@@ -325,20 +325,6 @@ def test_a_label_of_the_namespace_that_a_person_changed_is_put_back(town: Town) 
     assert uid(town.state().live[ref]) == before
 
 
-def refuse_starts(town: Town, job: str) -> tuple[str, ...]:
-    """Have a policy of the cluster let a job's objects be all but let go; the paths of what it is."""
-    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["jobs"]}]
-    ours = f"request.namespace == '{town.namespace}' && request.name.startsWith('{job}-')"
-    spec = {
-        "matchConstraints": {"resourceRules": rules},
-        "matchConditions": [{"name": "ours", "expression": ours}],
-        "validations": [{"expression": "object.spec.suspend == true", "message": "not on a Monday"}],
-    }
-    made = write_policy(town.plane, town.name, spec)
-    await_policies(town.plane)
-    return made
-
-
 def a_minute_later(town: Town) -> None:
     """Cycles of a minute later, until nothing is left to do."""
     rejected = {ref: replace(each, at_ms=each.at_ms - RETRY_MS) for ref, each in town.context.rejected.items()}
@@ -350,7 +336,7 @@ def test_runs_are_paused_once_for_one_whose_start_alone_a_policy_refuses(town: T
     """Its place could be reserved. The others were paused for it each minute, and it never started."""
     town.jobs |= {"low": ", gpus: 2, workers: 2", "high": ", gpus: 2, priority: 9, suspend: true"}
     town.comes_to(low="Running", high="Queued")
-    made = refuse_starts(town, "high")
+    made = refuse_updates(town, "high", unless="object.spec.suspend == true", said="not on a Monday")
     town.jobs["high"] = ", gpus: 2, priority: 9"
     town.until(lambda: any("not on a Monday" in each.error for each in town.context.rejected.values()))
     town.comes_to(low="Running", high="Queued")

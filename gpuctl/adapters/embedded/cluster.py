@@ -19,7 +19,7 @@ from gpuctl.adapters.embedded.collector import Collector, Namespaces
 from gpuctl.adapters.embedded.controller import Controller, Desk
 from gpuctl.adapters.embedded.deployments import Deployments
 from gpuctl.adapters.embedded.devices import DeviceBook
-from gpuctl.adapters.embedded.faults import not_found, taken
+from gpuctl.adapters.embedded.faults import not_found
 from gpuctl.adapters.embedded.jobs import Jobs
 from gpuctl.adapters.embedded.jobsets import JobSets
 from gpuctl.adapters.embedded.kubelets import CHECKPOINT, RUN_FOR, STUCK, Kubelets
@@ -33,7 +33,7 @@ from gpuctl.adapters.embedded.sqlite import SqliteJournal, read
 from gpuctl.adapters.embedded.store import HISTORY, Journal, Memory, Store
 from gpuctl.adapters.embedded.strangers import set_strangers
 from gpuctl.adapters.embedded.timings import EmbeddedTimings
-from gpuctl.app.ports import Clock, Invalid, ObjectList, R, T, WatchEvent, WorldFault
+from gpuctl.app.ports import Clock, Invalid, ObjectList, R, T, Taken, WatchEvent, WorldFault
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.crowding import is_crowded
 from gpuctl.k8s.kinds import SCOPES, WITH_PEOPLES, Kind, Scope
@@ -137,7 +137,7 @@ class EmbeddedCluster:
             if is_new and tells_its_maker(ref):
                 live = self._store.get(key_of(body))
                 if live is not None and is_foreign(body, live):
-                    raise taken(ref)
+                    raise Taken(ref)
             try:
                 return self._api.apply(body, FIELD_MANAGER, force=not (is_new and is_workload(ref)))
             except Invalid as refusal:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, Taken
-from gpuctl.diag.wording import message
-from gpuctl.model.ids import ObjectRef
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound
 
 
 def unavailable(text: str) -> ClusterUnavailable:
@@ -15,11 +13,6 @@ def unavailable(text: str) -> ClusterUnavailable:
 def forbidden(text: str) -> Forbidden:
     """403."""
     return Forbidden("GPU7002", text)
-
-
-def taken(ref: ObjectRef) -> Taken:
-    """An object of others has the name."""
-    return Taken("GPU7060", message("GPU7060", {"object": str(ref)}))
 
 
 def not_found(text: str) -> NotFound:

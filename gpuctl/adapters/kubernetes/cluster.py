@@ -160,7 +160,7 @@ class KubernetesCluster:
         if is_new and tells_its_maker(ref):
             live = self._seen(ref)
             if live is not None and is_foreign(body, live):
-                raise Taken("GPU7060", message("GPU7060", {"object": str(ref)}))
+                raise Taken(ref)
             if live is None:
                 return self._patch(ref, body, APPLY, force=False)  # another may make it at the same moment
             body = {**body, "metadata": {**mapping(body, "metadata"), "uid": uid(live)}}

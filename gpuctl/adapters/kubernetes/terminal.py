@@ -19,7 +19,8 @@ from gpuctl.adapters.kubernetes.faults import UNAUTHORIZED, fault_of, status_of
 from gpuctl.adapters.kubernetes.incidents import bounded, events_path
 from gpuctl.adapters.kubernetes.paths import item
 from gpuctl.adapters.kubernetes.readable import readable
-from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Console, Forbidden, LogRequest, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, WorldFault
+from gpuctl.app.session_ports import CommandRequest, Console, LogRequest
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import message
 from gpuctl.k8s.bounds import whole_number

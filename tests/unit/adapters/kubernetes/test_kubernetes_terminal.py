@@ -21,7 +21,8 @@ from streams import Line, Peer
 from gpuctl.adapters.kubernetes.connection import connect
 from gpuctl.adapters.kubernetes.portforward import fetch
 from gpuctl.adapters.kubernetes.terminal import PodSessions
-from gpuctl.app.ports import ClusterUnavailable, CommandRequest, Forbidden, LogRequest
+from gpuctl.app.ports import ClusterUnavailable, Forbidden
+from gpuctl.app.session_ports import CommandRequest, LogRequest
 from gpuctl.k8s import kinds
 from gpuctl.model.ids import ObjectRef
 
