@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuctl.app.cycle import CycleContext, CycleReport, foresee
+from gpuctl.app.foresight import foreseen_twice
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import deciding_engine
 from gpuctl.app.ports import Clock, Cluster, Taken
-from gpuctl.app.rejections import with_new
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.k8s import kinds
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.workloads import kind_of
-from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus
+from gpuctl.model.change import Action, Change
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef
-from gpuctl.plan import TAKEN, differences
+from gpuctl.plan import differences
 from gpuctl.views.drift import DriftReport, FieldDrift, ObjectDrift
 
 _NAMING = frozenset({"apiVersion", "kind"})
@@ -33,11 +33,7 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
     more = () if engine is None else kinds.of_engine(engine)
     cache = ObjectCache(cluster, (*kinds.OBSERVED, *more))
     context = CycleContext(object_cache=cache, clock=clock, engine=engine)
-    foreseen = foresee(declared, context)
-    refused = _refused(foreseen)
-    if refused.outcomes:  # what would wait for a name does not start
-        rejected = with_new({}, refused, declared, foreseen.state, foreseen.at_ms)
-        foreseen = foresee(declared, replace(context, rejected=rejected))
+    foreseen, refused = foreseen_twice(lambda rejected: foresee(declared, replace(context, rejected=rejected)))
     sources = {item.ref: item.span for item in foreseen.manifests.items}
     ledgers = foreseen.state.ledgers.values()
     refs = {*sources, *frozenset[ObjectRef]().union(*(ledger.inventory for ledger in ledgers))}
@@ -66,17 +62,6 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
             ),
         ),
         unread=tuple(f"{fault.code}: {fault}" for kind, fault in sorted(cache.faults.items()) if kind in met),
-    )
-
-
-def _refused(foreseen: CycleReport) -> ApplyResult:
-    """What becomes of the writes in whose place there is an object of others."""
-    taken = ((change, Taken(change.ref)) for change in foreseen.plan.changes if change.reason == TAKEN)
-    return ApplyResult(
-        outcomes=tuple(
-            Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=True)
-            for change, fault in taken
-        )
     )
 
 

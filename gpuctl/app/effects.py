@@ -12,12 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gpuctl.app.caches import CycleCaches
+from gpuctl.app.cycle import CycleReport, foreseen
+from gpuctl.app.foresight import foreseen_twice
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import Cluster
 from gpuctl.app.revisions import content_of
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.diag.wording import all_of
-from gpuctl.engine import EngineCache, schedule
+from gpuctl.engine import EngineCache
 from gpuctl.explain import at_rest, domains_of, effect_of
 from gpuctl.explain.rest import Rest
 from gpuctl.explain.stored_rest import restored, stored, with_forecasts
@@ -25,7 +28,6 @@ from gpuctl.k8s.kinds import CLAIM, NAMESPACE, OF_DEVICES, RENDERED
 from gpuctl.k8s.makers import is_of_people
 from gpuctl.k8s.objects import mapping, ref_of, text
 from gpuctl.k8s.timestamps import parse_timestamp
-from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared, MinRuntime, NodePool
 from gpuctl.model.effect import Effect, Ground, Refusals, Stop
 from gpuctl.model.ids import NO_REVISION, DomainName, ObjectRef, ProjectName
@@ -38,11 +40,10 @@ from gpuctl.plan import (
     Cut,
     Doing,
     Obstacles,
+    confirmation_of,
     cut_digest,
-    excluded_projects,
     frozen,
     is_confirmed,
-    make_plan,
     mass_stop,
     namespaces_left,
     obstacles,
@@ -52,7 +53,6 @@ from gpuctl.plan import (
     says_otherwise,
     void_confirmations,
 )
-from gpuctl.render import render
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
 """The objects of nodes as pools declare them."""
@@ -78,6 +78,17 @@ class Foreseen:
     ground: Ground
     refusals: Refusals
     in_the_way: Mapping[ObjectRef, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """What commits confirm: with the change `of_all`, `before` it those of base alone."""
+
+    of_all: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
+
+
+NONE_CONFIRMED = Confirmed()
 
 
 class Entry(Protocol):
@@ -138,29 +149,42 @@ def _base_at_rest(base: Declared, inventory: Inventory, entry: Entry | None) -> 
 
 
 def on_cluster(
-    base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant, confirmed: frozenset[str] = frozenset()
+    base: Declared | None, head: Declared, objects: RawObjects, now_ms: Instant, confirmed: Confirmed = NONE_CONFIRMED
 ) -> Foreseen:
     """The effect of a change on a cluster as it is now.
 
-    Cost: a plan of head, and one of base where something is refused.
+    What base is refused already stays as it is, until the change confirms it.
+
+    Cost: a plan of base and one of head, of which the schedules are the first of the effect; of head another one where
+    something is refused.
     """
-    state = observe(objects, head.tenancy)
-    old = None if base is None else _held(base, state, obstacles(base, state))
-    before = None if old is None else at_rest(old, state, now_ms)
-    found, engine_cache = obstacles(head, state), EngineCache()
-    after = _held(head, state, found)
-    refused = tuple(_told(_refused(after, state, now_ms, engine_cache), head))
-    standing = _refused(old, state, now_ms, EngineCache()) if refused and old is not None else ()
-    effect = effect_of(before, at_rest(after, state if before is None else before.state, now_ms, engine_cache))
+    caches = CycleCaches()
+    old_caches = replace(caches, engine_cache=EngineCache())
+    report = _enforced(head, objects, now_ms, frozenset(), caches)
+    refused, state = report.plan.refusals, report.state
+    old = None if base is None else _enforced(base, objects, now_ms, confirmed.before, old_caches)
+    before = None if old is None else at_rest(old.declared, state, now_ms, old_caches.engine_cache)
+    standing = () if old is None else old.plan.refusals
+    if refused:
+        new = _sorted_out(refused, standing, confirmed.of_all).new
+        assumed = confirmed.of_all | frozenset(map(confirmation_of, new))
+        report = _enforced(head, objects, now_ms, assumed, caches)
+    after = at_rest(report.declared, state if before is None else before.state, now_ms, caches.engine_cache)
+    effect = effect_of(before, after)
     held = _told(_frozen(base, head, effect, now_ms), head)
-    refusals = _sorted_out([*refused, *_cuts(base, head, effect), *held], standing, confirmed)
-    ground = _live_ground(base, head, state)
+    refusals = _sorted_out([*_told(refused, head), *_cuts(base, head, effect), *held], standing, confirmed.of_all)
+    ground, found = _live_ground(base, head, state), obstacles(head, state)
     return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found, state))
 
 
-def _held(declared: Declared, state: ClusterState, found: Obstacles) -> Declared:
-    """The declarations as a cycle would take them up."""
-    return replace(declared, pinned=excluded_projects(declared, state), blocked=found.reasons(declared))
+def _enforced(
+    declared: Declared, objects: RawObjects, now_ms: Instant, confirmed: frozenset[str], caches: CycleCaches
+) -> CycleReport:
+    """What the next cycle decides. `declared` of it: as it takes the declarations up, with the projects and jobs that
+    stay as they are."""
+    report, _ = foreseen_twice(lambda rejected: foreseen(declared, objects, now_ms, caches, rejected, confirmed))
+    taken_up = replace(report.declared, pinned=report.declared.pinned | report.plan.kept)
+    return replace(report, declared=taken_up)
 
 
 def _in_the_way(head: Declared, found: Obstacles, state: ClusterState) -> Mapping[ObjectRef, str]:
@@ -183,16 +207,6 @@ def _of_people(head: Declared, state: ClusterState) -> Iterator[ObjectRef]:
             yield ref
 
 
-def _refused(
-    declared: Declared, state: ClusterState, now_ms: Instant, engine_cache: EngineCache
-) -> Sequence[Diagnostic]:
-    """What guards refuse of the next cycle."""
-    stops = mass_stop(declared, state, frozenset())
-    blocked = {**dict.fromkeys(stops.jobs, Reason(code="GPU5071")), **declared.blocked}
-    waiting = schedule(replace(declared, blocked=blocked), state, now_ms, engine_cache)
-    return make_plan(declared, waiting, render(declared, waiting), state, frozenset(), stops=stops).refusals
-
-
 def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], confirmed: frozenset[str]) -> Refusals:
     """Tell refusals of the change from those that a commit confirms, and from those without the change."""
     known = {(refusal.code, refusal.message) for refusal in standing}
@@ -203,13 +217,13 @@ def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], c
     return Refusals(new=tuple(new), confirmed=tuple(said), standing=tuple(old))
 
 
-def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], added: frozenset[str]) -> frozenset[str]:
+def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], added: frozenset[str]) -> Confirmed:
     """The confirmations that count: what the change does is confirmed by the change alone.
 
     `added`: those of the change. One of base was of an earlier change, which has been undone since.
     """
     if base is None:
-        return confirmed
+        return Confirmed(of_all=confirmed)
     left = {project.name for project in head.projects}
     gone = [project.name for project in base.projects if project.name not in left]
     were = [Ledger(project=name, content=content_of(base, name)) for name in gone]
@@ -219,7 +233,8 @@ def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], ad
     def since(ledger: Ledger | None) -> frozenset[str]:
         return confirmed if ledger is None and is_same else added
 
-    return confirmed - void_confirmations(head, were, confirmed, since) - (cuts - added)
+    counting = confirmed - void_confirmations(head, were, confirmed, since) - (cuts - added)
+    return Confirmed(of_all=counting, before=confirmed - added)
 
 
 def read_objects(cluster: Cluster) -> RawObjects:

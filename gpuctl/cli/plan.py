@@ -25,7 +25,7 @@ from gpuctl.model.source import WORKING_TREE
 
 if TYPE_CHECKING:
     from gpuctl.adapters.gitmerge import Compared
-    from gpuctl.app.effects import Entry, Foreseen
+    from gpuctl.app.effects import Confirmed, Entry, Foreseen
     from gpuctl.app.gates import Gate
     from gpuctl.app.planning import Side
     from gpuctl.compile import CompileCache, Compiled
@@ -261,7 +261,7 @@ class Basis:
     context: str | None
     embedded: Path | None
     state: IO[str] | None
-    confirmed: frozenset[str]
+    confirmed: Confirmed
 
 
 def _foreseen(before: Declared | None, after: Declared, basis: Basis, entry: Entry | None) -> Foreseen:
@@ -278,7 +278,7 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis, entry: Ent
         found = on_cluster(before, after, objects, at_ms, basis.confirmed)
         return replace(found, ground=replace(found.ground, age_ms=now_ms - at_ms))
     if not named and basis.embedded is None:
-        return on_inventory(before, after, wiring.blueprint, basis.confirmed, context_clock().now_ms(), entry)
+        return on_inventory(before, after, wiring.blueprint, basis.confirmed.of_all, context_clock().now_ms(), entry)
     where = Where(embedded=basis.embedded, kubeconfig=basis.kubeconfig, context=basis.context)
     with where.reading() as cluster:
         tell_other_cluster(cluster, after)

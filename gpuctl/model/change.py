@@ -42,13 +42,15 @@ class Change:
 class Plan:
     """Changes in the order they are made, what a guard refused (as diagnostics), and how many objects are as wanted.
 
-    `notices` are what is otherwise than declared and can't be changed by a write.
+    `notices` are what is otherwise than declared and can't be changed by a write. `kept`: projects that are declared no
+    more, and stay.
     """
 
     changes: tuple[Change, ...] = ()
     refusals: tuple[Diagnostic, ...] = ()
     unchanged: int = 0
     notices: tuple[Diagnostic, ...] = ()
+    kept: frozenset[ProjectName] = frozenset()
 
 
 class OutcomeStatus(StrEnum):

@@ -32,6 +32,7 @@ from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
     Cut,
     Stops,
+    confirmation_of,
     cut_digest,
     damaged_projects,
     excluded_projects,
@@ -74,6 +75,7 @@ __all__ = [
     "Obstacles",
     "PlanCache",
     "Stage",
+    "confirmation_of",
     "cut_digest",
     "differences",
     "drift",
@@ -125,6 +127,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     staying = cache.staying(refs, manifests.retained)
     changes, recorded = list[Change](), list[frozenset[RunKey]]()
     refusals: list[Diagnostic] = [*foreign_namespaces(declared, state).values(), *stops.refusals]
+    kept = set(untouched - books.projects)
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
@@ -138,9 +141,11 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
         write = partial(book, cluster, old, new, state, closing=closing)
         changes += cache.book(project, (old, new, closing, shards.get(project), bodies), write)
-        kept = books.declared.get(project, frozenset())
-        changes += [delete(ref, state.live[ref], owner, _why_gone(ref, state, kept)) for ref in reviewed.allowed]
+        runs = books.declared.get(project, frozenset())
+        changes += [delete(ref, state.live[ref], owner, _why_gone(ref, state, runs)) for ref in reviewed.allowed]
         refusals += reviewed.refusals
+        if closing and reviewed.refusals:
+            kept.add(project)
     spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
     writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits, rows=rows)
     written = writer.writes(diffs, cache) if diffs else []
@@ -154,6 +159,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
             *no_idle_reports(declared, state, schedule.at_ms),
             *slow_ends(declared, state, spaces, schedule.at_ms),
         ]),
+        kept=frozenset(kept),
     )
 
 

@@ -8,6 +8,7 @@ the change, and after it. There it is valid while the deletion is under way, ove
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,6 +30,7 @@ from gpuctl.plan.inventory import OWN
 from gpuctl.plan.prune import is_namespace, is_ours
 
 CONFIRM_TRAILER = "Gpuctl-Confirm"
+_CONFIRMATION = re.compile(rf"`{CONFIRM_TRAILER}: (\w+)`")
 _HOLDS_GPUS = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
 
@@ -378,6 +380,12 @@ def _is_managed(ref: ObjectRef, state: ClusterState) -> bool:
 def is_confirmed(refusal: Diagnostic, confirmed: frozenset[str]) -> bool:
     """Whether one of the confirmations lifts a refusal."""
     return any(refusal.help == _help(digest) for digest in confirmed)
+
+
+def confirmation_of(refusal: Diagnostic) -> str:
+    """What lifts a refusal; "" where no confirmation does."""
+    found = _CONFIRMATION.search(refusal.help)
+    return "" if found is None else found[1]
 
 
 def _ledger_uid(declared: Declared, ledger: Ledger, state: ClusterState) -> str:

@@ -202,9 +202,10 @@ def failed_names(failed: Failed) -> str:
 
 def effect_remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
     """Notes below what happens to jobs."""
-    refused = report.refusals.new or report.refusals.standing
-    confirmed = ("The effect assumes that refused changes are confirmed.",) if refused else ()
-    return (*confirmed, *plan_effect.remarks(effect))
+    new, standing = report.refusals.new, report.refusals.standing
+    confirmed = ("The effect assumes that refused changes are confirmed.",) if new else ()
+    kept = ("What is refused already stays as it is.",) if standing else ()
+    return (*confirmed, *kept, *plan_effect.remarks(effect))
 
 
 def in_turns(rows: Iterable[tuple[ProjectName, _Row]]) -> list[_Row]:

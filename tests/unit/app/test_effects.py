@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from commits import job, project
 
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
-from gpuctl.app.effects import on_cluster, read_objects
+from gpuctl.app.effects import Confirmed, on_cluster, read_objects
 from gpuctl.app.planning import Side, plan_report
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
@@ -22,6 +23,7 @@ from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
+from gpuctl.views.plan_report import effect_remarks
 
 AT_MS = 1_596_000_000_000
 CLUSTER = """apiVersion: gpuctl.dev/v1
@@ -153,6 +155,51 @@ def test_a_claim_that_a_person_made_is_told_beside_what_would_be_created() -> No
     )
     told = [each.reason for each in report.objects if each.ref.name == "pvc-j-0"]
     assert told == ["declared, once the object of that name is gone that gpuctl did not create (GPU7060)"]
+    assert [(str(each.job), each.reason.code) for each in found.effect.waits] == [("a/j", "GPU5072")]
+    assert found.effect.started == ()
+    lab.take(head)
+    assert lab.running() == {}
+    later = lab.foresee(head, declared({**files, "c/projects/a/j.yaml": asks, "c/projects/a/k.yaml": job("k", "a", 1)}))
+    assert [str(each.job) for each in later.started] == ["a/k"]
+
+
+def test_a_project_whose_removal_is_refused_keeps_its_gpus_until_the_change_confirms_it() -> None:
+    """The plan counted it as gone: a new job was to start at once on its GPUs."""
+    lab, files = Lab(), {"c/cluster.yaml": CLUSTER, "c/projects/a/project.yaml": project("a", 4)}
+    files |= {"c/projects/a/j.yaml": job("j", "a", 3)}
+    of_b = {"c/projects/b/project.yaml": project("b", 4), "c/projects/b/k.yaml": job("k", "b", 4)}
+    lab.take(declared(files | of_b))
+    base, head = declared(files), declared({**files, "c/projects/a/n.yaml": job("n", "a", 4)})
+    lab.take(base)
+    assert [str(job) for job in sorted(lab.running())] == ["a/j", "b/k"]
+    found = on_cluster(base, head, read_objects(lab.cluster), lab.clock.now_ms())
+    (refusal,) = found.refusals.standing
+    assert (refusal.code, found.effect.started, found.effect.stopped) == ("GPU6002", (), ())
+    assert [str(each.job) for each in found.effect.waits] == ["a/n"]
+    compared = Comparison(base="main", head="new", folder="c")
+    report = plan_report(Side(declared=base), Side(declared=head), compared, found)
+    assert effect_remarks(report, found.effect)[0] == "What is refused already stays as it is."
+    back = lab.foresee(base, declared(files | of_b))
+    assert (back.started, back.stopped, back.unaffected) == ((), (), 2)
+    said = frozenset(re.findall("[0-9a-f]{12}", refusal.help))
+    confirmed = Confirmed(of_all=said, before=frozenset())
+    then = on_cluster(base, head, read_objects(lab.cluster), lab.clock.now_ms(), confirmed)
+    assert [str(each.job) for each in then.effect.stopped] == ["b/k"]
+    assert [str(each.job) for each in then.effect.started] == ["a/n"]
+    lab.take(head)
+    assert [str(job) for job in sorted(lab.running())] == ["a/j", "b/k"]
+
+
+def test_removed_jobs_that_a_guard_keeps_hold_their_gpus_in_a_plan() -> None:
+    lab, guarded = Lab(), CLUSTER.replace("stopGuard: 100", "stopGuard: 50")
+    files = {"c/cluster.yaml": guarded, "c/projects/a/project.yaml": project("a", 4)}
+    lab.take(declared(files | {f"c/projects/a/j{n}.yaml": job(f"j{n}", "a", 4) for n in range(2)}))
+    base, head = declared(files), declared({**files, "c/projects/a/n.yaml": job("n", "a", 4)})
+    lab.take(base)
+    assert len(lab.running()) == 2
+    found = on_cluster(base, head, read_objects(lab.cluster), lab.clock.now_ms())
+    assert [each.code for each in found.refusals.standing] == ["GPU6007"]
+    assert (found.effect.started, found.effect.stopped) == ((), ())
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
