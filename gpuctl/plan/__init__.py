@@ -9,6 +9,7 @@ cluster is empty.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -23,7 +24,8 @@ from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState, Ledger, RunPhase
+from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
+from gpuctl.model.units import Instant
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.ceilings import devices_of_old_runs, with_old_runs
 from gpuctl.plan.diff import Difference, differences, drift
@@ -153,14 +155,19 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         changes=() if state.all_frozen else in_order([*changes, *written]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
-        notices=sorted_diagnostics([
-            *inventory_mismatches(declared, state, spaces),
-            *names_in_the_way(declared, taken_names(declared, state, cache)),
-            *no_idle_reports(declared, state, schedule.at_ms),
-            *slow_ends(declared, state, spaces, schedule.at_ms),
-        ]),
+        notices=sorted_diagnostics(_notices(declared, state, spaces, schedule.at_ms, cache)),
         kept=frozenset(kept),
     )
+
+
+def _notices(
+    declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body], now_ms: Instant, cache: PlanCache
+) -> Iterator[Diagnostic]:
+    """What is otherwise than declared and can't be changed by a write."""
+    yield from inventory_mismatches(declared, state, spaces)
+    yield from names_in_the_way(declared, taken_names(declared, state, cache))
+    yield from no_idle_reports(declared, state, now_ms)
+    yield from slow_ends(declared, state, spaces, now_ms)
 
 
 def _why_gone(ref: ObjectRef, state: ClusterState, declared: frozenset[RunKey]) -> str:
