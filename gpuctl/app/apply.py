@@ -30,7 +30,7 @@ def never() -> bool:
 
 
 def in_time(change: Change) -> bool:
-    """Never late: the default `late`."""
+    """Never late, and never to rest: the default `late` and `rests`."""
     del change
     return False
 
@@ -40,15 +40,15 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
     cluster: Writable,
     stop: Callable[[], bool] = never,
     *,
-    protected: frozenset[ObjectRef] = frozenset(),
-    resting: frozenset[ObjectRef] = frozenset(),
+    unread: Collection[ObjectRef] = (),
+    rests: Callable[[Change], bool] = in_time,
     late: Callable[[Change], bool] = in_time,
     refused: Collection[ObjectRef] = (),
 ) -> ApplyResult:
     """Apply the plan in order. Returns one outcome a change.
 
-    `stop` is asked before each write: once it says so, all changes are skipped. Changes of `protected` objects always
-    are, of `resting` ones those that only put fields right, and of those that the server `refused` before: a ledger or
+    `stop` is asked before each write: once it says so, all changes are skipped. Changes of `unread` objects always are,
+    those that are to `rest`, and those of objects that the server `refused` before: a ledger or
     a namespace among them stops its project as when it was refused. Some changes can wait: new runs, and what is
     written on waiting ones. When it is `late` for one, it is left to the next cycle, all but a few of them: that cycle
     also decides on the jobs that came meanwhile.
@@ -59,10 +59,10 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
     def cause_of(change: Change) -> str:
         if stop():
             return "stopped"
-        if change.ref in protected:
-            return "left unchanged"
-        if change.ref in resting and change.may_rest:
-            return "it came back after each write, and is tried again later"
+        if change.ref in unread:
+            return "it can't be read"
+        if rests(change):
+            return "written too often, and tried again later"
         if change.ref in refused:
             return "refused before, and tried again later"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""

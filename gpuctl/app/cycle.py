@@ -100,10 +100,10 @@ def nothing() -> None:
     """Do nothing: the default `settle`, for a cluster that moves on by itself."""
 
 
-def none_rests(now_ms: Instant) -> frozenset[ObjectRef]:
-    """Put all fields right: the default `resting`."""
-    del now_ms
-    return frozenset()
+def none_rests(change: Change, now_ms: Instant) -> bool:
+    """Make all changes: the default `rests`."""
+    del change, now_ms
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +112,16 @@ class CycleContext:
 
     `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
 
-    `protected` objects are not written now, nor objects that the server has `rejected` and would reject again; fields
-    of `resting` ones are not put right. `caches` come from the cycles before. `incidents`: why runs do not start, where
-    no pod says it. `idle`: since when idle runs are idle; None: nothing measures that. `engine`: the other engine that
-    decides which jobs run; None: gpuctl's own.
+    What `rests` is not written now, nor objects that the server has `rejected` and would reject again. `caches` come
+    from the cycles before. `incidents`: why runs do not start, where no pod says it. `idle`: since when idle runs are
+    idle; None: nothing measures that. `engine`: the other engine that decides which jobs run; None: gpuctl's own.
     """
 
     object_cache: ObjectCache
     clock: Clock
     settle: Callable[[], None] = nothing
     stop: Callable[[], bool] = never
-    protected: frozenset[ObjectRef] = frozenset()
-    resting: Callable[[Instant], frozenset[ObjectRef]] = none_rests
+    rests: Callable[[Change, Instant], bool] = none_rests
     rejected: Rejections = field(default_factory=dict)
     caches: CycleCaches = field(default_factory=CycleCaches)
     incidents: Incidents = NO_INCIDENTS
@@ -229,8 +227,8 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         foreseen.plan,
         context.object_cache,
         context.stop,
-        protected=context.protected | unread,
-        resting=context.resting(began_ms),
+        unread=unread,
+        rests=lambda change: context.rests(change, began_ms),
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
         refused=foreseen.rejected.keys(),
     )

@@ -4,9 +4,9 @@ decisions alternate.
 Neither may cost the API server an endless stream of writes. A difference that is there again after each write is put
 right at once a few times, and then after delays that double. Only where it matters to no other team: what pauses a run,
 lets it go or removes it, and which pods it has, is written all the same, so no tenant keeps or gains GPUs by changing
-its own object back. An object that is written too often
-within a minute, for whatever reason, is protected from all writes until a minute after the first of them. The journal
-names the fields and the other manager.
+its own object back. An object that is written too often within a minute, for whatever reason, is left alone until a
+minute after the first of these writes; what may take GPUs back is written all the same, only not at once after the
+write before. The journal names the fields and the other manager.
 """
 
 from __future__ import annotations
@@ -86,8 +86,17 @@ class Fights:
         times = before.times + 1 if before is not None and before.what == change.reason else 1
         self._returns[change.ref] = _Return(what=change.reason, times=times, at_ms=at_ms, seen_ms=at_ms)
 
+    def rests(self, change: Change, now_ms: Instant) -> bool:
+        """Whether a change is left for later: it came back each time, or its object was written too often."""
+        back, times = self._returns.get(change.ref), self._writes.get(change.ref, deque())
+        if change.may_rest and back is not None and now_ms < back.until_ms:
+            return True
+        if len(times) < WRITES_IN_A_WINDOW or times[-WRITES_IN_A_WINDOW] <= now_ms - WINDOW_MS:
+            return False
+        return not change.frees or now_ms < times[-1] + FIRST_DELAY_MS
+
     def fought_over(self, now_ms: Instant) -> frozenset[ObjectRef]:
-        """The objects to protect now. Cost: linear in the objects written within the last minute."""
+        """The objects written too often. Cost: linear in the objects written within the last minute."""
         for ref, times in [*self._writes.items()]:
             while times and times[0] <= now_ms - WINDOW_MS:
                 times.popleft()
@@ -95,10 +104,6 @@ class Fights:
                 del self._writes[ref]
                 del self._last[ref]
         return frozenset(ref for ref, times in self._writes.items() if len(times) >= WRITES_IN_A_WINDOW)
-
-    def resting(self, now_ms: Instant) -> frozenset[ObjectRef]:
-        """The objects whose difference is not put right now, because it came back each time."""
-        return frozenset(ref for ref, found in self._returns.items() if now_ms < found.until_ms)
 
     def standing(self, now_ms: Instant) -> Mapping[ObjectRef, Fight]:
         """All of these objects, with what is known of each."""

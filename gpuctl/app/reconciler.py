@@ -99,7 +99,7 @@ class Reconciler:
             object_cache=cache,
             clock=self._time,
             stop=self._is_over,
-            resting=self._fights.resting,
+            rests=self._fights.rests,
             incidents=incidents,
             engine=self._outside.engine,
         )
@@ -337,8 +337,7 @@ class Reconciler:
             self._object_cache.refresh()
             self.troubles.aside("predicted", partial(self._predict, declared))
         self.troubles.guarded("utilisation", partial(self._utilisation.turn, self._left))
-        protected = self._fights.fought_over(self._now())
-        context = replace(self._context, protected=protected, idle=self._utilisation.idle())
+        context = replace(self._context, idle=self._utilisation.idle())
         report = self._cycled(declared, context, done)
         self._context = replace(self._context, rejected=report.rejected)
         self.settled, self.calm = report.settled, report.calm

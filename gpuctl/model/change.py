@@ -25,6 +25,7 @@ class Change:
 
     `reason` says why in a word or two for people (missing, drift: spec.suspend, no longer declared). `may_rest`: it
     only puts fields right that matter to no other team, so that it may wait where they are changed back each time.
+    `frees`: it may take GPUs back from a run, so that it never waits long.
     """
 
     action: Action
@@ -36,6 +37,7 @@ class Change:
     stage: int = 0
     reason: str = ""
     may_rest: bool = False
+    frees: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -31,6 +32,7 @@ _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
 _SHOWN_PATHS = 3
 _OWN_MATTERS = frozenset({"spec.backoffLimit", "spec.progressDeadlineSeconds", "spec.revisionHistoryLimit"})
 """Fields of a run's object that change nothing for other runs."""
+_IN_SPEC = re.compile(r"spec\.").match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,8 @@ class Writer:
         if (item.ref.api_version, item.ref.kind) != kinds.CLAIM_TEMPLATE:
             word = _WORDS.get(stage_of(item.ref, body, live, self.rows), "drift")
             made = self._apply(item, _pinned(body, uid=uid(live)), live, f"{word}: {shown(paths)}")
-            yield replace(made, may_rest=_may_rest(item.ref, paths))
+            frees = is_workload(item.ref) and is_let_go(live, self.rows) and _takes_back(made, paths)
+            yield replace(made, may_rest=_may_rest(item.ref, paths), frees=frees)
         elif self._is_queued(diff.run):
             yield delete(item.ref, live, item.project, "recreated", stage=Stage.RELEASE)
             yield self._apply(item, body, None, f"recreated: {shown(paths)}")
@@ -243,6 +246,11 @@ def _may_rest(ref: ObjectRef, paths: tuple[str, ...]) -> bool:
     return (ref.api_version, ref.kind) != kinds.AUTOSCALER
 
 
+def _takes_back(change: Change, paths: tuple[str, ...]) -> bool:
+    """Whether a write on the object of a run that is let go pauses it, or leaves it another number of pods."""
+    return change.stage == Stage.PAUSE or (change.stage != Stage.ADMIT and any(map(_IN_SPEC, paths)))
+
+
 def delete(
     ref: ObjectRef, live: Body, project: ProjectName | None, reason: str, *, stage: Stage = Stage.PRUNE
 ) -> Change:
@@ -261,6 +269,7 @@ def delete(
         project=project,
         stage=stage,
         reason=reason,
+        frees=stage is Stage.PRUNE and is_workload(ref),
     )
 
 

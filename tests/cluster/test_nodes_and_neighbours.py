@@ -380,7 +380,7 @@ def override(town: Town) -> tuple[str, ...]:
 
 def test_what_a_policy_overrides_in_each_write_is_written_seldom_and_keeps_no_run(town: Town) -> None:
     fights = Fights()
-    town.context = replace(town.context, resting=fights.resting)
+    town.context = replace(town.context, rests=fights.rests)
     made = override(town)
     town.jobs["j"] = ", gpus: 1, suspend: true"
     town.until(lambda: town.live("Job", "j") and town.one("Job", "j")["spec"]["backoffLimit"] == 9)

@@ -14,6 +14,7 @@ from stage import BASE, CLUSTER, IN_GIT, ZERO_MS, Flaky, Stage, WithoutGit, job,
 
 from gpuctl.adapters.signals import StopOnSignal
 from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
+from gpuctl.k8s import names
 from gpuctl.k8s.objects import ref_of
 from gpuctl.model.declared import NodePool
 from gpuctl.model.state import Body, RunPhase
@@ -400,6 +401,49 @@ def test_replicas_that_a_tenant_raises_again_and_again_are_put_right_at_once(sta
         stage.at(66 + 20 * turn, lambda: seen.append(stage.live("Deployment", "s-")[1]["spec"]["replicas"]))
     stage.play(300)
     assert seen == [1] * 12
+
+
+class Rewriter(Rival):
+    """As that, but what is changed is a label of one job and, where it is `bold`, whether it is suspended."""
+
+    def __init__(self, stage: Stage, *, bold: bool) -> None:
+        super().__init__(stage)
+        self._bold = bold
+        self.all_writes = 0
+
+    def apply(self, body: Body, *, is_new: bool = False) -> Body:
+        self.all_writes += 1
+        stored = self._stage.cluster.apply(body, is_new=is_new)
+        if body["kind"] == "Job" and "big-" in body["metadata"]["name"]:
+            self.writes += 1
+            (now,) = [b for b in self.list(("batch/v1", "Job")).items if ref_of(b) == ref_of(body)]
+            meta = {**now["metadata"], "labels": {**now["metadata"]["labels"], names.TYPE_LABEL: "mine"}}
+            spec = {**now["spec"], "suspend": False} if self._bold else now["spec"]
+            self._stage.cluster.update({**now, "metadata": meta, "spec": spec})
+        return stored
+
+
+def test_a_run_that_its_owner_writes_on_without_end_is_paused_at_once(stage: Stage) -> None:
+    """It was left alone, its GPUs with it, until a minute after the first of twelve writes."""
+    stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
+    stage.play(60)
+    stage.through = rewriter = Rewriter(stage, bold=False)
+    _, body = stage.live("Job", "big-")
+    stage.cluster.update({**body, "spec": {**body["spec"], "backoffLimit": 5}})
+    stage.at(75, lambda: stage.commit({"c/projects/a/new.yaml": job("new", "a")}))
+    stage.play(100)
+    assert rewriter.writes >= 12
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
+
+
+def test_a_run_that_its_owner_resumes_without_end_is_paused_again_and_again_but_not_without_end(stage: Stage) -> None:
+    stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
+    stage.play(60)
+    stage.through = rewriter = Rewriter(stage, bold=True)
+    stage.commit({"c/projects/a/new.yaml": job("new", "a")})
+    stage.play(360)
+    assert 12 * 5 < rewriter.writes < 12 * 5 * 2
+    assert rewriter.all_writes < 12 * 5 * 2 * 3
 
 
 def test_a_difference_is_put_right_at_once_after_the_rival_has_stopped(stage: Stage) -> None:

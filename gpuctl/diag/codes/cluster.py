@@ -58,7 +58,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="Another client keeps changing fields that gpuctl writes, an admission policy or webhook changes them in "
         "each write, or gpuctl itself alternates between two values. Fields that matter to no other team are written "
         "after growing delays, up to five minutes; an object that is written twelve times in a minute is left alone "
-        "until the minute is over. Runs are paused and let go as before, and all other objects are written.",
+        "until the minute is over. What takes GPUs back from a run is written every five seconds all the same, and all "
+        "other objects are written as before.",
         fix="Find the other client with `kubectl get -o yaml --show-managed-fields` and stop it; without one, look for "
         "policies and webhooks that change this kind (`kubectl get mutatingadmissionpolicies,"
         "mutatingwebhookconfigurations`) and exempt gpuctl's objects, or declare the value that they want. If there "
