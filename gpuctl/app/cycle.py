@@ -16,7 +16,15 @@ from gpuctl.app.incidents import NO_INCIDENTS, Incidents
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.other_engine import left_to, written_for
 from gpuctl.app.ports import Clock
-from gpuctl.app.rejections import Rejections, checked_again, still_refused, waiting_for, with_new
+from gpuctl.app.rejections import (
+    Rejections,
+    checked_again,
+    still_refused,
+    that_hold,
+    waiting_for,
+    with_new,
+    with_refused_starts,
+)
 from gpuctl.engine import schedule
 from gpuctl.k8s.kinds import OF_DEVICES, Kind, in_words, is_of_others
 from gpuctl.k8s.workloads import kind_of
@@ -169,6 +177,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     state = with_idle(caches.state_of(raw, declared.tenancy), idle)
     state = with_problems(state, incidents.of(unexplained_runs(state, now_ms)))
     rejected = still_refused(rejected, declared, state, now_ms)
+    state = with_refused_starts(state, rejected)
     stops = mass_stop(declared, state, confirmations, caches.plan)
     blocked = {
         **dict.fromkeys(stops.jobs, Reason(code="GPU5071")),
@@ -230,7 +239,7 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         unread=unread,
         rests=lambda change: context.rests(change, began_ms),
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
-        refused=foreseen.rejected.keys(),
+        refused=that_hold(foreseen.rejected).keys(),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.notes import note_of
 from gpuctl.app.ports import Note
+from gpuctl.app.rejections import that_hold
 from gpuctl.app.report import Entry, FieldValue, Level
 from gpuctl.diag.wording import message
 from gpuctl.explain import (
@@ -170,7 +171,7 @@ def _refused(report: CycleReport) -> Iterator[Cause]:
         yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({reason.code})", job=job)
     for ref in report.unwritten:  # the other jobs' objects were there before
         yield Cause(kind=CauseKind.REFUSED, text=f"the API server did not take {ref.kind} {ref.name} at once")
-    for ref, rejection in report.rejected.items():
+    for ref, rejection in that_hold(report.rejected).items():
         text = f"the API server refuses {ref.kind} {ref.name}"
         yield Cause(kind=CauseKind.REFUSED, text=text, job=rejection.run and rejection.run[0])
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, Taken, WorldFault, Writable
+from gpuctl.engine.jobs.timing import refused
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.ledger import is_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
@@ -23,13 +24,15 @@ from gpuctl.model.change import Action, ApplyResult
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
-from gpuctl.model.state import ACTIVE, Body, ClusterState
+from gpuctl.model.state import ACTIVE, Body, ClusterState, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN, Stage
 
 RETRY_MS: DurationMs = 60_000
 MOST_CHECKS = 50
 """Refused starts that are tried in one cycle."""
+LONGEST_TRIAL_MS: DurationMs = 3_600_000
+"""How long a start may take that the server said it takes: runs are paused for it first, and their pods end."""
 SOON_MS: DurationMs = 5_000
 """For a refusal that ends by itself."""
 _NO_RIGHT = "GPU7015"
@@ -42,7 +45,8 @@ class Rejection:
     """One refusal: of which object, the commits it was rendered from, the live object's version then, the server's
     message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted.
     `start`: the object of a stopped run as it was to be let go, where that was refused. One that runs and was to have
-    more workers is another matter: it must not be kept from being paused."""
+    more workers is another matter: it must not be kept from being paused. `is_open`: the server has said since that it
+    takes the start, so nothing is held. `counts`: it refused it all the same, which is a failed start of the run."""
 
     ref: ObjectRef
     project: ProjectName | None
@@ -52,18 +56,27 @@ class Rejection:
     at_ms: Instant
     error: str
     start: Body | None = None
+    is_open: bool = False
+    counts: bool = False
 
     @property
     def until_ms(self) -> Instant:
-        """When the write is tried again."""
+        """When the write is tried again; of one that is tried, when it is forgotten."""
+        if self.is_open:
+            return self.at_ms + LONGEST_TRIAL_MS
         return self.at_ms + (SOON_MS if _NOT_COUNTED in self.error else RETRY_MS)
+
+    @property
+    def words(self) -> str:
+        """What the server says, without the code."""
+        return self.error.partition(": ")[2]
 
     @property
     def reason(self) -> Reason:
         """Why the job waits."""
         if self.error.startswith(Taken.CODE):
             return Reason(code="GPU5072", params=(("object", str(self.ref)),))
-        return Reason(code="GPU5070", params=(("object", str(self.ref)), ("what", self.error.partition(": ")[2])))
+        return Reason(code="GPU5070", params=(("object", str(self.ref)), ("what", self.words)))
 
 
 Rejections: TypeAlias = Mapping[ObjectRef, Rejection]
@@ -73,10 +86,12 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
     """The refusals, with those of starts that the server would refuse again as of now.
 
     A start is tried in a dry run before the run is to get its place again: others would be paused for it each time, in
-    vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays.
+    vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays. One that
+    is refused though the dry run was taken, or none could be made, counts as failed: the run is tried again as any that
+    does not start, and others are paused for it again two hours later.
     Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once.
     """
-    due = sorted((each.at_ms, ref) for ref, each in rejections.items() if each.start and now_ms >= each.until_ms)
+    due = sorted((each.at_ms, ref) for ref, each in rejections.items() if _is_due(each, now_ms))
     if not due:
         return rejections
     later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for _, ref in due[MOST_CHECKS:]}
@@ -88,11 +103,20 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
         except (Invalid, Forbidden, ClusterUnavailable) as fault:
             return replace(found, at_ms=now_ms, error=f"{fault.code}: {fault}")
         except WorldFault:
-            pass  # it is another object now, or gone
-        return found
+            return found  # it is another object now, or gone
+        return replace(found, at_ms=now_ms, is_open=True)
 
     refs = [ref for _, ref in due[:MOST_CHECKS]]
     return {**rejections, **later, **dict(zip(refs, cluster.each(check, refs), strict=True))}
+
+
+def _is_due(found: Rejection, now_ms: Instant) -> bool:
+    return found.start is not None and not found.is_open and now_ms >= found.until_ms
+
+
+def that_hold(rejections: Rejections) -> Rejections:
+    """Those of what is not to be written now."""
+    return {ref: found for ref, found in rejections.items() if not found.is_open}
 
 
 def still_refused(rejections: Rejections, declared: Declared, state: ClusterState, now_ms: Instant) -> Rejections:
@@ -100,14 +124,30 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
     if not rejections:
         return {}
     runs = {(job.id, job.digest) for job in declared.jobs}
+    failed_ms = {(run.job, run.digest): run.queued_at_ms for run in state.runs if run.failed_starts}
+    active = _active(state)
     return {
         ref: found
         for ref, found in rejections.items()
-        if (found.run is None or found.run in runs)
+        if not (found.is_open and found.run in active)
+        and not (found.counts and found.run in failed_ms and failed_ms[found.run] >= found.at_ms)
+        and (found.run is None or found.run in runs)
         and found.commits == _commits(declared, found.project)
         and _is_as_it_was(found, _version(state, ref))
         and now_ms < found.until_ms
     }
+
+
+def with_refused_starts(state: ClusterState, rejections: Rejections) -> ClusterState:
+    """The state with starts that count as failed, for ledgers to record; the same one where there are none."""
+    counting = {each.run: each for each in rejections.values() if each.counts}
+    if not counting:
+        return state
+    waiting = {(run.job, run.digest): run for run in state.runs if run.phase is RunPhase.QUEUED}
+    failed = {
+        key: refused(run, counting[key].words, counting[key].at_ms) for key, run in waiting.items() if key in counting
+    }
+    return replace(state, runs=tuple(failed.get((run.job, run.digest), run) for run in state.runs))
 
 
 def with_new(
@@ -121,6 +161,7 @@ def with_new(
     refused = [outcome for outcome in result.outcomes if outcome.refused]
     digests = {job.id: job.digest for job in declared.jobs} if refused else {}
     active = _active(state) if refused else frozenset()
+    failed = {(run.job, run.digest) for run in state.runs if run.failed_starts} if refused else frozenset()
     for outcome in refused:
         change, ref = outcome.change, outcome.change.ref
         run = _run_of(change.body or {}, digests)
@@ -134,6 +175,7 @@ def with_new(
             at_ms=now_ms,
             error=outcome.error,
             start=change.body if is_start else None,
+            counts=is_start and (run in failed or (ref in rejections and rejections[ref].is_open)),
         )
     return found
 
@@ -157,13 +199,13 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
     """
     if not rejections:
         return {}
-    active = _active(state)
+    active, rejections = _active(state), that_hold(rejections)
     grounds = {each.project: each.reason for ref, each in rejections.items() if _is_ground(ref)}
     held = {job.id: grounds[job.id.project] for job in declared.jobs if job.id.project in grounds} if grounds else {}
     return held | {
         each.run[0]: each.reason
         for ref, each in rejections.items()
-        if each.run is not None and (is_workload(ref) or each.run not in active)
+        if each.run is not None and not each.counts and (is_workload(ref) or each.run not in active)
     }
 
 

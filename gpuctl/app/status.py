@@ -17,7 +17,7 @@ from gpuctl.app.metrics import Meters, ToldStatus
 from gpuctl.app.notices import UNNOTIFIED, Notifier, Told, notices_of, told_by
 from gpuctl.app.ports import Clock, Cluster, Forbidden, NotFound, Reference, WorldFault
 from gpuctl.app.predictions import MOST_NAMED, Checked, Result, told
-from gpuctl.app.rejections import is_of_tenant
+from gpuctl.app.rejections import is_of_tenant, that_hold
 from gpuctl.app.report import Entry, Level
 from gpuctl.app.revisions import Desired
 from gpuctl.app.timekeeping import NO_REFERENCE
@@ -231,7 +231,7 @@ def _went_well(report: CycleReport | None) -> bool:
     if report is None:
         return False
     outcomes = {each.status for each in report.result.outcomes if not each.refused}
-    refused = any(not is_of_tenant(each.ref, each.error) for each in report.rejected.values())
+    refused = any(not is_of_tenant(each.ref, each.error) for each in that_hold(report.rejected).values())
     return OutcomeStatus.APPLIED in outcomes or not (refused or OutcomeStatus.FAILED in outcomes)
 
 

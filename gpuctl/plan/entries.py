@@ -93,11 +93,11 @@ def _sent_to(placement: Placement | None, wanted: Body) -> Placement | None:
 def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str, record: RunRecord) -> RunEntry:
     """What its pods were started with is kept, for some may still be leaving.
 
-    So is the reason it was stopped for, as long as no place is reserved for it: why it waits changes often, and is no
-    fact that counts.
+    So is the reason it was stopped for, or why its last start failed, as long as no place is reserved for it: why it
+    waits changes often, and is no fact that counts.
     """
     placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     before = old or RunEntry(record=record)
-    said = placement is not None or before.is_let_go
+    said = placement is not None or before.is_let_go or record.failed_starts != before.record.failed_starts
     reason = decode_reason(notes.get(names.REASON_ANNOTATION)) if said else before.reason
     return replace(before, uid=uid, record=record, is_let_go=False, placement=placement, reason=reason, reserved=None)

@@ -98,6 +98,36 @@ def test_runs_are_paused_once_for_one_whose_start_alone_is_refused(stage: Stage,
     assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
 
 
+class OnlyInEarnest(RefusingStarts):
+    """As that, but a dry run is taken: its webhook asks about the real ones alone."""
+
+    def check(self, body: Body) -> None:
+        self._cluster.check(body)
+
+
+def test_a_start_that_is_refused_though_its_dry_run_was_taken_is_a_failed_one(stage: Stage) -> None:
+    """Others were paused for it each minute, without end. They are twice, and then every two hours."""
+    stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
+    stage.play(60)
+    stage.through = refusing = OnlyInEarnest(stage.cluster, "new-")
+    stage.commit({"c/projects/a/new.yaml": job("new", "a")})
+    stage.play(2 * 3600)
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Queued", "b/big": "Running"}
+    runs = {str(run.job): run for run in stage.state().runs}
+    assert (runs["b/big"].starts, runs["a/new"].starts, runs["a/new"].failed_starts) == (3, 0, 1)
+    reason = runs["a/new"].reason
+    assert reason is not None
+    assert (reason.code, dict(reason.params)["problem"]) == ("GPU5092", "spec.template.spec: Invalid value")
+    stage.play(5 * 3600)
+    assert {str(run.job): run.starts for run in stage.state().runs} == {"a/j1": 1, "a/new": 0, "b/big": 5}
+    stage.commit({"c/projects/b/big.yaml": None})
+    stage.play(5 * 3600 + 1800)
+    refusing.strict = False
+    stage.play(6 * 3600)
+    assert stage.phases() == {"a/j1": "Running", "a/new": "Running"}
+    assert {run.failed_starts for run in stage.state().runs} == {0}
+
+
 def noted(stage: Stage, name: str, note: str) -> None:
     """A note of a tenant on its own job's object."""
     _, body = stage.live("Job", name)

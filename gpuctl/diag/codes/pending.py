@@ -409,9 +409,9 @@ STARTS = (
         title="does not start",
         message="failed starts in a row: {starts}, the last by {problem}; takes idle GPUs from {retry:instant}, has "
         "its full rights again from {rights:instant}; correct the job or raise its runIndex to have it tried at once",
-        why="Its workers did not all run within scheduling.startTimeout, so it was stopped and its GPUs went to other "
-        "jobs. After 1 minute, then 5, then 30 it is tried again on GPUs that no other job takes: no run is paused for "
-        "it, and none is reserved. Two hours after it began to wait it has its full rights again, for one start.",
+        why="Its workers did not all run within scheduling.startTimeout, or the server refused its start though not a "
+        "dry run: its GPUs went to others. After 1 minute, then 5, then 30 it is tried again on GPUs that no other job "
+        "takes: no run is paused for it. Two hours after it began to wait it has its full rights again, for one start.",
         fix="Correct what the reason names: the image, a Secret or ConfigMap, a claim. A changed declaration or a "
         "higher spec.runIndex is a new run with full rights. Large images need a larger scheduling.startTimeout.",
     ),

@@ -12,6 +12,8 @@ run that has run once since it was let go is never taken for one that has not st
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuctl.engine import reasons
 from gpuctl.model.decision import NOT_YET, SLOW_MS, Reason, RunRecord
 from gpuctl.model.declared import MinRuntime
@@ -135,6 +137,12 @@ def given_up(run: Run, now_ms: Instant) -> tuple[Reason, RunRecord]:
     problem = run.problem
     words = "" if problem is None else ": ".join(filter(None, (problem.reason, problem.message)))
     return _reason(words, record), record
+
+
+def refused(run: Run, words: str, at_ms: Instant) -> Run:
+    """A waiting run whose start was refused then in these words, as one whose start has failed."""
+    record = run.record._replace(queued_at_ms=at_ms, failed_starts=run.failed_starts + 1)
+    return replace(run, **record._asdict(), reason=_reason(words, record))
 
 
 def reason_to_wait(run: Run) -> Reason:

@@ -17,6 +17,7 @@ from gpuctl.app.rejections import (
     checked_again,
     is_of_tenant,
     still_refused,
+    that_hold,
     waiting_for,
     with_new,
 )
@@ -204,7 +205,9 @@ def test_starts_are_checked_some_at_a_time_and_each_in_turn() -> None:
         now_ms += SOON_MS
     assert asked == [MOST_CHECKS, 2 * MOST_CHECKS, len(refs)]
     now_ms += RETRY_MS
-    assert [ref for ref, each in checked_again(found, server, now_ms).items() if now_ms >= each.until_ms] != []
+    again = checked_again(found, server, now_ms)
+    assert {each.is_open for each in again.values()} == {True, False}
+    assert {found.is_open for found in that_hold(again).values()} == {False}
 
 
 def replace_name(ref: ObjectRef, name: str) -> ObjectRef:
