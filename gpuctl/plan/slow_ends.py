@@ -1,28 +1,32 @@
-"""Notices of what was deleted and does not go: a declared project's namespace, and a run whose pods stay.
+"""Notices of what was deleted and does not go: a declared project's namespace, a run whose pods stay, and a pod.
 
-Both wait for finalizers of others, which gpuctl takes off no object. Until then a project has nothing, or GPUs are held
-by a run that nothing stops any more, however long that lasts: the Job controller stops no pod of a deleted Job.
+The first two wait for finalizers of others, which gpuctl takes off no object. Until then a project has nothing, or GPUs
+are held by a run that nothing stops any more, however long that lasts: the Job controller stops no pod of a deleted
+Job. A pod that does not end waits for its node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
-from gpuctl.k8s.objects import instant, is_deleting, texts
+from gpuctl.k8s.objects import instant, is_deleting, text, texts
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, ObjectRef
+from gpuctl.model.ids import JobId, ObjectRef, RunKey
 from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.model.units import Instant
+from gpuctl.plan.guard import listed
 from gpuctl.plan.obstacles import ending_spaces
 
 STAYS_MS = 60_000
 """How long a deleted object may be there without a word: its pods have their grace once it is gone, not before."""
 _OF_SERVER = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that the garbage collector takes off by itself."""
+_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def slow_ends(
@@ -35,9 +39,11 @@ def slow_ends(
         for project, reason in ending_spaces(declared, spaces):
             yield _notice(reason.code, dict(reason.params), places[project], Severity.ERROR)
     stopping = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING}
-    if not stopping:
+    leaving = stopping | {(run.job, run.digest) for run in state.runs if run.leaving is not None}
+    if not leaving:
         return
     spans = {job.id: job.span for job in declared.jobs}
+    yield from _of_pods(state, leaving, spans, declared.cluster.span, now_ms)
     for ref, own in state.own.items():
         if own.run in stopping and ref.namespace not in ending:
             yield from _of_run(ref, own.run[0], state.live[ref], spans.get(own.run[0], declared.cluster.span), now_ms)
@@ -50,6 +56,31 @@ def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: In
         return
     facts = {"object": str(ref), "job": str(job), "since": format_seconds(deleted_ms), "finalizers": ", ".join(holding)}
     yield _notice("GPU7024", facts, span, Severity.WARNING)
+
+
+def _of_pods(
+    state: ClusterState,
+    runs: Collection[RunKey],
+    spans: Mapping[JobId, SourceSpan],
+    elsewhere: SourceSpan,
+    now_ms: Instant,
+) -> Iterator[Diagnostic]:
+    """A notice for each of these runs that has pods whose time to end is long over."""
+    late: dict[JobId, list[tuple[Instant, str]]] = defaultdict(list)
+    for ref, run in state.pods.items():
+        over_ms = _over_ms(state.live[ref]) if run in runs else None
+        if over_ms is not None and now_ms - over_ms >= STAYS_MS:
+            node = text(state.live[ref], "spec", "nodeName")
+            late[run[0]].append((over_ms, f"{ref.namespace}/{ref.name} on node {node}"))
+    for job, pods in sorted(late.items()):
+        facts = {"job": str(job), "since": format_seconds(min(pods)[0]), "pods": listed(sorted(pod for _, pod in pods))}
+        yield _notice("GPU7027", facts, spans.get(job, elsewhere), Severity.WARNING)
+
+
+def _over_ms(pod: Body) -> Instant | None:
+    """When the time to end of a pod that has been deleted is over; None: it holds nothing, or is not deleted."""
+    holds = text(pod, "spec", "nodeName") and text(pod, "status", "phase") not in _ENDED
+    return instant(pod, "metadata", "deletionTimestamp") if holds else None
 
 
 def _notice(code: str, facts: Mapping[str, str | int], span: SourceSpan, severity: Severity) -> Diagnostic:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from threading import Event
 
+from test_pod_failures import Ahead
 from town import MERGE, Town, running
 from unattended import at_last
 
@@ -70,6 +72,26 @@ def test_a_paused_job_frees_its_gpus_when_its_pods_are_gone_and_resumes_elsewher
     assert town.one("Pod", "big")["spec"]["nodeName"] != first
     assert 3500 < number(body, "spec", "activeDeadlineSeconds") < 3600
     assert annotations_of(body)[names.STARTS_ANNOTATION] == "2"
+
+
+def test_a_job_waits_for_pods_of_a_paused_one_that_do_not_end_and_they_are_told(town: Town) -> None:
+    """A process that hangs in its GPU's driver: nothing told why the other job waits for hours."""
+    clock = Ahead()
+    town.context = replace(town.context, clock=clock)
+    town.jobs["j"] = ", gpus: 2, workers: 2"
+    town.comes_to(j="Running")
+    town.mark("j", worker="0", leave_after="1h")
+    town.jobs["k"] = ", gpus: 2, workers: 2, priority: 9"
+    town.comes_to(j="Stopping", k="Queued")
+    town.until(lambda: len(town.live("Pod", "j")) == 1)
+    assert town.cycle().plan.notices == ()
+    clock.by_ms += 120_000
+    (notice,) = town.cycle().plan.notices
+    ((ref, pod),) = town.live("Pod", "j")
+    assert notice.code == "GPU7027"
+    assert notice.message.endswith(f"{ref.namespace}/{ref.name} on node {text(pod, 'spec', 'nodeName')}")
+    town.collect(ref)
+    town.comes_to(j="Queued", k="Running")
 
 
 def test_a_finished_job_is_not_run_again_when_its_object_is_gone_until_it_is_asked_for(town: Town) -> None:

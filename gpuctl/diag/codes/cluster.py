@@ -102,4 +102,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Find out what set the finalizer. If it is not needed: `kubectl patch` the object with "
         '`{"metadata":{"finalizers":null}}`. `gpuctl install --guard` keeps tenants from setting any.',
     ),
+    CodeEntry(
+        code="GPU7027",
+        title="pods do not end",
+        message="pods of {job} were to have ended by {since} and hold their GPUs still: {pods}",
+        why="The run is paused, removed or has given up workers, and its pods had their time to end. A process that "
+        "waits for the driver of its GPU can't be ended, and neither can one on a node whose kubelet hangs. The jobs "
+        "that wait for these GPUs (GPU5018) start once the pods have ended.",
+        fix="Look at a pod with `kubectl describe pod`, at its node with `nvidia-smi` there. Where nothing ends it, "
+        "restart the node. To force the pod off gives its GPUs to others while its process still has them.",
+    ),
 )

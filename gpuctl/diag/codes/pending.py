@@ -112,7 +112,7 @@ WAITS = (
         title="waits for paused jobs to stop",
         message="starts when the GPUs reserved for it are released by {victims}",
         why="These jobs were paused for this one and are still stopping.",
-        fix="Nothing to do. A long terminationGracePeriod of these jobs delays it.",
+        fix="Nothing to do. A long terminationGracePeriod of these jobs delays it; GPU7027 tells of pods that hang.",
     ),
     CodeEntry(
         code="GPU5019",

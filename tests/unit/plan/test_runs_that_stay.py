@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from workbench import example
 
 from gpuctl.k8s import kinds
+from gpuctl.model.decision import Placement
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, OwnObject, Run, RunPhase
 from gpuctl.plan.slow_ends import STAYS_MS, slow_ends
@@ -48,3 +50,24 @@ def test_a_run_that_goes_or_holds_nothing_is_not_told(meta: Body, more: dict[str
 
 def test_of_a_namespace_that_stays_with_its_runs_the_namespace_alone_is_told() -> None:
     assert told(HELD, space=DELETED) == ["GPU7023"]
+
+
+POD = ObjectRef(*kinds.POD, PROJECT.namespace, "j-0")
+
+
+def of_pod(meta: Body, *, run: Run, node: str = "n1", phase: str = "Running", ms: int = STAYS_MS) -> list[str]:
+    body = {"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase}}
+    state = ClusterState(runs=(run,), pods={POD: (JOB.id, JOB.digest)}, live={POD: body})
+    return [found.code for found in slow_ends(DECLARED, state, {}, 1000 + ms)]
+
+
+def test_a_pod_that_does_not_end_in_time_is_told_of_a_run_that_stops_or_gave_up_workers() -> None:
+    """The job that waits for its GPUs waits for good."""
+    stops = Run(job=JOB.id, digest=JOB.digest, phase=RunPhase.STOPPING)
+    shrinks = replace(stops, phase=RunPhase.RUNNING, leaving=Placement(workers=()))
+    assert of_pod(DELETED, run=stops) == of_pod(DELETED, run=shrinks) == ["GPU7027"]
+    assert of_pod(DELETED, run=stops, ms=STAYS_MS - 1) == []
+    assert of_pod({}, run=stops) == []
+    assert of_pod(DELETED, run=stops, phase="Failed") == []
+    assert of_pod(DELETED, run=stops, node="") == []
+    assert of_pod(DELETED, run=replace(stops, phase=RunPhase.RUNNING)) == []
