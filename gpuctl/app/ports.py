@@ -174,7 +174,8 @@ class Writable(Protocol):
         ...
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, its dependents in the background. Raises Conflict, NotFound.
+        """Delete exactly that object, its dependents in the background; before it, where finalizers of others keep a
+        Job or Deployment. Raises Conflict, NotFound.
 
         Returns the object as it is while it ends, if something has to happen before it is gone; else None.
         """

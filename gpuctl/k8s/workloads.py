@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.bounds import MOST_WORKERS, whole_number
 from gpuctl.k8s.kinds import Kind
-from gpuctl.k8s.objects import items, labels_of, mapping, number, text
+from gpuctl.k8s.objects import is_deleting, items, labels_of, mapping, number, text, texts
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.ids import JobId, NodeName, ObjectRef, ProjectName, RunDigest, RunKey
 from gpuctl.model.job import Job, JobType
@@ -14,6 +14,8 @@ from gpuctl.model.state import Body
 _LONGEST_INDEXES = 8 * MOST_WORKERS
 _OF_IMAGES = (kinds.JOB, kinds.DEPLOYMENT)
 """What jobs without a manifest are."""
+_OF_SERVER = frozenset({"foregroundDeletion", "orphan"})
+"""Finalizers by which the garbage collector was asked to deal with dependents first."""
 _WORKLOADS = frozenset({*_OF_IMAGES, *BUILT_IN})
 
 
@@ -31,6 +33,18 @@ def is_workload(ref: ObjectRef) -> bool:
 def is_of_manifest(ref: ObjectRef) -> bool:
     """Whether it is the object of another controller that a job is."""
     return is_workload(ref) and (ref.api_version, ref.kind) not in _OF_IMAGES
+
+
+def holders(body: Body) -> list[str]:
+    """The finalizers of others that keep a deleted object, sorted. The garbage collector takes its own off."""
+    return sorted(set(texts(body, "metadata", "finalizers")) - _OF_SERVER)
+
+
+def keeps_its_pods(ref: ObjectRef, body: Body) -> bool:
+    """Whether nothing stops the pods of a deleted Job or Deployment as long as finalizers of others keep it: not its
+    controller, and not the garbage collector, which was asked to delete them after it."""
+    is_asked = _OF_SERVER.isdisjoint(texts(body, "metadata", "finalizers"))
+    return is_asked and is_deleting(body) and bool(holders(body)) and (ref.api_version, ref.kind) in _OF_IMAGES
 
 
 def kind_of(job: Job) -> Kind:

@@ -64,7 +64,7 @@ from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.obstacles import Obstacles, obstacles, taken_names
 from gpuctl.plan.order import Stage, in_order
 from gpuctl.plan.prune import is_namespace, surplus
-from gpuctl.plan.slow_ends import slow_ends
+from gpuctl.plan.slow_ends import slow_ends, unended
 from gpuctl.plan.writes import TAKEN, book, delete, remade, writer_of
 
 __all__ = [
@@ -152,7 +152,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits, rows=rows)
     written = writer.writes(diffs, cache) if diffs else []
     return Plan(
-        changes=() if state.all_frozen else in_order([*changes, *written]),
+        changes=() if state.all_frozen else in_order([*changes, *written, *unended(state, untouched, schedule.at_ms)]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
         notices=sorted_diagnostics(_notices(declared, state, spaces, schedule.at_ms, cache)),

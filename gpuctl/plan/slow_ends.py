@@ -1,8 +1,8 @@
-"""Notices of what was deleted and does not go: a declared project's namespace, a run whose pods stay, and a pod.
+"""What was deleted and does not go: a declared project's namespace, a run whose pods stay, and a pod. It is told.
 
-The first two wait for finalizers of others, which gpuctl takes off no object. Until then a project has nothing, or GPUs
-are held by a run that nothing stops any more, however long that lasts: the Job controller stops no pod of a deleted
-Job. A pod that does not end waits for its node.
+The first two wait for finalizers of others, which gpuctl takes off no object. The Job controller stops no pod of a
+deleted Job, so that its GPUs would be held as long as the finalizer is there: such a run's pods are deleted before it.
+A pod that does not end waits for its node.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Collection, Iterator, Mapping
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
-from gpuctl.k8s.objects import instant, is_deleting, text, texts
+from gpuctl.k8s.objects import instant, is_deleting, text
 from gpuctl.k8s.timestamps import format_seconds
+from gpuctl.k8s.workloads import holders, keeps_its_pods
+from gpuctl.model.change import Change
 from gpuctl.model.declared import Declared
-from gpuctl.model.ids import JobId, ObjectRef, RunKey
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
 from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.plan.guard import listed
 from gpuctl.plan.obstacles import ending_spaces
+from gpuctl.plan.writes import delete
 
 STAYS_MS = 60_000
 """How long a deleted object may be there without a word: its pods have their grace once it is gone, not before."""
-_OF_SERVER = frozenset({"foregroundDeletion", "orphan"})
-"""Finalizers that the garbage collector takes off by itself."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -51,7 +52,7 @@ def slow_ends(
 
 def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: Instant) -> Iterator[Diagnostic]:
     deleted_ms = instant(body, "metadata", "deletionTimestamp")
-    holding = sorted(set(texts(body, "metadata", "finalizers")) - _OF_SERVER)
+    holding = holders(body)
     if deleted_ms is None or now_ms - deleted_ms < STAYS_MS or not holding:
         return
     facts = {"object": str(ref), "job": str(job), "since": format_seconds(deleted_ms), "finalizers": ", ".join(holding)}
@@ -81,6 +82,30 @@ def _over_ms(pod: Body) -> Instant | None:
     """When the time to end of a pod that has been deleted is over; None: it holds nothing, or is not deleted."""
     holds = text(pod, "spec", "nodeName") and text(pod, "status", "phase") not in _ENDED
     return instant(pod, "metadata", "deletionTimestamp") if holds else None
+
+
+def unended(state: ClusterState, untouched: Collection[ProjectName], now_ms: Instant) -> Iterator[Change]:
+    """Another deletion of each run's object that finalizers have kept for long, while pods of it run on: by that the
+    garbage collector deletes the pods first. Cost: linear in runs, and in pods where such a one stops."""
+    stopping = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING}
+    found = {
+        own.run: ref
+        for ref, own in (state.own.items() if stopping else ())
+        if own.run in stopping and own.run[0].project not in untouched and _is_kept(ref, state.live[ref], now_ms)
+    }
+    going_on = {run for ref, run in state.pods.items() if run in found and _goes_on(state.live[ref])} if found else ()
+    for run in sorted(going_on):
+        ref = found[run]
+        yield delete(ref, state.live[ref], run[0].project, "its pods go on though it was deleted")
+
+
+def _is_kept(ref: ObjectRef, body: Body, now_ms: Instant) -> bool:
+    deleted_ms = instant(body, "metadata", "deletionTimestamp")
+    return deleted_ms is not None and now_ms - deleted_ms >= STAYS_MS and keeps_its_pods(ref, body)
+
+
+def _goes_on(pod: Body) -> bool:
+    return not is_deleting(pod) and text(pod, "status", "phase") not in _ENDED
 
 
 def _notice(code: str, facts: Mapping[str, str | int], span: SourceSpan, severity: Severity) -> Diagnostic:

@@ -302,6 +302,21 @@ def test_deleting_a_job_deletes_its_pods_in_the_background(lab: Lab) -> None:
     lab.eventually(lambda: not lab.pods("j"))
 
 
+def test_deleting_a_job_that_a_finalizer_keeps_deletes_its_pods_all_the_same(lab: Lab) -> None:
+    """Asked to delete them in the background, the server deletes them after the Job, which is there for good."""
+    lab.apply(job("j"))
+    lab.running("j")
+    held = lab.there(kinds.JOB, "j")
+    lab.edit({**held, "metadata": {**held["metadata"], "finalizers": ["example.com/hold"]}}, "person")
+    lab.delete(kinds.JOB, "j")
+    lab.eventually(lambda: not lab.pods("j"))
+    lab.eventually(lambda: not lab.status("j").get("active"))
+    kept = lab.there(kinds.JOB, "j")
+    assert "example.com/hold" in kept["metadata"]["finalizers"]
+    lab.edit({**kept, "metadata": {**kept["metadata"], "finalizers": []}}, "person")
+    lab.eventually(lambda: lab.get(kinds.JOB, "j") is None)
+
+
 def workers(lab: Lab) -> list[str]:
     """The indexes of the Job's pods that are running and stay, in order."""
     stays = [p for p in lab.pods("j") if "deletionTimestamp" not in p["metadata"] and p["status"]["phase"] == "Running"]

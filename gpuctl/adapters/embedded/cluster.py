@@ -42,7 +42,7 @@ from gpuctl.k8s.names import FIELD_MANAGER
 from gpuctl.k8s.objects import annotations_of, is_deleting, ref_of, text
 from gpuctl.k8s.timestamps import format_timestamp
 from gpuctl.k8s.workload_table import rows_of
-from gpuctl.k8s.workloads import is_workload, job_of
+from gpuctl.k8s.workloads import is_workload, job_of, keeps_its_pods
 from gpuctl.model.decision import Placement
 from gpuctl.model.declared import NodePool
 from gpuctl.model.ids import JobId, NodeName, ObjectRef
@@ -81,10 +81,10 @@ class EmbeddedCluster:
         timings = timings or EmbeddedTimings()
         self._retry_ms = timings.retry_ms
         desk = Desk(self._api, self._agenda, timings)
-        self._kubelets = Kubelets(desk, self._book)
+        self._kubelets, self._collector = Kubelets(desk, self._book), Collector(desk)
         controllers: list[Controller] = [
             Namespaces(desk),
-            Collector(desk),
+            self._collector,
             Jobs(desk),
             JobSets(desk),
             OtherKinds(desk),
@@ -151,12 +151,15 @@ class EmbeddedCluster:
             self._api.apply(body, FIELD_MANAGER, dry_run=True)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, dependents in the background."""
+        """Delete exactly that object, dependents in the background; before it, where it would keep its pods."""
         key = Key(ref.api_version, ref.kind, ref.namespace, ref.name)
         with self._turn():
             self._served((ref.api_version, ref.kind))
             self._api.delete(key, uid, resource_version)
-            return self._store.get(key)
+            left = self._store.get(key)
+            if left is not None and keeps_its_pods(ref, left):
+                self._collector.end_dependents(left)
+            return left
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         """One after the other: this cluster has one writer."""
@@ -269,6 +272,11 @@ class EmbeddedCluster:
         """Make an object as another field manager would, with whatever labels and owners."""
         with self._turn():
             return self._api.make(body, manager)
+
+    def remove(self, ref: ObjectRef) -> None:
+        """Delete an object as a person would, its dependents in the background."""
+        with self._turn():
+            self._api.delete(Key(ref.api_version, ref.kind, ref.namespace, ref.name))
 
     def close(self) -> None:
         """Let go of the file. The cluster is not used after this."""

@@ -36,6 +36,15 @@ class Collector:
         if left is not None and not is_deleting(left):
             self._desk.api.delete(key)
 
+    def end_dependents(self, owner: Body) -> None:
+        """Delete what an object owns, while it is there."""
+        for key in sorted(self._desk.store.dependents(uid(owner))):
+            body = self._desk.store.get(key)
+            left = None if body is None else release(self._desk, body)
+            if left is not None and not is_deleting(left):
+                self.end_dependents(left)
+                self._desk.api.delete(key)
+
     def _exists(self, owner: Body, namespace: str) -> bool:
         kind = (text(owner, "apiVersion"), text(owner, "kind"))
         place = "" if kind in kinds.CLUSTER_SCOPED else namespace

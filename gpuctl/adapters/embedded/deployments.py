@@ -40,12 +40,16 @@ class Deployments:
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
-        """As many pods of this template as there are to be replicas."""
+        """As many pods of this template as there are to be replicas. Of one that is being deleted it only tells what is
+        left."""
         self._refusals.clear(key)
         body = self._desk.store.get(key)
-        if body is None or is_deleting(body):
+        if body is None:
             return
         revision = _template_hash(body)
+        if is_deleting(body):
+            self._report(body, revision)
+            return
         wanted = number(body, "spec", "replicas", default=1)
         current: list[Body] = []
         for pod in owned_pods(self._desk, body):

@@ -52,10 +52,15 @@ class Jobs:
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
-        """Count what ended, then suspend, end or run the Job."""
+        """Count what ended, then suspend, end or run the Job. Of one that is being deleted it tells what is left."""
         self._refusals.clear(key)
         job = self._desk.store.get(key)
-        if job is None or is_deleting(job):
+        if job is None:
+            return
+        if is_deleting(job):
+            left = self._tally(job, owned_pods(self._desk, job))
+            if left.get("status") != job.get("status"):
+                self._desk.api.replace(left)
             return
         if holds(job, "Complete") or holds(job, "Failed"):
             self._after_end(job)

@@ -46,7 +46,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s.kinds import KINDS, SCOPES, Kind, Scope, is_of_others
 from gpuctl.k8s.makers import is_foreign, tells_its_maker
 from gpuctl.k8s.objects import is_deleting, items, mapping, ref_of, uid
-from gpuctl.k8s.workloads import is_workload
+from gpuctl.k8s.workloads import is_workload, keeps_its_pods
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
@@ -191,15 +191,22 @@ class KubernetesCluster:
                 raise
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, dependents in the background. Raises Conflict, NotFound.
+        """Delete exactly that object, dependents in the background; before it, where it would keep its pods. Raises
+        Conflict, NotFound.
 
         Returns the object while it ends, if something has to happen before it is gone; else None.
         """
+        left = self._delete(ref, uid, resource_version, "Background")
+        if keeps_its_pods(ref, left):
+            left = self._delete(ref, uid, "", "Foreground")
+        return left if _lingers(left) else None
+
+    def _delete(self, ref: ObjectRef, uid: str, resource_version: str, policy: str) -> Body:
         wanted = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
+            "propagationPolicy": policy,
             "preconditions": {name: value for name, value in wanted.items() if value},
         }
         kind = (ref.api_version, ref.kind)
@@ -207,7 +214,7 @@ class KubernetesCluster:
         left: Body = self._write(
             Request(verb="delete", kind=kind, method="DELETE", path=path, what=what, body=encoded(options))
         )
-        return left if _lingers(left) else None
+        return left
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
         """Do the work for all items, several at once; results in their order, or the first failure when all ended.

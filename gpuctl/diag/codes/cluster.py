@@ -95,10 +95,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
     ),
     CodeEntry(
         code="GPU7024",
-        title="a deleted run keeps its pods",
-        message="{object} of {job} was deleted at {since} and keeps its pods: finalizers hold it ({finalizers})",
-        why="Kubernetes removes the pods of a Job or Deployment once that is gone, and nothing stops them before. "
-        "A finalizer keeps it until whatever set the finalizer takes it off; the pods hold their GPUs meanwhile.",
+        title="a deleted run is not gone",
+        message="{object} of {job} was deleted at {since} and is not gone: finalizers hold it ({finalizers})",
+        why="A finalizer keeps an object until whatever set the finalizer takes it off. Pods of a Job or Deployment "
+        "are deleted after a minute all the same, those of another kind by its own controller. Until the object is "
+        "gone, the run counts as one that stops.",
         fix="Find out what set the finalizer. If it is not needed: `kubectl patch` the object with "
         '`{"metadata":{"finalizers":null}}`. `gpuctl install --guard` keeps tenants from setting any.',
     ),
