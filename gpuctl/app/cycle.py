@@ -55,7 +55,10 @@ _LEADS_NOWHERE = frozenset({Stage.LEDGER, Stage.ADMIT, Stage.RECORD, Stage.QUEUE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """What one cycle saw, decided and did. `state` is observed before the writes; `result` is empty without any."""
+    """What one cycle saw, decided and did. `state` is observed before the writes; `result` is empty without any.
+
+    `declared`: as enforced, with all that stays as it is, whatever is declared.
+    """
 
     at_ms: Instant
     declared: Declared
@@ -199,7 +202,7 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     )
     return CycleReport(
         at_ms=now_ms,
-        declared=declared,
+        declared=replace(declared, pinned=declared.pinned | plan.kept) if plan.kept else declared,
         state=state,
         schedule=decided,
         manifests=manifests,

@@ -180,11 +180,8 @@ def on_cluster(
 def _enforced(
     declared: Declared, objects: RawObjects, now_ms: Instant, confirmed: frozenset[str], caches: CycleCaches
 ) -> CycleReport:
-    """What the next cycle decides. `declared` of it: as it takes the declarations up, with the projects and jobs that
-    stay as they are."""
-    report, _ = foreseen_twice(lambda rejected: foreseen(declared, objects, now_ms, caches, rejected, confirmed))
-    taken_up = replace(report.declared, pinned=report.declared.pinned | report.plan.kept)
-    return replace(report, declared=taken_up)
+    """What the next cycle decides."""
+    return foreseen_twice(lambda rejected: foreseen(declared, objects, now_ms, caches, rejected, confirmed))[0]
 
 
 def _in_the_way(head: Declared, found: Obstacles, state: ClusterState) -> Mapping[ObjectRef, str]:

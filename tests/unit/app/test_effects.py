@@ -11,6 +11,7 @@ from commits import job, project
 from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.effects import Confirmed, on_cluster, read_objects
+from gpuctl.app.explaining import explain_live
 from gpuctl.app.planning import Side, plan_report
 from gpuctl.app.play import Play, Sandbox
 from gpuctl.compile import compile_tree
@@ -179,6 +180,10 @@ def test_a_project_whose_removal_is_refused_keeps_its_gpus_until_the_change_conf
     compared = Comparison(base="main", head="new", folder="c")
     report = plan_report(Side(declared=base), Side(declared=head), compared, found)
     assert effect_remarks(report, found.effect)[0] == "What is refused already stays as it is."
+    told = explain_live(head, lab.cluster, lab.clock, JobId.parse("a/n"))
+    assert told is not None
+    assert told.forecast is not None
+    assert told.forecast.start_ms is None
     back = lab.foresee(base, declared(files | of_b))
     assert (back.started, back.stopped, back.unaffected) == ((), (), 2)
     said = frozenset(re.findall("[0-9a-f]{12}", refusal.help))
