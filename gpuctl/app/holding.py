@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gpuctl.app.caches import CycleCaches
+from gpuctl.app.cycle import foreseen
 from gpuctl.app.revisions import Desired
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity
@@ -18,9 +20,9 @@ from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.declared import Declared
 from gpuctl.model.freeze import Forbidden, open_until
 from gpuctl.model.ids import JobId
-from gpuctl.model.state import ClusterState, Ledger
+from gpuctl.model.state import Ledger, RawObjects
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import Doing, excluded_projects, frozen, is_confirmed, removed, says_otherwise
+from gpuctl.plan import Doing, frozen, is_confirmed, removed, says_otherwise
 
 LOOK_AGAIN_MS: DurationMs = 60_000
 """How long it counts what a commit would do: jobs end meanwhile, so that it may come to pause none."""
@@ -37,11 +39,11 @@ class Held:
         self._doing = Doing()
 
     def refusal(
-        self, in_force: Desired, newest: Desired, confirmed: frozenset[str], state: ClusterState, now_ms: Instant
+        self, in_force: Desired, newest: Desired, confirmed: frozenset[str], objects: RawObjects, now_ms: Instant
     ) -> Diagnostic | None:
         """Why the newest commit is not to be enforced while a window is open; None if it may be.
 
-        Cost: two predictions a minute.
+        Cost: two cycles without their writes and two predictions a minute.
         """
         before, after = in_force.declared, newest.declared
         if before is None or after is None:
@@ -49,7 +51,7 @@ class Held:
         is_known = self._of is not None and self._of[0] is in_force and self._of[1] is newest
         if not is_known or now_ms >= self._due_ms:
             self._of, self._due_ms = (in_force, newest), now_ms + LOOK_AGAIN_MS
-            self._doing = _doing(before, after, state, now_ms)
+            self._doing = _doing(before, after, objects, confirmed, now_ms)
         refusal = frozen(before, after, self._doing, now_ms)
         return None if refusal is None or is_confirmed(refusal, confirmed) else refusal
 
@@ -76,15 +78,17 @@ def is_frozen(declared: Declared, now_ms: Instant) -> bool:
     return any(open_until(declared.cluster.freeze, each, now_ms) for each in Forbidden)
 
 
-def _doing(before: Declared, after: Declared, state: ClusterState, now_ms: Instant) -> Doing:
+def _doing(before: Declared, after: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> Doing:
     """What a commit does, beyond what happens without it."""
     gone = {job.id for job in before.jobs} - {job.id for job in after.jobs}
-    pauses = _interrupted(after, state, now_ms) - gone
+    pauses = _interrupted(after, objects, confirmed, now_ms) - gone
     if pauses:
-        pauses -= _interrupted(before, state, now_ms)
+        pauses -= _interrupted(before, objects, confirmed, now_ms)
     return Doing(pauses=tuple(sorted(pauses)), deletes=removed(before, after), changes=says_otherwise(before, after))
 
 
-def _interrupted(declared: Declared, state: ClusterState, now_ms: Instant) -> set[JobId]:
-    found = predict(replace(declared, pinned=excluded_projects(declared, state)), state, now_ms)
+def _interrupted(declared: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> set[JobId]:
+    """The jobs that are interrupted. A project whose removal is refused stays, and its GPUs spare no other a pause."""
+    cycle = foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
+    found = predict(replace(declared, pinned=cycle.declared.pinned), cycle.state, now_ms)
     return {job for job, fate in found.fates if fate in _INTERRUPTED}

@@ -284,8 +284,8 @@ class Reconciler:
             return []
         if in_force is not None and is_frozen(in_force, self._now()):
             self._object_cache.refresh()
-            state = self._context.caches.state_of(self._object_cache.objects(), in_force.tenancy)
-            refusal = self._held.refusal(self._desired, newest, self._confirmations, state, self._now())
+            objects = self._object_cache.objects()
+            refusal = self._held.refusal(self._desired, newest, self._confirmations, objects, self._now())
             if refusal is not None:
                 return [of_diagnostic("held", refusal)]
         if newest.declared is not None:

@@ -45,6 +45,25 @@ def test_a_commit_that_pauses_waits_until_the_window_ends(tmp_path: Path) -> Non
     assert phase(stage, "b/m") == "Running"
 
 
+def test_a_project_whose_removal_is_refused_leaves_no_gpus_that_spare_a_pause(tmp_path: Path) -> None:
+    """The commit was taken up in the window, as if it started a job on that project's GPUs; it paused another one."""
+    stage = WithoutGit(tmp_path)
+    of_c = {"c/projects/c/project.yaml": project("c", 1), "c/projects/c/x.yaml": job("x", "c")}
+    more = {f"c/projects/a/k{n}.yaml": job(f"k{n}", "a") for n in range(2)} | of_c
+    night = {"c/cluster.yaml": CLUSTER + NIGHT.format("10m", "[pause]"), "c/projects/b/j2.yaml": None}
+    stage.commit(BASE | more | night | {"c/projects/b/project.yaml": project("b", 1)})
+    stage.play(70)
+    stage.commit(dict.fromkeys(of_c))
+    stage.play(130)
+    assert (stage.codes("refused"), phase(stage, "c/x")) == (["GPU6002"], "Running")
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.play(250)
+    assert {line["code"] for line in held(stage)} == {"GPU6013"}
+    assert phase(stage, "b/m") is None
+    stage.play(680)
+    assert phase(stage, "b/m") == "Running"
+
+
 def test_what_is_not_forbidden_is_done(tmp_path: Path) -> None:
     stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/a/k0.yaml": None})
