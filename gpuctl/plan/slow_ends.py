@@ -1,4 +1,4 @@
-"""What was deleted and does not go: a declared project's namespace, a run whose pods stay, and a pod. It is told.
+"""What was deleted and does not go: a project's namespace, a run whose pods stay, and a pod. It is told.
 
 The first two wait for finalizers of others, which gpuctl takes off no object. The Job controller stops no pod of a
 deleted Job, so that its GPUs would be held as long as the finalizer is there: such a run's pods are deleted before it.
@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 from gpuctl.diag.wording import message
-from gpuctl.k8s.objects import instant, is_deleting, text
+from gpuctl.k8s import names
+from gpuctl.k8s.objects import instant, is_deleting, labels_of, text
 from gpuctl.k8s.timestamps import format_seconds
 from gpuctl.k8s.workloads import holders, keeps_its_pods
 from gpuctl.model.change import Change
@@ -23,6 +24,7 @@ from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.plan.guard import listed
 from gpuctl.plan.obstacles import ending_spaces
+from gpuctl.plan.prune import is_ours
 from gpuctl.plan.writes import delete
 
 STAYS_MS = 60_000
@@ -39,6 +41,7 @@ def slow_ends(
         places = {project.name: project.span for project in declared.projects}
         for project, reason in ending_spaces(declared, spaces):
             yield _notice(reason.code, dict(reason.params), places[project], Severity.ERROR)
+        yield from _of_removed(declared, spaces, now_ms)
     stopping = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING}
     leaving = stopping | {(run.job, run.digest) for run in state.runs if run.leaving is not None}
     if not leaving:
@@ -48,6 +51,17 @@ def slow_ends(
     for ref, own in state.own.items():
         if own.run in stopping and ref.namespace not in ending:
             yield from _of_run(ref, own.run[0], state.live[ref], spans.get(own.run[0], declared.cluster.span), now_ms)
+
+
+def _of_removed(declared: Declared, spaces: Mapping[ObjectRef, Body], now_ms: Instant) -> Iterator[Diagnostic]:
+    """Namespaces of projects that are declared no more."""
+    known = {project.name for project in declared.projects}
+    for ref, body in sorted(spaces.items()):
+        project, deleted_ms = text(labels_of(body), names.PROJECT_LABEL), instant(body, "metadata", "deletionTimestamp")
+        is_slow = deleted_ms is not None and now_ms - deleted_ms >= STAYS_MS
+        if is_slow and project not in known and is_ours(body, declared.cluster.name, project):
+            facts = {"namespace": ref.name, "project": project, "since": format_seconds(deleted_ms or 0)}
+            yield _notice("GPU7023", facts, declared.cluster.span, Severity.WARNING)
 
 
 def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: Instant) -> Iterator[Diagnostic]:

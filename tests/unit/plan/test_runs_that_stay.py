@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from workbench import example
 
-from gpuctl.k8s import kinds
+from gpuctl.diag.diagnostic import Severity
+from gpuctl.k8s import kinds, names
 from gpuctl.model.decision import Placement
 from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body, ClusterState, OwnObject, Run, RunPhase
@@ -71,3 +72,21 @@ def test_a_pod_that_does_not_end_in_time_is_told_of_a_run_that_stops_or_gave_up_
     assert of_pod(DELETED, run=stops, phase="Failed") == []
     assert of_pod(DELETED, run=stops, node="") == []
     assert of_pod(DELETED, run=replace(stops, phase=RunPhase.RUNNING)) == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "ms", "found"),
+    [({}, STAYS_MS, ["GPU7023"]), ({}, STAYS_MS - 1, []), ({names.CLUSTER_LABEL: "another"}, STAYS_MS, [])],
+    ids=["ours", "not for long", "another cluster's"],
+)
+def test_the_namespace_of_a_removed_project_that_stays_is_told(labels: Body, ms: int, found: list[str]) -> None:
+    """Nothing told of it before the project was declared again, and could not be made."""
+    ours = {
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.CLUSTER_LABEL: DECLARED.cluster.name,
+        names.PROJECT_LABEL: "gone",
+    }
+    spaces = {ObjectRef(*kinds.NAMESPACE, "", "gpu-gone"): {"metadata": {**DELETED, "labels": {**ours, **labels}}}}
+    told = [*slow_ends(DECLARED, ClusterState(), spaces, 1000 + ms)]
+    assert [each.code for each in told] == found
+    assert {each.severity for each in told} <= {Severity.WARNING}
