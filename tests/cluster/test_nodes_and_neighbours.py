@@ -14,6 +14,7 @@ from town import MERGE, Town, town_on
 from gpuctl.adapters.clock import SystemClock
 from gpuctl.app.fights import Fights
 from gpuctl.app.rejections import RETRY_MS
+from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import annotations_of, labels_of, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
@@ -353,6 +354,28 @@ def test_runs_are_paused_once_for_one_whose_start_alone_a_policy_refuses(town: T
     await_policies(town.plane)
     a_minute_later(town)
     town.comes_to(low="Queued", high="Running")
+
+
+def test_a_start_that_is_refused_in_earnest_alone_has_failed_and_has_no_run_paused_again(town: Town) -> None:
+    """A policy or webhook that asks about real writes alone takes each dry run: the others were paused each minute."""
+    town.jobs |= {"low": ", gpus: 2, workers: 2", "high": ", gpus: 2, priority: 9, suspend: true"}
+    town.comes_to(low="Running", high="Queued")
+    in_earnest = "object.spec.suspend == true || (has(request.dryRun) && request.dryRun)"
+    made = refuse_updates(town, "high", unless=in_earnest, said="not in earnest")
+    town.jobs["high"] = ", gpus: 2, priority: 9"
+    town.until(lambda: any("not in earnest" in each.error for each in town.context.rejected.values()))
+    town.comes_to(low="Running", high="Queued")
+    a_minute_later(town)
+    town.until(lambda: [run.failed_starts for run in town.state().runs if run.job.name == "high"] == [1])
+    town.comes_to(low="Running", high="Queued")
+    pods = {uid(pod) for _, pod in town.live("Pod", "low")}
+    for _ in range(3):
+        a_minute_later(town)
+    (decision,) = [each for each in town.cycle().schedule.decisions if each.job.name == "high"]
+    assert "not in earnest" in reason_text(decision.reason)
+    assert {uid(pod) for _, pod in town.live("Pod", "low")} == pods
+    for path in made:
+        town.plane.call("DELETE", path)
 
 
 def override(town: Town) -> tuple[str, ...]:
