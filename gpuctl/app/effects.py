@@ -211,7 +211,8 @@ def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], c
     for refusal in refused:
         is_old = (refusal.code, refusal.message) in known
         (said if is_confirmed(refusal, confirmed) else old if is_old else new).append(refusal)
-    return Refusals(new=tuple(new), confirmed=tuple(said), standing=tuple(old))
+    lifted = (refusal for refusal in said if (refusal.code, refusal.message) in known)
+    return Refusals(new=tuple(new), confirmed=tuple(said), standing=tuple(old), lifted=tuple(lifted))
 
 
 def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], added: frozenset[str]) -> Confirmed:

@@ -180,8 +180,9 @@ class Effect:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
     """What guards refuse of a change: `new` because of it, until a commit confirms it; `confirmed` by a commit that is
-    there; `standing` without the change as well."""
+    there; `standing` without the change as well. `lifted`: those confirmed ones that stand without the change."""
 
     new: tuple[Diagnostic, ...] = ()
     confirmed: tuple[Diagnostic, ...] = ()
     standing: tuple[Diagnostic, ...] = ()
+    lifted: tuple[Diagnostic, ...] = ()

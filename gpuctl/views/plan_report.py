@@ -123,8 +123,8 @@ class PlanReport:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing changes."""
-        return not (self.objects or self.quotas or self.settings or self.breaches)
+        """Whether nothing changes: nothing is declared otherwise, nor confirmed that was refused before."""
+        return not (self.objects or self.quotas or self.settings or self.breaches or self.refusals.lifted)
 
     @property
     def refused(self) -> bool:

@@ -24,7 +24,8 @@ from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.source import SourceFile, SourceTree
 from gpuctl.model.state import RunPhase
 from gpuctl.observe import observe
-from gpuctl.views.plan_report import effect_remarks
+from gpuctl.views.plan_report import PlanReport, effect_remarks
+from gpuctl.views.plan_text import text
 
 AT_MS = 1_596_000_000_000
 CLUSTER = """apiVersion: gpuctl.dev/v1
@@ -193,6 +194,30 @@ def test_a_project_whose_removal_is_refused_keeps_its_gpus_until_the_change_conf
     assert [str(each.job) for each in then.effect.started] == ["a/n"]
     lab.take(head)
     assert [str(job) for job in sorted(lab.running())] == ["a/j", "b/k"]
+
+
+def test_a_commit_that_confirms_and_declares_nothing_is_no_plan_without_changes() -> None:
+    """The plan of a pull request that ends jobs said "No changes"."""
+    lab, files = Lab(), {"c/cluster.yaml": CLUSTER, "c/projects/a/project.yaml": project("a", 4)}
+    of_b = {"c/projects/b/project.yaml": project("b", 4), "c/projects/b/k.yaml": job("k", "b", 4)}
+    lab.take(declared(files | of_b))
+    base = declared(files)
+    lab.take(base)
+
+    def plan(confirmed: Confirmed) -> PlanReport:
+        found = on_cluster(base, base, read_objects(lab.cluster), lab.clock.now_ms(), confirmed)
+        compared = Comparison(base="main", head="new", folder="c")
+        return plan_report(Side(declared=base), Side(declared=base), compared, found)
+
+    (refusal,) = plan(Confirmed()).refusals.standing
+    assert plan(Confirmed()).empty
+    said = frozenset(re.findall("[0-9a-f]{12}", refusal.help))
+    assert plan(Confirmed(of_all=said, before=said)).empty
+    report = plan(Confirmed(of_all=said))
+    lines = ["".join(segment.text for segment in line) for line in text(report)]
+    assert lines[0] == "Plan: no object changes  (main -> new)"
+    assert lines[1].startswith("confirmed by a commit, GPU6002: ")
+    assert any(line.startswith("Effect: 1 job ends") for line in lines), lines
 
 
 def test_removed_jobs_that_a_guard_keeps_hold_their_gpus_in_a_plan() -> None:
