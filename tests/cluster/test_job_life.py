@@ -74,6 +74,21 @@ def test_a_paused_job_frees_its_gpus_when_its_pods_are_gone_and_resumes_elsewher
     assert annotations_of(body)[names.STARTS_ANNOTATION] == "2"
 
 
+def test_a_disruption_budget_keeps_no_run_from_being_paused(town: Town) -> None:
+    """A pause suspends the Job, which deletes its pods and evicts none."""
+    town.jobs["j"] = ", gpus: 2, workers: 2"
+    town.comes_to(j="Running")
+    budget = {"maxUnavailable": 0, "selector": {"matchLabels": {names.JOB_LABEL: "j"}}}
+    budgets = f"/apis/policy/v1/namespaces/{town.namespace}/poddisruptionbudgets"
+    town.plane.call("POST", budgets, {"metadata": {"name": "mine"}, "spec": budget})
+    ((ref, _), *_) = town.live("Pod", "j")
+    path = f"/api/v1/namespaces/{town.namespace}/pods/{ref.name}/eviction"
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": ref.name}}
+    assert "disruption budget" in str(town.plane.refused("POST", path, eviction))
+    town.jobs["k"] = ", gpus: 2, workers: 2, priority: 9"
+    town.comes_to(j="Queued", k="Running")
+
+
 def test_a_job_waits_for_pods_of_a_paused_one_that_do_not_end_and_they_are_told(town: Town) -> None:
     """A process that hangs in its GPU's driver: nothing told why the other job waits for hours."""
     clock = Ahead()
