@@ -27,7 +27,7 @@ KNOWN: dict[str, Known] = {
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(9003188, 9004569, 11000140, 13000944, 19002171, 22004851),
+        histories=(9003188, 9004569, 11000140, 13000944, 19002171, 22004851, 25001590),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
@@ -43,6 +43,8 @@ KNOWN: dict[str, Known] = {
             23003636,
             23007153,
             24003435,
+            25002472,
+            25018754,
         ),
     ),
     "dear: another set": Known(
@@ -85,7 +87,7 @@ KNOWN: dict[str, Known] = {
     ),
     "within share first": Known(
         why="4.3: a job within its share gives up its place by looking ahead, and one beyond it starts there.",
-        worlds=(22017020,),
+        worlds=(22017020, 25015613),
     ),
     "waits: a ceiling judged after victims left": Known(
         why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. Once own "
@@ -104,6 +106,18 @@ KNOWN: dict[str, Known] = {
     "waits: one run": Known(
         why="4.5: a run that makes way would go on by its own rights, and what that leaves would have the job paused "
         "for another of its project. So the job waits with GPU5028, as does the other.",
+        worlds=(25012044,),
         histories=(14003760,),
+    ),
+    "waits: fewer workers of the job": Known(
+        why="4.5: the run that makes way would take the place again, beside a run too young to be moved. So the job "
+        "waits with GPU5028 until that one may be moved, for less than minRuntime.",
+        worlds=(25019110,),
+    ),
+    "waits: entitlement judged after victims left": Known(
+        why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. That "
+        "another project is entitled to it once its run has left is not seen before.",
+        worlds=(25000492,),
+        histories=(25000492,),
     ),
 }
