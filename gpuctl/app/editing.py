@@ -23,10 +23,9 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.wording import all_of
 from gpuctl.edit import REMOVED, Changes, Refused, Target, Value, add, remove, set_fields
 from gpuctl.model.declared import Declared
-from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.source import YAML_SUFFIXES, SourceFile, SourceTree
 
 API_VERSION = "gpuctl.dev/v1"
-SUFFIXES = (".yaml", ".yml")
 _NAMED_JOBS = 3
 _SUSPEND = ("spec", "suspend")
 
@@ -263,7 +262,7 @@ def _named_place(tree: SourceTree, file: str) -> str:
     below = path if top == "." else posixpath.relpath(path, top)
     if below.startswith(("../", "/")) or below in {".", ".."}:
         raise not_edited("GPU6108", path=file, why=f"it is not below {tree.cluster_dir}")
-    if not path.endswith(SUFFIXES):
+    if not path.endswith(YAML_SUFFIXES):
         raise not_edited("GPU6108", path=file, why="it does not end in .yaml or .yml")
     if any(part.startswith(".") for part in below.split("/")):
         raise not_edited("GPU6108", path=file, why="files in hidden folders are not read")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from posixpath import splitext
 from typing import Any, Generic, TypeVar
 
 from gpuctl.compile.builder import Fragment
@@ -27,7 +28,7 @@ from gpuctl.compile.template_v1 import TemplateV1
 from gpuctl.compile.templates import Templated, check_template, expand, read_templated
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.bug import told_bug
-from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.memo import Memo
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, folder_project
@@ -275,6 +276,10 @@ def _unread(
 def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, told: int) -> FileDeclarations:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
+    if file.fault is SourceFault.MISNAMED:
+        source = SourceText(path, "", file.revision)
+        found = diagnose(source, "GPU1026", source.span(1, 1), {"ending": splitext(path)[1]})
+        return FileDeclarations(owner=owner, diagnostics=(replace(found, severity=Severity.WARNING),))
     if file.fault is not None or not path.isprintable():
         code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
         return _unread(path, file, folder, code, {"limit": MAX_FILE_BYTES, "project": folder or ""})
