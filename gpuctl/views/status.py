@@ -15,6 +15,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.freeze import Forbidden, Frozen, open_until
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 from gpuctl.model.state import Node
+from gpuctl.model.turns import in_turns, whose
 from gpuctl.model.units import Instant
 from gpuctl.plan import CONFIRM_TRAILER, OWN
 from gpuctl.views.status_form import (
@@ -95,8 +96,8 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
     held = [*_held(facts, cut)]
     told = {each.message for part in held for each in part.problems}
     problems = [
-        _short(each)
-        for each in facts.standing
+        (whose(each.place), _short(each))
+        for each in sorted(facts.standing, key=lambda each: each.level)
         if not _CONFIRM.search(each.help) and each.code not in _BACK and _cut(each.message) not in told
     ]
     frozen = [*map(_frozen, facts.frozen), *_windows(facts)]
@@ -127,7 +128,7 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
             each.model_copy(update={"differences": [_cut(text) for text in cut(each.differences)]})
             for each in facts.predictions
         ]),
-        problems=cut(sorted(problems, key=lambda each: each.level)),
+        problems=sorted(cut(in_turns(problems, 1)), key=lambda each: each.level),
         left_out=cut.left_out,
     )
     why_not = [_cut(why) for why in _why_not(made)]

@@ -31,6 +31,10 @@ def problem(number: int, *, text: str = "wrong", hint: str = "", event: str = "f
     )
 
 
+def replace_place(one: ProblemForm, place: str) -> ProblemForm:
+    return one.model_copy(update={"place": place})
+
+
 def facts(*standing: ProblemForm, **more: object) -> StatusFacts:
     known = {"version": "1", "now_ms": 1_000, "replica": LEADER, "head": HEAD, "applied": HEAD, "cycled_ms": 1_000}
     return StatusFacts(**{**known, "standing": standing, **more})  # type: ignore[arg-type]
@@ -105,6 +109,19 @@ def test_ten_thousand_problems_are_within_the_bound(length: int) -> None:
     assert len(document(made)) <= MOST_BYTES
     assert made.left_out >= 9_000
     assert not made.ready
+
+
+@pytest.mark.parametrize("place", ["clusters/one/projects/a/jobs/j.yaml:1:1", "Job gpu-a/j", "projects/a/projects/b/x"])
+def test_the_many_problems_of_one_project_hide_no_other_problem(place: str) -> None:
+    """Errors went first: of a project with 50 of them, nothing else that stood wrong was told."""
+    many = [replace_place(problem(number), place) for number in range(1000)]
+    others = [
+        replace_place(problem(2000), "Job gpu-b/j").model_copy(update={"level": "warning"}),
+        replace_place(problem(2001), ""),
+    ]
+    told = status_of(facts(*many, *others)).problems
+    assert {"wrong 2000", "wrong 2001"} <= {each.message for each in told}
+    assert [each.level for each in told] == ["error"] * 49 + ["warning"]
 
 
 @given(
