@@ -218,7 +218,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         why="A cluster is named by its folder in a working tree, also where two commits are compared. A bare "
         "repository is not looked for around a folder: a pull request may hold one, with settings of its own. The "
         "reconciler follows one by its address.",
-        fix="Give it a working tree, here without its files: `git worktree add --no-checkout ../tree BRANCH`; and "
-        "there name the commits: `gpuctl plan clusters/NAME --base BRANCH --head OTHER`.",
+        fix="Clone it, without its files if only commits are compared: `git clone --no-checkout FOLDER tree`. There "
+        "name its branches: `gpuctl plan clusters/NAME --base origin/main --head origin/BRANCH`.",
     ),
 )
