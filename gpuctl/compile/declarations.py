@@ -22,7 +22,7 @@ from gpuctl.compile.lower_kinds import workload_kind
 from gpuctl.compile.manifest_v1 import JobKinds, is_known
 from gpuctl.compile.reading import read_file
 from gpuctl.compile.scalars import kind_of
-from gpuctl.compile.shape import check_shape, nearest
+from gpuctl.compile.shape import MOST_ASKED, MOST_NAMES, check_shape, nearest
 from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, JobV1, PolicyV1, ProjectV1
 from gpuctl.compile.template_v1 import TemplateV1
 from gpuctl.compile.templates import Templated, check_template, expand, read_templated
@@ -185,7 +185,7 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
         if folder in {None, metadata.project}:  # what stands in the folder of another project has no say
             templates.setdefault((metadata.project or "", metadata.name), template)
     claimed = {(claim.project, claim.name) for claim in out.claims if claim.kind == "Template"}
-    counts = Counter[str]()
+    counts, asked = Counter[str](), Counter[str]()
     for job in templated:
         names = (job.project, job.use.name), ("", job.use.name)
         found = next((templates[name] for name in names if name in templates), None)
@@ -197,7 +197,9 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
             out.jobs.extend([] if made is None else [made])
             out.diagnostics.extend(diagnostics)
         elif claimed.isdisjoint(names) and job.use.name not in out.guessed:
-            own = [name for project, name in templates if project in {"", job.project}]
+            asked[job.project] += 1
+            compared = len(templates) <= MOST_NAMES and asked[job.project] <= MOST_ASKED
+            own = [name for project, name in templates if compared and project in {"", job.project}]
             params = {"template": job.use.name, "project": job.project}
             fix = nearest(job.use.name, own)
             out.diagnostics.append(job.document.mistake("GPU3080", ("spec", "template", "name"), params, fix))
