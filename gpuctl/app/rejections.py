@@ -24,6 +24,7 @@ from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import ACTIVE, Body, ClusterState
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN, Stage
 
@@ -74,12 +75,14 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
 
     A start is tried in a dry run before the run is to get its place again: others would be paused for it each time, in
     vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays.
-    Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once.
+    Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once, of each
+    namespace in turn.
     """
     due = sorted((each.at_ms, ref) for ref, each in rejections.items() if each.start and now_ms >= each.until_ms)
     if not due:
         return rejections
-    later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for _, ref in due[MOST_CHECKS:]}
+    refs = in_turns(((ref.namespace, ref) for _, ref in due), 1)
+    later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for ref in refs[MOST_CHECKS:]}
 
     def check(ref: ObjectRef) -> Rejection:
         found = rejections[ref]
@@ -91,8 +94,8 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
             pass  # it is another object now, or gone
         return found
 
-    refs = [ref for _, ref in due[:MOST_CHECKS]]
-    return {**rejections, **later, **dict(zip(refs, cluster.each(check, refs), strict=True))}
+    tried = refs[:MOST_CHECKS]
+    return {**rejections, **later, **dict(zip(tried, cluster.each(check, tried), strict=True))}
 
 
 def still_refused(rejections: Rejections, declared: Declared, state: ClusterState, now_ms: Instant) -> Rejections:
