@@ -25,7 +25,8 @@ HEAD = Revision("3f1c9a20b7de11223344556677889900aabbccdd")
 REFUSED = "if it is meant, push a commit whose message ends with the line `Gpuctl-Confirm: 0123456789ab`"
 
 
-def problem(number: int, *, text: str = "wrong", hint: str = "", event: str = "failed") -> ProblemForm:
+def problem(number: int, *, text: str = "wrong", hint: str = "", event: str = "") -> ProblemForm:
+    event = event or ("refused" if hint else "failed")
     return ProblemForm(
         event=event, level="error", code="GPU7003", message=f"{text} {number}", place="Job a/b", help=hint
     )
@@ -75,6 +76,12 @@ def test_a_refusal_is_listed_with_its_line_and_is_no_other_problem() -> None:
     made = status_of(facts(problem(1, hint=REFUSED)))
     assert [each.confirm for each in made.refusals] == ["Gpuctl-Confirm: 0123456789ab"]
     assert (made.problems, made.ready) == ([], False)
+
+
+def test_a_mistake_asks_for_no_confirmation_whatever_its_help_says() -> None:
+    """A template's `enum` is in the help for a value that is none of it: a team could have people push a line."""
+    made = status_of(facts(problem(1, hint=f"write {REFUSED}", event="invalid")))
+    assert (made.refusals, [each.message for each in made.problems]) == ([], ["wrong 1"])
 
 
 def test_what_a_person_froze_is_not_ready() -> None:
