@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from gpuctl.adapters.files import YAML_SUFFIXES, read_regular
-from gpuctl.model.source import MAX_FILE_BYTES
+from gpuctl.adapters.files import read_regular
+from gpuctl.model.source import MAX_FILE_BYTES, YAML_SUFFIXES
 
 CLUSTERS = "clusters"
 POLICIES = "policies"

@@ -19,6 +19,7 @@ from gpuctl.app.ports import SourceUnavailable
 from gpuctl.diag.wording import message
 from gpuctl.model.source import (
     MAX_FILE_BYTES,
+    YAML_SUFFIXES,
     SourceFault,
     SourceFile,
     SourceTree,
@@ -26,11 +27,11 @@ from gpuctl.model.source import (
     TooLarge,
     exceeded,
     folder_project,
+    is_misnamed,
     read_without_the_most,
 )
 
 MOST_SECRET_BYTES = 16 * 1024
-YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def read_tree(cluster_dir: str) -> SourceTree:
@@ -234,6 +235,8 @@ def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str,
             if not _is_folder(entry):
                 if entry.name.endswith(YAML_SUFFIXES):
                     yield path, meter.file(path, _entry(entry, path, root, inside=inside))
+                elif is_misnamed(entry.name):
+                    yield path, meter.file(path, SourceFile(content=b"", fault=SourceFault.MISNAMED))
             elif entry.is_symlink() and not entry.name.startswith("."):
                 yield from _linked_folder(Path(path), root)
             elif not entry.name.startswith(".") and meter.enters(path):

@@ -22,7 +22,7 @@ from gpuctl.adapters.links import holder, left_by_link, name_below
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.comparison import Comparison, Merge
 from gpuctl.model.ids import NO_REVISION, Revision
-from gpuctl.model.source import WORKING_TREE, SourceFile, SourceTree
+from gpuctl.model.source import WORKING_TREE, SourceFault, SourceFile, SourceTree
 
 _MISSING_FOLDER = "GPU8003"
 _UNKNOWN_COMMIT = "GPU8006"
@@ -238,9 +238,14 @@ def _edits(
 ) -> Mapping[str, SourceFile | None]:
     """The declarations in the working tree that are not as in a commit, by path in the repository; None: deleted."""
     read = _read(repository, commit, path)
-    before, now = ({} if side is None else side.files for side in (read, tree))
+    before, now = ({} if side is None else _declaring(side.files) for side in (read, tree))
     changed = {name: file for name, file in now.items() if name not in before or not file.says_the_same(before[name])}
     return {**dict.fromkeys(before.keys() - now.keys()), **changed}
+
+
+def _declaring(files: Mapping[str, SourceFile]) -> Mapping[str, SourceFile]:
+    """The files that are read: those with another ending declare nothing, whatever a merge makes of them."""
+    return {path: file for path, file in files.items() if file.fault is not SourceFault.MISNAMED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

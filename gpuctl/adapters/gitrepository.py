@@ -27,6 +27,7 @@ from gpuctl.model.source import (
     Tally,
     TooLarge,
     exceeded,
+    is_misnamed,
     read_without_the_most,
 )
 
@@ -71,6 +72,8 @@ class Repository:
         answer = Git().run("-C", str(folder.absolute()), "rev-parse", "--show-toplevel")
         if "dubious ownership" in answer.error:
             raise unavailable("GPU8005", url=str(path), why=last_line(answer.error))
+        if "cannot use bare repository" in answer.error:
+            raise unavailable("GPU8026", path=str(path))
         top = Path(os.fsdecode(answer.output.removesuffix(b"\n")))
         if answer.code or left_by_link(path) or not path.resolve().is_relative_to(top.resolve()):
             raise unavailable("GPU8004", url=str(path))
@@ -289,6 +292,7 @@ class Repository:
         if not (listing.is_there or without):
             raise unavailable("GPU8003", path=where, revision=revision)
         found = listing.declarations()
+        misnamed = dict.fromkeys(filter(is_misnamed, found), SourceFault.MISNAMED)
         with _told(Tally(where, dict.fromkeys(found, 1))):
             _check(files=len(found))
         links = Links(
@@ -297,8 +301,8 @@ class Repository:
             lambda blobs: self._read(blobs, MAX_LINK_BYTES),
         )
         with _told(Tally(where, {path: int(entry.is_link) for path, entry in found.items()})):
-            followed = links.follow(entry for entry in found.values() if entry.is_link)
-        real: dict[str, Entry | SourceFault] = {**found, **followed}
+            followed = links.follow(entry for path, entry in found.items() if entry.is_link and path not in misnamed)
+        real: dict[str, Entry | SourceFault] = {**found, **followed, **misnamed}
         blobs = {path: entry.blob for path, entry in real.items() if isinstance(entry, Entry)}
         try:
             self._blobs = read = self._read(blobs.values(), MAX_FILE_BYTES)

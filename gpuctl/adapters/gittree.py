@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from gpuctl.model.source import SourceFault, Tally, TooLarge, exceeded
+from gpuctl.model.source import YAML_SUFFIXES, SourceFault, Tally, TooLarge, exceeded
 
 _LISTING_BYTES = 64 << 20
 _LONGEST_PATH = 1 << 16
@@ -23,7 +23,6 @@ _LINK_HOPS = 16
 _LINK_PARTS = 512
 """The bounds of following one link: links on its way, and parts of what they say."""
 _ROUNDS = 64
-_DECLARATIONS = (".yaml", ".yml")
 _LINK, _FOLDER, _SUBMODULE = "120000", "040000", "160000"
 
 
@@ -293,5 +292,5 @@ def _below(path: str, root: str) -> str | None:
 
 
 def _declares(below: str) -> bool:
-    """Whether a path is a YAML file's in no hidden folder."""
-    return below.endswith(_DECLARATIONS) and not any(part.startswith(".") for part in below.split("/")[:-1])
+    """Whether a path is a YAML file's in no hidden folder, in small letters or not."""
+    return below.lower().endswith(YAML_SUFFIXES) and not any(part.startswith(".") for part in below.split("/")[:-1])

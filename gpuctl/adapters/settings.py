@@ -42,7 +42,7 @@ def write_project(project: str | None) -> Path:
     """Set the default project, or none; what else is in the file stays. Raises NotEdited."""
     from gpuctl.compile.reading import parse_documents  # noqa: PLC0415 - only to write
     from gpuctl.edit.nodes import root_of  # noqa: PLC0415
-    from gpuctl.edit.splices import REMOVED, change  # noqa: PLC0415
+    from gpuctl.edit.splices import REMOVED, applied, change  # noqa: PLC0415
 
     file = settings_file()
     if file is None:
@@ -55,7 +55,7 @@ def write_project(project: str | None) -> Path:
         text += f"project: {project}\n" if project is not None else ""
     else:
         splice = change(text, root_of(text), ("project",), REMOVED if project is None else project, lambda _: ())
-        text = splice.apply(text) if splice is not None else text
+        text = applied(text, [splice] if splice is not None else [])
     _parsed(file, text.encode())
     replace_file(file, file.parent, before, text.encode())
     return file

@@ -21,12 +21,11 @@ from gpuctl.compile.document import Document
 from gpuctl.compile.shape import most_similar
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.wording import all_of
-from gpuctl.edit import REMOVED, Changes, Refused, Target, Value, add, remove, set_fields
+from gpuctl.edit import REMOVED, Changes, Refused, Target, Value, add, remove, set_field, set_fields
 from gpuctl.model.declared import Declared
-from gpuctl.model.source import SourceFile, SourceTree
+from gpuctl.model.source import YAML_SUFFIXES, SourceFile, SourceTree
 
 API_VERSION = "gpuctl.dev/v1"
-SUFFIXES = (".yaml", ".yml")
 _NAMED_JOBS = 3
 _SUSPEND = ("spec", "suspend")
 
@@ -91,6 +90,10 @@ class WorkingTree:
         self.tree = tree
         self._cache = CompileCache()
         self._claims = collect(tree, self._cache.reading).claims
+        self._documents: dict[Target, list[Document]] = {}
+        for claim in self._claims:
+            named = Target(kind=claim.kind, name=claim.name, project=claim.project)
+            self._documents.setdefault(named, []).append(claim.document)
 
     def documents(self, kind: str) -> Sequence[tuple[Target, Document]]:
         """All declarations of a kind, right or not, in order of path and line."""
@@ -106,11 +109,11 @@ class WorkingTree:
 
     def has(self, target: Target) -> bool:
         """Whether something of those names is declared."""
-        return any(found == target for found, _ in self.documents(target.kind))
+        return target in self._documents
 
     def find(self, target: Target) -> Document:
         """The one document that declares the target. Raises NotEdited."""
-        found = [document for names, document in self.documents(target.kind) if names == target]
+        found = self._documents.get(target, [])
         if not found:
             raise self.undeclared(target)
         if len(found) > 1:
@@ -176,7 +179,7 @@ def submit(working: WorkingTree, job: Target, spec: Mapping[str, Value], file: s
 
 def delete(working: WorkingTree, jobs: Sequence[Target]) -> Edit:
     """Take declarations out of their files. Raises NotEdited, Refused."""
-    return _each(working, jobs, "Delete", remove)
+    return _in_files(working, jobs, "Delete", lambda path, content, here: remove(path, content, *here))
 
 
 def assign(working: WorkingTree, target: Target, changes: Changes, title: str) -> Edit:
@@ -189,23 +192,31 @@ def assign(working: WorkingTree, target: Target, changes: Changes, title: str) -
 def suspend(working: WorkingTree, jobs: Sequence[Target], *, suspended: bool) -> Edit:
     """Set `suspend` of jobs, or take it out. Nothing changes where it is so already."""
 
-    def changed(path: str, content: bytes, job: Target) -> bytes:
-        if _is_suspended(working.find(job)) is suspended:
+    def changed(path: str, content: bytes, here: Sequence[Target]) -> bytes:
+        others = [job for job in here if _is_suspended(working.find(job)) is not suspended]
+        if not others:
             return content
-        return set_fields(path, content, job, {_SUSPEND: True}) if suspended else _resumed(path, content, job)
+        return set_field(path, content, others, (_SUSPEND, True)) if suspended else _resumed(path, content, others)
 
-    return _each(working, jobs, "Suspend" if suspended else "Resume", changed)
+    return _in_files(working, jobs, "Suspend" if suspended else "Resume", changed)
 
 
-def _resumed(path: str, content: bytes, job: Target) -> bytes:
-    """The file without the job's `suspend`, as it was before it was suspended; with false in its place where the line
-    can't go alone, or has a comment."""
+def _resumed(path: str, content: bytes, jobs: Sequence[Target]) -> bytes:
+    """The file without the jobs' `suspend`, as it was before they were suspended; with false in its place where the
+    line can't go alone, or has a comment.
+
+    Cost: linear in the file, but for each such line again.
+    """
     try:
-        without = set_fields(path, content, job, {_SUSPEND: REMOVED})
+        without = set_field(path, content, jobs, (_SUSPEND, REMOVED))
     except Refused:
         without = content
-    keeps_comments = content.count(b"#") == without.count(b"#")
-    return without if without != content and keeps_comments else set_fields(path, content, job, {_SUSPEND: False})
+    if without != content and content.count(b"#") == without.count(b"#"):
+        return without
+    half = len(jobs) // 2
+    if not half:
+        return set_field(path, content, jobs, (_SUSPEND, False))
+    return _resumed(path, _resumed(path, content, jobs[:half]), jobs[half:])
 
 
 def _is_suspended(document: Document) -> bool:
@@ -217,16 +228,17 @@ def _edit(path: str, before: bytes | None, after: bytes | None, title: str) -> E
     return Edit(files=(FileEdit(path=path, before=before, after=after),), title=title)
 
 
-def _each(
-    working: WorkingTree, jobs: Sequence[Target], verb: str, change: Callable[[str, bytes, Target], bytes | None]
+def _in_files(
+    working: WorkingTree,
+    jobs: Sequence[Target],
+    verb: str,
+    change: Callable[[str, bytes, Sequence[Target]], bytes | None],
 ) -> Edit:
-    """Change one declaration after another; each file is edited once. Raises NotEdited, Refused."""
-    now: dict[str, bytes | None] = {}
+    """Change the declarations of each file together. Raises NotEdited, Refused."""
+    by_file: dict[str, list[Target]] = {}
     for job in jobs:
-        path = working.find(job).source.path
-        content = now.get(path, working.tree.files[path].content)
-        if content is not None:
-            now[path] = change(path, content, job)
+        by_file.setdefault(working.find(job).source.path, []).append(job)
+    now = {path: change(path, working.tree.files[path].content, here) for path, here in by_file.items()}
     edits = [FileEdit(path=path, before=working.tree.files[path].content, after=after) for path, after in now.items()]
     files = tuple(file for file in edits if file.before != file.after) or tuple(edits)
     return Edit(files=files, title=f"{verb} {jobs[0] if len(jobs) == 1 else _several(jobs)}")
@@ -263,7 +275,7 @@ def _named_place(tree: SourceTree, file: str) -> str:
     below = path if top == "." else posixpath.relpath(path, top)
     if below.startswith(("../", "/")) or below in {".", ".."}:
         raise not_edited("GPU6108", path=file, why=f"it is not below {tree.cluster_dir}")
-    if not path.endswith(SUFFIXES):
+    if not path.endswith(YAML_SUFFIXES):
         raise not_edited("GPU6108", path=file, why="it does not end in .yaml or .yml")
     if any(part.startswith(".") for part in below.split("/")):
         raise not_edited("GPU6108", path=file, why="files in hidden folders are not read")

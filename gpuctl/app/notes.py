@@ -18,6 +18,7 @@ from gpuctl.model.decision import Admit, Decision, Displace, Move, Pending, Pree
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import ClusterState
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 from gpuctl.views.pod_problems import problem_text, remedy_of
@@ -47,8 +48,8 @@ def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[
     each run whose pods do not run, when that begins or its reason changes since the `previous` report; and for each job
     that waits, when the code of its reason is written anew.
 
-    Of the last at most MOST_WAITING, and first, so that a recorder that drops the oldest notes keeps the others. The
-    annotation of the object tells all of them.
+    Of the last at most MOST_WAITING, of each namespace in turn, and first, so that a recorder that drops the oldest
+    notes keeps the others. The annotation of the object tells all of them.
 
     Cost: linear in what was written, not in what waits.
     """
@@ -65,7 +66,7 @@ def _waits(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:
     if not told:
         return
     decisions = {each.job: each for each in report.schedule.decisions if isinstance(each, Pending)}
-    for ref in sorted(told):
+    for ref in in_turns(((ref.namespace, ref) for ref in sorted(told)), 1):
         live = report.state.live.get(ref)
         decision = decisions.get(job) if live is not None and (job := job_of(live)) is not None else None
         if live is None or decision is None:

@@ -15,6 +15,7 @@ out in ascending order (KEP-5504).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpuctl.app.change_urgency import alters
@@ -33,7 +34,8 @@ from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe.shapes import has_succeeded
 
 _MOST_GONE = 1_000
-"""How many objects that are gone are kept until the success of their runs is on record."""
+"""How many objects that are gone are kept until the success of their runs is on record. Of more, the oldest of the
+namespace that has the most is dropped: people who may make Jobs there can have thousands succeed, and delete them."""
 
 
 def unread_now(kind: Kind, fault: ClusterUnavailable) -> ClusterUnavailable:
@@ -266,7 +268,8 @@ class ObjectCache:
             self._take(ref, body)
             self._gone[ref] = None
             if len(self._gone) > _MOST_GONE:  # a replica that stands by records nothing
-                self._forget(next(iter(self._gone)))
+                ((most, _),) = Counter(ref.namespace for ref in self._gone).most_common(1)
+                self._forget(next(ref for ref in self._gone if ref.namespace == most))
         else:
             self._forget(ref)
         return True

@@ -25,6 +25,7 @@ from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, Revision, RunDigest, RunKey
 from gpuctl.model.state import ACTIVE, Body, ClusterState, RunPhase
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import OWN, Stage
 
@@ -89,12 +90,14 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
     vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays. One that
     is refused though the dry run was taken, or none could be made, counts as failed: the run is tried again as any that
     does not start, and others are paused for it again two hours later.
-    Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once.
+    Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once, of each
+    namespace in turn.
     """
     due = sorted((each.at_ms, ref) for ref, each in rejections.items() if _is_due(each, now_ms))
     if not due:
         return rejections
-    later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for _, ref in due[MOST_CHECKS:]}
+    refs = in_turns(((ref.namespace, ref) for _, ref in due), 1)
+    later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for ref in refs[MOST_CHECKS:]}
 
     def check(ref: ObjectRef) -> Rejection:
         found = rejections[ref]
@@ -106,8 +109,8 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
             return found  # it is another object now, or gone
         return replace(found, at_ms=now_ms, is_open=True)
 
-    refs = [ref for _, ref in due[:MOST_CHECKS]]
-    return {**rejections, **later, **dict(zip(refs, cluster.each(check, refs), strict=True))}
+    tried = refs[:MOST_CHECKS]
+    return {**rejections, **later, **dict(zip(tried, cluster.each(check, tried), strict=True))}
 
 
 def _is_due(found: Rejection, now_ms: Instant) -> bool:

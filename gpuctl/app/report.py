@@ -26,6 +26,7 @@ from gpuctl.model.change import Action, Change, OutcomeStatus
 from gpuctl.model.decision import Admit, Decision, Finished, JobState, Move, Preempt, Reclaim, Resize
 from gpuctl.model.ids import JobId, ObjectRef
 from gpuctl.model.state import ClusterState
+from gpuctl.model.turns import in_turns, whose
 from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 
@@ -148,8 +149,11 @@ def of_diagnostic(event: str, found: Diagnostic) -> Entry:
 
 
 def of_mistakes(found: Sequence[Diagnostic]) -> Iterator[Entry]:
-    """The entries of the newest commit's diagnostics: which parts are kept back, then its mistakes, up to a bound."""
+    """The entries of the newest commit's diagnostics: which parts are kept back, then its mistakes; up to a bound
+    beyond which no project's hide another's."""
     told = sorted(found, key=lambda diagnostic: not diagnostic.code.startswith("GPU8"))
+    if len(told) > MOST_MISTAKES:
+        told = in_turns((whose(each.span.file), each) for each in told)
     for diagnostic in told[:MOST_MISTAKES]:
         yield of_diagnostic("invalid", diagnostic)
     more = told[MOST_MISTAKES:]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.command import command
+from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.defaults import HOW, default_project, job_named
 from gpuctl.cli.editing import How, carry_out, edit_options, working_tree
 from gpuctl.cli.failures import Failure
@@ -51,8 +52,8 @@ class Which:
 
 
 def _job_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    @click.argument("jobs", metavar="JOB...", nargs=-1)
-    @click.option("-p", "--project", help="The jobs' project. Default: that of `gpuctl config project`.")
+    @click.argument("jobs", metavar="JOB...", nargs=-1, shell_complete=job_names)
+    @project_option(help="The jobs' project. Default: that of `gpuctl config project`.")
     @click.option("--all", "every", is_flag=True, help="All jobs that the project declares.")
     @edit_options
     @functools.wraps(function)

@@ -24,8 +24,9 @@ _VARIABLE = "_GPUCTL_COMPLETE"
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a shell's completion of gpuctl's command lines.
 
-    The script asks gpuctl for commands, options and their values: it needs no change for a newer gpuctl. Bash needs
-    bash-completion, or `source <(gpuctl completion bash)`; with `kubectl gpuctl` nothing is completed.
+    The script asks gpuctl for commands, options and their values: it needs no change for a newer gpuctl. Names of jobs
+    and projects are those that the repository of the current folder declares. Bash needs bash-completion, or `source
+    <(gpuctl completion bash)`; with `kubectl gpuctl` nothing is completed.
     """
     made = get_completion_class(shell)
     assert made is not None  # noqa: S101 - click has these three

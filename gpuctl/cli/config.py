@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gpuctl.cli.command import ExampleGroup, command
+from gpuctl.cli.declared_names import project_names
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.terminal import say
 
@@ -18,7 +19,7 @@ def config() -> None:
     "project",
     examples=("gpuctl config project team-a", "gpuctl config project", "gpuctl config project --unset"),
 )
-@click.argument("name", metavar="[PROJECT]", required=False)
+@click.argument("name", metavar="[PROJECT]", required=False, shell_complete=project_names)
 @click.option("--unset", is_flag=True, help="Have no default project.")
 def project(name: str | None, *, unset: bool) -> None:
     """Print or set the default project.

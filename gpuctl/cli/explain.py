@@ -18,6 +18,7 @@ from gpuctl.cli.clusters import (
 )
 from gpuctl.cli.command import command, context_clock
 from gpuctl.cli.declarations import compiled_folder
+from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest, nearest_job
@@ -46,9 +47,9 @@ _WAITS = frozenset({JobState.PENDING, JobState.PREEMPTED})
     "explain",
     examples=("gpuctl explain GPU5011", "gpuctl explain team-b/b-4-gg", "gpuctl explain team-b/b-4-gg clusters/tr4858"),
 )
-@click.argument("subject", metavar="CODE|JOB")
+@click.argument("subject", metavar="CODE|JOB", shell_complete=job_names)
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
+@project_option(help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @namespace_option
 @cluster_options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import IO, Any
 
 import click
@@ -38,9 +39,10 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print to standard error."""
         del file  # click names none
-        say(Segment("error", "error"), f" {self.code}: {self.message}", err=True)
-        if self.hint:
-            say(Segment("help", "help"), f": {self.hint}", err=True)
+        with suppress(OSError):  # of a message that can't be written, the exit code is left
+            say(Segment("error", "error"), f" {self.code}: {self.message}", err=True)
+            if self.hint:
+                say(Segment("help", "help"), f": {self.hint}", err=True)
 
 
 def exit_code_of(mistakes: Iterable[Diagnostic], failed: int = EXIT_FAILED) -> int:

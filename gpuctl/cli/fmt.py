@@ -30,12 +30,15 @@ def fmt(paths: tuple[str, ...], *, check: bool, dry_run: bool) -> None:
     """
     from gpuctl.adapters.files import read_files, replace_file, top_of  # noqa: PLC0415 - only now
     from gpuctl.edit import Refused, format_file  # noqa: PLC0415
+    from gpuctl.model.source import SourceFault  # noqa: PLC0415
 
     names = paths or tuple(name for name in _FOLDERS if Path(name).is_dir())
     if not names:
         raise Failure("GPU9002", "there is no folder clusters/ here", hint="gpuctl fmt PATH")
     refused, changed, seen = [], 0, 0
     for path, file in read_files(names):
+        if file.fault is SourceFault.MISNAMED:
+            continue  # `gpuctl validate` tells it
         seen += 1
         if file.fault is not None:
             raise Failure("GPU6121", message("GPU6121", {"path": path, "why": f"it is {file.fault.value}"}))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.command import command, context_clock
+from gpuctl.cli.declared_names import project_names
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.terminal import say
 from gpuctl.diag.wording import all_of
@@ -26,7 +27,7 @@ def _cluster(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _part(function: Callable[..., Any]) -> Callable[..., Any]:
     kind = click.argument("kind", type=click.Choice(["project", "cluster"]))
-    name = click.argument("name", required=False)
+    name = click.argument("name", required=False, shell_complete=project_names)
     return kind(name(function))
 
 

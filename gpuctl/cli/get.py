@@ -19,6 +19,7 @@ from gpuctl.cli.clusters import (
     with_other_engine,
 )
 from gpuctl.cli.command import command, context_clock
+from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.output import print_json, print_yaml
 from gpuctl.cli.terminal import say, show
@@ -35,8 +36,8 @@ MOST_PODS = 8
 
 
 @command("get", examples=("gpuctl get a-1-g -p team-a", "gpuctl get team-a/a-1-g -o yaml"))
-@click.argument("job")
-@click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
+@click.argument("job", shell_complete=job_names)
+@project_option(help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml", "name"]), default="text")
 @click.option("--log-progress", is_flag=True, help="Look for its progress in the end of its log, too.")
 @namespace_option

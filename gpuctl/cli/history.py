@@ -11,6 +11,7 @@ from gpuctl.app.rights import RightMissing
 from gpuctl.cli.amounts import DurationType
 from gpuctl.cli.clusters import Where, cluster_options
 from gpuctl.cli.command import command, context_clock
+from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import counted
 from gpuctl.cli.terminal import say, show
@@ -31,8 +32,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
         "gpuctl history cluster --file history.db",
     ),
 )
-@click.argument("words", metavar="PROJECT/JOB|project NAME|cluster", nargs=-1, required=True)
-@click.option("-p", "--project", metavar="PROJECT", help="The project of a job without one.")
+@click.argument("words", metavar="PROJECT/JOB|project NAME|cluster", nargs=-1, required=True, shell_complete=job_names)
+@project_option(metavar="PROJECT", help="The project of a job without one.")
 @click.option("--since", type=DurationType(), default="24h", show_default=True, help="How far back.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @click.option("--file", type=_FILE, help="The file of `gpuctl reconcile --history FILE`, instead of a cluster.")

@@ -8,6 +8,7 @@ import click
 
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option, told_live, with_other_engine
 from gpuctl.cli.command import command, context_clock
+from gpuctl.cli.declared_names import project_option
 from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.nearest import nearest
@@ -25,7 +26,7 @@ from gpuctl.model.ids import JobId, ProjectName
         "gpuctl list -n gpu-a --context prod",
     ),
 )
-@click.option("-p", "--project", help="Jobs of this project. Default: that of `gpuctl config project`, else all.")
+@project_option(help="Jobs of this project. Default: that of `gpuctl config project`, else all.")
 @click.option("-A", "--all-projects", is_flag=True, help="Jobs of all projects.")
 @click.option("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table")
 @click.option("-w", "--watch", "watches", is_flag=True, help="Then print each job that changes, until Ctrl-C.")

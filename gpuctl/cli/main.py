@@ -113,11 +113,15 @@ class RootGroup(ExampleGroup):
         return [*(CompletionItem(name, help=listed.line) for name, listed in named.items()), *options]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with mistakes as failures."""
+        """Parse, with mistakes as failures; `--help` is printed here."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             raise usage_failure(error) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise unforeseen_failure(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command. World faults keep their code; any other exception is GPU9001, exit 2."""
@@ -146,10 +150,7 @@ class RootGroup(ExampleGroup):
     def _invoke(self, ctx: click.Context) -> Any:
         """Run the command, with its errors as failures."""
         try:
-            return super().invoke(ctx)
-        except click.exceptions.NoArgsIsHelpError as error:  # `gpuctl policy`, say
-            show(f"{error.message}\n")
-            raise click.exceptions.Exit(0) from None
+            return self._invoke_or_help(ctx)
         except click.UsageError as error:
             raise usage_failure(error, without_kind(ctx.meta[_WORDS])) from error
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
@@ -160,6 +161,15 @@ class RootGroup(ExampleGroup):
             raise world_failure(fault, without_kind(ctx.meta[_WORDS])) from fault
         except Exception as error:
             raise unforeseen_failure(error) from error
+
+    def _invoke_or_help(self, ctx: click.Context) -> Any:
+        """Run the command; of a group that is named without one of its commands, such as `gpuctl policy`, print the
+        help."""
+        try:
+            return super().invoke(ctx)
+        except click.exceptions.NoArgsIsHelpError as error:
+            show(f"{error.message}\n")
+            raise click.exceptions.Exit(0) from None
 
 
 @click.group(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.command import command
+from gpuctl.cli.declared_names import project_names
 from gpuctl.cli.editing import How, carry_out, edit_options, working_tree
 from gpuctl.cli.failures import Failure
 
@@ -41,7 +42,7 @@ _BY_POOL = frozenset({"limit"})
         "gpuctl project set-quota team-a 6 --dry-run",
     ),
 )
-@click.argument("name", metavar="PROJECT")
+@click.argument("name", metavar="PROJECT", shell_complete=project_names)
 @click.argument("gpus", metavar="GPUS|POOL=GPUS...", nargs=-1, required=True)
 @edit_options
 def set_quota(name: str, gpus: tuple[str, ...], how: How) -> None:
@@ -61,7 +62,7 @@ def set_quota(name: str, gpus: tuple[str, ...], how: How) -> None:
         "gpuctl project set team-a --limit none --commit",
     ),
 )
-@click.argument("name", metavar="PROJECT")
+@click.argument("name", metavar="PROJECT", shell_complete=project_names)
 @click.option("--limit", metavar="GPUS", help="The most it may hold: 12, or dgx1=8,h100=4.")
 @click.option("--weight", "--over-quota-weight", metavar="GPUS", help="Its claim on spare GPUs.")
 @click.option("--department", metavar="NAME", help="The department it belongs to.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuctl.cli.clusters import Where, one_job, project_of, told_live
+from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.defaults import project_meant
 from gpuctl.cli.terminal import say
 from gpuctl.k8s.names import MAIN_CONTAINER
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments that name a job's container: JOB, its project, its worker."""
 
-    @click.argument("job")
-    @click.option("-p", "--project", help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
+    @click.argument("job", shell_complete=job_names)
+    @project_option(help="The job's project; not needed with PROJECT/JOB. Default: `config project`.")
     @click.option("--worker", type=click.IntRange(min=0), default=0, metavar="I", help="Which worker. Default: 0.")
     @functools.wraps(function)
     def with_job(*args: Any, **options: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from gpuctl.cli.command import ExampleCommand
+from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.defaults import job_named
 from gpuctl.cli.editing import How, carry_out, edit_options, working_tree
 from gpuctl.cli.failures import Failure
@@ -40,7 +41,7 @@ class _Submit(ExampleCommand):
 )
 @click.argument("name", metavar="NAME")
 @click.argument("words", metavar="[-- ARGS]...", nargs=-1)
-@click.option("-p", "--project", help="The job's project. Default: that of `gpuctl config project`.")
+@project_option(help="The job's project. Default: that of `gpuctl config project`.")
 @click.option("-i", "--image", required=True, help="The container image.")
 @click.option("-g", "--gpu", "--gpus", metavar="N", help="GPUs of each worker: 2, or a fraction: 0.5. Default: 0.")
 @click.option("--gpu-memory", metavar="SIZE", help="Instead of -g: that much memory of one GPU: 16Gi.")
@@ -71,7 +72,7 @@ class _Submit(ExampleCommand):
 @click.option("--matrix", metavar="KEY=VALUE,...", multiple=True,
               help="A sweep: a job for each combination of values, in the variable KEY.")  # fmt: skip
 @click.option("--parallelism", type=int, metavar="N", help="How many jobs of a sweep may run at a time.")
-@click.option("--after", metavar="JOB", multiple=True,
+@click.option("--after", metavar="JOB", multiple=True, shell_complete=job_names,
               help="Queue it once JOB of the project has succeeded; JOB:any: once it has ended.")  # fmt: skip
 @click.option("--pvc", metavar="CLAIM:PATH", multiple=True,
               help="A claim at a path; CLASS:SIZE:PATH or :SIZE:PATH is a new one; then :ro: read-only.")  # fmt: skip

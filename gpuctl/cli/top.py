@@ -8,6 +8,7 @@ import click
 
 from gpuctl.cli.clusters import Where, cluster_options, read_live
 from gpuctl.cli.command import ExampleGroup, command, context_clock
+from gpuctl.cli.declared_names import project_option
 from gpuctl.cli.defaults import default_project
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
@@ -70,7 +71,7 @@ def node(names: tuple[str, ...], output: str, where: Where, *, details: bool) ->
 
 
 @command("job", examples=("gpuctl top job", "gpuctl top job -p team-a", "gpuctl top job -o json"))
-@click.option("-p", "--project", help="Jobs of this project. Default: that of `gpuctl config project`, else all.")
+@project_option(help="Jobs of this project. Default: that of `gpuctl config project`, else all.")
 @click.option("-A", "--all-projects", is_flag=True, help="Jobs of all projects.")
 @output_option
 @cluster_options

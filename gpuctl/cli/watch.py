@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 
-import click
-
 from gpuctl.cli.clusters import Where, cluster_options, namespace_option
 from gpuctl.cli.command import command, context_clock
+from gpuctl.cli.declared_names import project_option
 from gpuctl.cli.failures import Failure
 
 
 @command("watch", examples=("gpuctl watch", "gpuctl watch --context prod", "gpuctl watch -p team-a"))
-@click.option("-p", "--project", help="Only this project's jobs.")
+@project_option(help="Only this project's jobs.")
 @namespace_option
 @cluster_options
 def watch(project: str | None, where: Where) -> None:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from gpuctl.compile.declarations import Declaration, Declarations
 from gpuctl.compile.document import Path
-from gpuctl.compile.shape import nearest
+from gpuctl.compile.shape import MOST_ASKED, MOST_NAMES, nearest
 from gpuctl.compile.spec_v1 import JobV1
 from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
@@ -23,9 +23,6 @@ MOST_SHOWN = 8
 MOST_ENTRIES = 2000
 """Entries of a project's jobs that are told as wrong. A thousand of a project's mistakes are read, see `compiler`: so a
 file of 200,000 wrong entries does not take seconds in each compilation."""
-_MOST_NAMES = 200
-_MOST_ASKED = 20
-"""A similar name is looked for among so many jobs at most, and for so many entries of a project: it takes a while."""
 
 
 def check_after(declarations: Declarations) -> Iterator[Diagnostic]:
@@ -84,7 +81,7 @@ def _unknown(project: str, jobs: Iterable[_Job], claimed: set[str], guessed: Ite
             if name in known:
                 continue
             asked += 1
-            compared = len(claimed) <= _MOST_NAMES and asked <= _MOST_ASKED
+            compared = len(claimed) <= MOST_NAMES and asked <= MOST_ASKED
             fix = nearest(name, claimed - {job.name, *job.after}) if compared else ""
             yield job.mistake("GPU3032", position, {"job": name, "project": project}, fix)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from posixpath import splitext
 from typing import Any, Generic, TypeVar
 
 from gpuctl.compile.builder import Fragment
@@ -21,13 +22,13 @@ from gpuctl.compile.lower_kinds import workload_kind
 from gpuctl.compile.manifest_v1 import JobKinds, is_known
 from gpuctl.compile.reading import read_file
 from gpuctl.compile.scalars import kind_of
-from gpuctl.compile.shape import check_shape, nearest
+from gpuctl.compile.shape import MOST_ASKED, MOST_NAMES, check_shape, nearest
 from gpuctl.compile.spec_v1 import ClusterV1, DepartmentV1, JobV1, PolicyV1, ProjectV1
 from gpuctl.compile.template_v1 import TemplateV1
 from gpuctl.compile.templates import Templated, check_template, expand, read_templated
 from gpuctl.compile.text import SourceText, diagnose
 from gpuctl.diag.bug import told_bug
-from gpuctl.diag.diagnostic import Diagnostic
+from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.model.ids import ProjectName
 from gpuctl.model.memo import Memo
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault, SourceFile, SourceTree, folder_project
@@ -184,7 +185,7 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
         if folder in {None, metadata.project}:  # what stands in the folder of another project has no say
             templates.setdefault((metadata.project or "", metadata.name), template)
     claimed = {(claim.project, claim.name) for claim in out.claims if claim.kind == "Template"}
-    counts = Counter[str]()
+    counts, asked = Counter[str](), Counter[str]()
     for job in templated:
         names = (job.project, job.use.name), ("", job.use.name)
         found = next((templates[name] for name in names if name in templates), None)
@@ -196,7 +197,9 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
             out.jobs.extend([] if made is None else [made])
             out.diagnostics.extend(diagnostics)
         elif claimed.isdisjoint(names) and job.use.name not in out.guessed:
-            own = [name for project, name in templates if project in {"", job.project}]
+            asked[job.project] += 1
+            compared = len(templates) <= MOST_NAMES and asked[job.project] <= MOST_ASKED
+            own = [name for project, name in templates if compared and project in {"", job.project}]
             params = {"template": job.use.name, "project": job.project}
             fix = nearest(job.use.name, own)
             out.diagnostics.append(job.document.mistake("GPU3080", ("spec", "template", "name"), params, fix))
@@ -275,6 +278,10 @@ def _unread(
 def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, told: int) -> FileDeclarations:
     folder = folder_project(cluster_dir, path)
     owner = ProjectName(folder) if folder else None
+    if file.fault is SourceFault.MISNAMED:
+        source = SourceText(path, "", file.revision)
+        found = diagnose(source, "GPU1026", source.span(1, 1), {"ending": splitext(path)[1]})
+        return FileDeclarations(owner=owner, diagnostics=(replace(found, severity=Severity.WARNING),))
     if file.fault is not None or not path.isprintable():
         code = "GPU1023" if file.fault is None else _FAULTS[file.fault]
         return _unread(path, file, folder, code, {"limit": MAX_FILE_BYTES, "project": folder or ""})

@@ -14,7 +14,7 @@ from gpuctl.compile.defaults import Filled, filled, mistake_of_default
 from gpuctl.compile.document import Document, Path
 from gpuctl.compile.manifest_v1 import JobKinds
 from gpuctl.compile.pool_v1 import NodePool
-from gpuctl.compile.shape import most_similar, nearest
+from gpuctl.compile.shape import MOST_NAMES, most_similar, nearest
 from gpuctl.compile.spec_v1 import Affinity, ClusterV1, DepartmentV1, JobSpec, JobV1, ProjectV1
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic, Severity
@@ -252,11 +252,12 @@ class Names:
         return (kind, name) not in self.known and name not in self.guessed
 
     def _nearest(self, kind: str, name: str) -> str:
-        """The help for a name that is not declared: the one that may be meant, and where it is."""
+        """The help for a name that is not declared: the one that may be meant, and where it is. Of very many unknown
+        names the first are looked for."""
         declared: Mapping[str, Declaration[Any]] = self.out.projects if kind == "Project" else self.out.departments
-        if (kind, name) not in self.meant:
+        if (kind, name) not in self.meant and len(self.meant) < MOST_NAMES:
             self.meant[kind, name] = most_similar(name, declared)
-        meant = self.meant[kind, name]
+        meant = self.meant.get((kind, name), "")
         return f'did you mean "{meant}" ({declared[meant].document.name})?' if meant else ""
 
     def project(self, document: Document, name: str) -> Iterator[Diagnostic]:

@@ -45,6 +45,10 @@ _MOST_PLACES = 3
 _MOST_DEPTH = 5
 """Of mappings in each other, from the document down: manifests of others are deeper, and their names are theirs."""
 
+MOST_NAMES = 200
+MOST_ASKED = 20
+"""A similar name is looked for among so many at most, and for so many unknown names of a project: it takes a while."""
+
 
 def most_similar(word: str, words: Iterable[str]) -> str:
     """The word that may have been meant, or nothing. Cost: linear in the words."""

@@ -6,9 +6,20 @@ an edit with its proof, `layout` the stable form that `gpuctl fmt` gives.
 
 from __future__ import annotations
 
-from gpuctl.edit.documents import Changes, Refused, Target, add, remove, set_fields
+from gpuctl.edit.documents import Changes, Refused, Target, add, remove, set_field, set_fields
 from gpuctl.edit.layout import format_file
 from gpuctl.edit.splices import REMOVED
 from gpuctl.edit.values import Value
 
-__all__ = ["REMOVED", "Changes", "Refused", "Target", "Value", "add", "format_file", "remove", "set_fields"]
+__all__ = [
+    "REMOVED",
+    "Changes",
+    "Refused",
+    "Target",
+    "Value",
+    "add",
+    "format_file",
+    "remove",
+    "set_field",
+    "set_fields",
+]

@@ -7,7 +7,7 @@ had that way is refused with a diagnostic, and the file stays as it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from gpuctl.compile.shape import fields_at
 from gpuctl.compile.text import NO_PARAMS, Params, SourceText, diagnose
 from gpuctl.diag.diagnostic import Diagnostic
 from gpuctl.edit.nodes import BREAK, root_of
-from gpuctl.edit.splices import REMOVED, NotSpliced, Path, Splice, change
+from gpuctl.edit.splices import REMOVED, NotSpliced, Path, Splice, applied, change
 from gpuctl.edit.values import Value, block
 
 BOM = "\ufeff"
@@ -59,45 +59,63 @@ class Refused(Exception):
 def set_fields(path: str, content: bytes, target: Target, changes: Changes) -> bytes:
     """The file with other values in the one declaration that is the target.
 
-    `path` is the file's name in diagnostics. Raises Refused. Cost: linear in the file, for each field in the document.
+    `path` is the file's name in diagnostics. Raises Refused. Cost: linear in the file for each field.
     """
-    for field, value in changes.items():
-        content = _set_field(path, content, target, field, value)
+    for to in changes.items():
+        content = set_field(path, content, [target], to)
     return content
 
 
-def _set_field(path: str, content: bytes, target: Target, field: Path, value: Any) -> bytes:
-    file = _File.read(path, content)
-    at, document = file.only(target)
+def set_field(path: str, content: bytes, targets: Sequence[Target], to: tuple[Path, Any]) -> bytes:
+    """The file with one field set in each of several declarations. Raises Refused. Cost: linear in the file, however
+    many there are."""
+    file, (field, value) = _File.read(path, content), to
+    wanted = [each.data for each in file.read_of.documents]
+    splices = []
+    for target in dict.fromkeys(targets):
+        at, document = file.only(target)
+        splice = _splice(document, target, field, value)
+        if splice is not None:
+            wanted[at] = _with(wanted[at], field, value)
+            splices.append(splice)
+    return file.checked(splices, wanted, file.only(targets[0])[1], _all(path, targets)) if splices else content
+
+
+def _splice(document: Document, target: Target, field: Path, value: Any) -> Splice | None:
+    """The change of a field, by its place in the file."""
     text = document.source.text[document.start : document.end]
-    order = partial(_order, target.kind)
     try:
-        splice = change(text, root_of(text), field, value, order)
+        splice = change(text, root_of(text), field, value, partial(_order, target.kind))
     except NotSpliced as error:
         line, column = document.source.position(document.start + error.at)
         params = {"what": str(target), "why": str(error)}
         raise Refused(document.diagnostic("GPU6101", document.source.span(line, column), params)) from None
     if splice is None:
-        return content
-    wanted = [each.data for each in file.read_of.documents]
-    wanted[at] = _with(wanted[at], field, value)
-    moved = Splice(document.start + splice.start, document.start + splice.end, splice.text)
-    return file.checked(moved, wanted, document, str(target))
-
-
-def remove(path: str, content: bytes, target: Target) -> bytes | None:
-    """The file without the declaration; None when nothing else is declared in it. Raises Refused."""
-    file = _File.read(path, content)
-    at, document = file.only(target)
-    if file.read_of.begun == 1 and not file.read_of.fragments:
         return None
-    text = document.source.text
-    start, end = document.start, document.end
+    return Splice(document.start + splice.start, document.start + splice.end, splice.text)
+
+
+def remove(path: str, content: bytes, *targets: Target) -> bytes | None:
+    """The file without the declarations; None when nothing else is declared in it. Raises Refused. Cost: linear."""
+    file = _File.read(path, content)
+    found = dict(map(file.only, targets))
+    if file.read_of.begun == len(found) and not file.read_of.fragments:
+        return None
+    text = next(iter(found.values())).source.text
+    splices = list[Splice]()
+    for document in sorted(found.values(), key=lambda each: each.start):
+        begin = splices.pop().start if splices and splices[-1].end == document.start else document.start
+        splices.append(Splice(begin, document.end, ""))
+    start, end, _ = splices[-1]
     if end == len(text) and not text.endswith(("\n", "\r")):  # the last line keeps having no break
-        start = len(text[:start].rstrip("\r\n"))
-    wanted = [each.data for each in file.read_of.documents]
-    del wanted[at]
-    return file.checked(Splice(start, end, ""), wanted, document, str(target))
+        splices[-1] = Splice(len(text[:start].rstrip("\r\n")), end, "")
+    wanted = [each.data for at, each in enumerate(file.read_of.documents) if at not in found]
+    return file.checked(splices, wanted, min(found.values(), key=lambda each: each.start), _all(path, targets))
+
+
+def _all(path: str, targets: Sequence[Target]) -> str:
+    """The declarations as messages name them."""
+    return str(targets[0]) if len(targets) == 1 else path
 
 
 def add(path: str, content: bytes | None, body: Mapping[str, Value]) -> bytes:
@@ -114,35 +132,40 @@ def add(path: str, content: bytes | None, body: Mapping[str, Value]) -> bytes:
     joined = broken.join([*(["---"] if text else []), *lines])
     new = f"{broken}{joined}" if ends_open else f"{joined}{broken}"
     wanted = [*(each.data for each in file.read_of.documents), dict(body)]
-    return file.checked(Splice(len(text), len(text), new), wanted, None, path)
+    return file.checked([Splice(len(text), len(text), new)], wanted, None, path)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _File:
-    """A file that is edited. `text` is without the byte order mark."""
+    """A file that is edited. `text` is without the byte order mark; `named`: its documents with their positions, by
+    kind and name."""
 
     path: str
     bom: str
     text: str
     read_of: Read
+    named: Mapping[tuple[str, str], Sequence[tuple[int, Document]]]
 
     @staticmethod
     def read(path: str, content: bytes) -> _File:
         text = content.decode("utf-8", errors="surrogateescape")
         bom = BOM if text.startswith(BOM) else ""
-        return _File(path, bom, text.removeprefix(BOM), read_file(path, content))
+        read, named = read_file(path, content), dict[tuple[str, str], list[tuple[int, Document]]]()
+        for at, document in enumerate(read.documents):
+            named.setdefault(_names(document.data), []).append((at, document))
+        return _File(path, bom, text.removeprefix(BOM), read, named)
 
     def only(self, target: Target) -> tuple[int, Document]:
         """The one document that declares the target, and its position."""
-        found = [(at, document) for at, document in enumerate(self.read_of.documents) if target.is_in(document)]
+        found = [each for each in self.named.get((target.kind, target.name), ()) if target.is_in(each[1])]
         if len(found) != 1:
             why = "it is not declared in this file" if not found else "it is declared twice in this file"
             raise _refusal(SourceText(self.path, self.text), "GPU6101", {"what": str(target), "why": why})
         return found[0]
 
-    def checked(self, splice: Splice, wanted: Sequence[Any], document: Document | None, what: str) -> bytes:
-        """The file's bytes after a splice, if they say what is wanted and are wrong in nothing else than before."""
-        after = f"{self.bom}{splice.apply(self.text)}".encode(errors="surrogateescape")
+    def checked(self, splices: Iterable[Splice], wanted: Sequence[Any], document: Document | None, what: str) -> bytes:
+        """The file's bytes after splices, if they say what is wanted and are wrong in nothing else than before."""
+        after = f"{self.bom}{applied(self.text, splices)}".encode(errors="surrogateescape")
         source = SourceText(self.path, self.text)
 
         def refusal() -> Refused:
@@ -151,6 +174,13 @@ class _File:
 
         before = [found.code for found in self.read_of.diagnostics]
         return _same(self.path, after, wanted, refusal, before)
+
+
+def _names(data: Any) -> tuple[str, str]:
+    """Kind and name of a document, as far as it has them."""
+    kind, metadata = (data.get("kind"), data.get("metadata")) if isinstance(data, dict) else (None, None)
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return kind if isinstance(kind, str) else "", name if isinstance(name, str) else ""
 
 
 def _same(

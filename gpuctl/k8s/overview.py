@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from operator import itemgetter
 from typing import Any
 
 from gpuctl.k8s import kinds, names
@@ -21,18 +22,19 @@ from gpuctl.model.state import Body, Removal
 OVERVIEW_REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.OVERVIEW_NAME)
 KEY = "overview.json"
 _SHORT_REVISION = 12
+_PARTS = ("projects", "departments", "nodes", "positions", "starts", "removed")
 MOST_CHARACTERS = 900_000
 """An object of the API server has room for a million bytes, and what is written here is ASCII."""
 
 
 def encode_overview(overview: Overview) -> Body:
-    """The object as gpuctl applies it. Of what is too large for one object the last half is left out, and counted.
+    """The object as gpuctl applies it. Where it is too large for one object, what is left out is counted.
 
-    Cost: linear, twice that at most.
+    Cost: linear, some times that where it is too large.
     """
     said = compact_json(_document(overview))
     while len(said) > MOST_CHARACTERS:
-        overview = _halved(overview)
+        overview = _shortened(overview)
         said = compact_json(_document(overview))
     return published_object(OVERVIEW_REF, KEY, said)
 
@@ -81,35 +83,19 @@ def _document(overview: Overview) -> Mapping[str, Any]:
     }
 
 
-def _halved(overview: Overview) -> Overview:
-    """Without the last half of each part: of the queue, the jobs that are last in it, and that start last."""
-    kept = replace(
-        overview,
-        projects=overview.projects[: len(overview.projects) // 2],
-        departments=overview.departments[: len(overview.departments) // 2],
-        nodes=overview.nodes[: len(overview.nodes) // 2],
-        positions=_first_half(overview.positions),
-        starts=_first_half(overview.starts),
-        removed=dict(newest_removals(overview.removed)[: len(overview.removed) // 2]),
-    )
-    return replace(kept, left_out=overview.left_out + _rows(overview) - _rows(kept))
+def _shortened(overview: Overview) -> Overview:
+    """Without the last half of its longest part: of the queue, the jobs that are last in it, or start last. So one
+    team's long queue leaves no project or node out."""
+    parts: dict[str, Any] = {name: getattr(overview, name) for name in _PARTS}
+    name, rows = max(parts.items(), key=lambda part: len(part[1]))
+    half = len(rows) // 2
+    kept = rows[:half] if isinstance(rows, tuple) else dict(_in_order(name, rows)[:half])
+    shorter: dict[str, Any] = {name: kept, "left_out": overview.left_out + len(rows) - half}
+    return replace(overview, **shorter)
 
 
-def _first_half(numbers: Mapping[str, int]) -> Mapping[str, int]:
-    in_order = sorted(numbers.items(), key=lambda entry: entry[1])
-    return dict(in_order[: len(in_order) // 2])
-
-
-def _rows(overview: Overview) -> int:
-    parts = (
-        overview.projects,
-        overview.departments,
-        overview.nodes,
-        overview.positions,
-        overview.starts,
-        overview.removed,
-    )
-    return sum(map(len, parts))
+def _in_order(name: str, rows: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
+    return newest_removals(rows) if name == "removed" else sorted(rows.items(), key=itemgetter(1))
 
 
 def newest_removals(removed: Mapping[str, Removal]) -> list[tuple[str, Removal]]:

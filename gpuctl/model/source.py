@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from gpuctl.model.ids import NO_REVISION, Revision
 
+YAML_SUFFIXES = (".yaml", ".yml")
+"""How the names of declaration files end."""
 WORKING_TREE = "working tree"
 """The name of files that are not committed, in place of a revision."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
@@ -33,6 +35,13 @@ class SourceFault(StrEnum):
     TOO_LARGE = "larger than the compiler reads"
     UNREADABLE = "not readable"
     LEFT_OUT = "in the folder of a project that has too much"
+    MISNAMED = "called .yaml or .yml in capital letters"
+
+
+def is_misnamed(path: str) -> bool:
+    """Whether a file is passed over for its name alone: `a.YAML`, `a.Yml`. As with kubectl and Flux it declares
+    nothing, but that is told."""
+    return path.lower().endswith(YAML_SUFFIXES) and not path.endswith(YAML_SUFFIXES)
 
 
 class TooLarge(Exception):

@@ -18,6 +18,7 @@ from gpuctl.k8s.objects import instant, items, mapping, text
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.pod_problem import FAILED_CREATE, NO_POD, PodProblem
 from gpuctl.model.state import Body, ClusterState, Run, RunPhase
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import DurationMs, Instant
 from gpuctl.observe.problems import UNSCHEDULABLE, one_line, unready_since_ms
 
@@ -27,7 +28,7 @@ READY_AFTER_MS: DurationMs = 60_000
 """A run whose pods are ready within this time needs none either. What may take longer has a `startup` probe, and is
 not asked about before that has succeeded."""
 MOST_RUNS = 200
-"""The most runs whose events are read: those that were let go first."""
+"""The most runs whose events are read: of each project in turn, those that were let go first."""
 _MOST_PODS, _MOST_CLAIMS = 2, 3
 _SKEW_MS: DurationMs = 60_000
 """How far the clocks of a node and of gpuctl may be apart: older events are of an earlier start."""
@@ -60,8 +61,8 @@ class Unexplained:
 
 
 def unexplained_runs(state: ClusterState, now_ms: Instant) -> tuple[Unexplained, ...]:
-    """The runs that should have started and of which no pod's status says why they did not, the oldest first; then
-    those of which a pod is not ready, likewise.
+    """The runs that should have started and of which no pod's status says why they did not, the oldest of a project
+    first; then those of which a pod is not ready, likewise.
 
     Cost: a look at each run; linear in pods only if there is such a run.
     """
@@ -69,7 +70,8 @@ def unexplained_runs(state: ClusterState, now_ms: Instant) -> tuple[Unexplained,
     unready = [run for run in state.runs if run.unready_since_ms is not None and _is_unready(run, now_ms)]
     if not late and not unready:
         return ()
-    asked = [*sorted(late, key=_since_ms), *sorted(unready, key=_since_ms)][:MOST_RUNS]
+    due = [*sorted(late, key=_since_ms), *sorted(unready, key=_since_ms)]
+    asked = in_turns(((run.job.project, run) for run in due), 1)[:MOST_RUNS]
     first = {(run.job, run.digest): run for run in asked}
     pods: dict[RunKey, list[ObjectRef]] = {key: [] for key in first}
     for ref, key in state.pods.items():

@@ -20,6 +20,7 @@ from gpuctl.model.change import Action
 from gpuctl.model.declared import WHOLE_CLUSTER
 from gpuctl.model.effect import Effect
 from gpuctl.model.ids import DomainName, JobId, ProjectName
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import GpuMilli, format_gpus
 from gpuctl.views import plan_breaches, plan_comparison, plan_effect, plan_report
 from gpuctl.views.plan_labels import Labelled, labels_of
@@ -182,11 +183,11 @@ def page(report: PlanReport) -> PlanPage:
         failed=tuple(
             GateText(gate=_text(each.gate), names=_text(plan_report.failed_names(each))) for each in report.failed
         ),
-        losses=_job_rows(plan_report.in_turns(losses)),
+        losses=_job_rows(in_turns(losses)),
         owners=_owners(report, sorted({project for project, _ in losses})),
         projects=_project_rows(report),
-        starts=_job_rows(plan_report.in_turns((row.job.project, _cells(row)) for row in others if row.mark == "+")),
-        waits=_job_rows(plan_report.in_turns((row.job.project, _cells(row)) for row in others if not row.mark)),
+        starts=_job_rows(in_turns((row.job.project, _cells(row)) for row in others if row.mark == "+")),
+        waits=_job_rows(in_turns((row.job.project, _cells(row)) for row in others if not row.mark)),
         effect="" if effect is None else _text(_effect(report, effect)),
         limits=_lines([*plan_report.limit_notes(report)]),
         settings=_lines([*plan_report.setting_lines(report)]),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from gpuctl.k8s.annotations import compact_json
 from gpuctl.model.change import Action
@@ -21,8 +20,6 @@ from gpuctl.views.plan_breaches import BreachChange
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
 SHOWN_JOBS = 40
 """The most jobs listed with what happens to them; the JSON form has all."""
-_ROWS_IN_TURN = 10
-_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,17 +203,6 @@ def effect_remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
     confirmed = ("The effect assumes that refused changes are confirmed.",) if new else ()
     kept = ("What is refused already stays as it is.",) if standing else ()
     return (*confirmed, *kept, *plan_effect.remarks(effect))
-
-
-def in_turns(rows: Iterable[tuple[ProjectName, _Row]]) -> list[_Row]:
-    """Rows, some of each project before more of any: what is cut off at the end hides no project behind the many rows
-    that another one has."""
-    seen: Counter[ProjectName] = Counter()
-    turns: dict[int, list[_Row]] = {}
-    for project, row in rows:
-        turns.setdefault(seen[project] // _ROWS_IN_TURN, []).append(row)
-        seen[project] += 1
-    return [row for _, some in sorted(turns.items()) for row in some]
 
 
 def setting_lines(report: PlanReport) -> Iterator[str]:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from gpuctl.model.change import Action
 from gpuctl.model.effect import Effect, Ground
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import count_gpus
 from gpuctl.views import plan_breaches, plan_comparison, plan_effect, plan_report
 from gpuctl.views.plan_report import MARKS, SHOWN_JOBS, PlanReport
@@ -108,7 +109,7 @@ def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str])
 def _most_telling(rows: Sequence[plan_effect.Row]) -> list[plan_effect.Row]:
     """Of more rows than are shown, those of what loses GPUs first, and not all of one project."""
     losses_first = sorted(rows, key=lambda row: row.mark not in {"-", "~"})
-    return plan_report.in_turns((row.job.project, row) for row in losses_first)[:SHOWN_JOBS]
+    return in_turns((row.job.project, row) for row in losses_first)[:SHOWN_JOBS]
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

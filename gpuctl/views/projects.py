@@ -20,6 +20,7 @@ from gpuctl.views.tables import NARROW, table
 COLUMNS = (
     "PROJECT", "DEPARTMENT", "DESERVED GPUs", "LIMIT", "ALLOCATED GPUs", "RUNNING", "PENDING", "NAMESPACE",
 )  # fmt: skip
+_AMOUNTS = COLUMNS[2:5]
 WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
 
 
@@ -92,7 +93,7 @@ def project_table(views: Sequence[ProjectView], *, wide: bool) -> str:
         )
         for view in views
     ]
-    return table(COLUMNS, rows, most=None if wide else NARROW)
+    return table(COLUMNS, rows, most=None if wide else NARROW, whole=_AMOUNTS)
 
 
 def _by_domain(view: ProjectView, amount: Callable[[Allowance], str]) -> str:

@@ -15,6 +15,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.freeze import Forbidden, Frozen, open_until
 from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 from gpuctl.model.state import Node
+from gpuctl.model.turns import in_turns, whose
 from gpuctl.model.units import Instant
 from gpuctl.plan import CONFIRM_TRAILER, OWN
 from gpuctl.views.status_form import (
@@ -40,6 +41,8 @@ _LONGEST = 400
 """The longest text of an entry, in characters."""
 _SHOWN_REVISION = 12
 _CONFIRM = re.compile(rf"`({CONFIRM_TRAILER}: \w+)`")
+_OF_GUARDS = frozenset({"refused", "held"})
+"""Events of what a guard says."""
 _BACK = frozenset({"GPU8009", "GPU8010"})
 """Say that a part is held back, which the list of those parts says too."""
 NO_LEADER = "no replica leads"
@@ -91,13 +94,13 @@ def document(status: StatusV1) -> bytes:
 
 def _made(facts: StatusFacts, most: int) -> StatusV1:
     cut = _Cut(most)
-    refused = [(found, problem) for problem in facts.standing if (found := _CONFIRM.search(problem.help))]
+    refused = [(found, problem) for problem in facts.standing if (found := _confirmation(problem))]
     held = [*_held(facts, cut)]
     told = {each.message for part in held for each in part.problems}
     problems = [
-        _short(each)
-        for each in facts.standing
-        if not _CONFIRM.search(each.help) and each.code not in _BACK and _cut(each.message) not in told
+        (whose(each.place), _short(each))
+        for each in sorted(facts.standing, key=lambda each: each.level)
+        if not _confirmation(each) and each.code not in _BACK and _cut(each.message) not in told
     ]
     frozen = [*map(_frozen, facts.frozen), *_windows(facts)]
     made = StatusV1(
@@ -127,11 +130,16 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
             each.model_copy(update={"differences": [_cut(text) for text in cut(each.differences)]})
             for each in facts.predictions
         ]),
-        problems=cut(sorted(problems, key=lambda each: each.level)),
+        problems=sorted(cut(in_turns(problems, 1)), key=lambda each: each.level),
         left_out=cut.left_out,
     )
     why_not = [_cut(why) for why in _why_not(made)]
     return made.model_copy(update={"ready": not why_not, "why_not": why_not[:most]})
+
+
+def _confirmation(problem: ProblemForm) -> re.Match[str] | None:
+    """The line that lifts a refusal. Of a guard alone: the help for a mistake may have words of the file in it."""
+    return _CONFIRM.search(problem.help) if problem.event in _OF_GUARDS else None
 
 
 class _Cut:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gpuctl.diag.escapes import printable
 from gpuctl.model.units import DurationMs
@@ -17,15 +17,23 @@ NARROW = 120
 """The most characters in a line of a table, where its command has a wide form that leaves nothing out."""
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2, most: int | None = None) -> str:
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    gap: int = 2,
+    most: int | None = None,
+    whole: Collection[str] = (),
+) -> str:
     """Left-aligned columns without trailing spaces; ends with a newline. Without rows it is only the header.
 
-    Line breaks in cells are escaped. `most`: how long a line may be; then the longest cells lose their middles.
+    Line breaks in cells are escaped. `most`: how long a line may be; then the longest cells lose their middles, but for
+    those of the columns in `whole`: a part of an amount is another amount.
     """
     lines = [tuple(map(printable, line)) for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     if most is not None:
-        _narrow(widths, [len(name) for name in lines[0]], most - gap * (len(widths) - 1))
+        least = [width if name in whole else len(name) for name, width in zip(header, widths, strict=True)]
+        _narrow(widths, least, most - gap * (len(widths) - 1))
         lines = [tuple(map(_cut, line, widths)) for line in lines]
     return "".join(
         (" " * gap).join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n"

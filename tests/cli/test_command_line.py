@@ -261,14 +261,35 @@ def test_a_terminal_that_lacks_a_character_is_shown_it_escaped(tmp_path: Path) -
     assert (told.returncode, b'"\\u6f22\xe9"' in told.stdout, told.stderr) == (1, True, b"")
 
 
-def test_output_that_has_no_room_is_no_bug_of_gpuctl(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["explain GPU1001", "--help", "--version", "version", "list --help", "policy"])
+def test_output_that_has_no_room_is_no_bug_of_gpuctl(words: str, tmp_path: Path) -> None:
+    """`--help` ended in a traceback, and Python's own attempt to write made the exit code 120."""
+    env = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "gpuctl", "explain", "GPU1001"],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+            [sys.executable, "-m", "gpuctl", *words.split()],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=env,
         )  # fmt: skip
-    assert (done.returncode, "GPU9001" in done.stderr) == (2, False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 2)
     assert done.stderr.startswith("error GPU9004: the output can't be written: ")
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "explain GPU1001"])
+def test_a_reader_that_has_gone_is_told_nothing(words: str, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuctl", *words.split()],
+            stdout=gone, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_mistake_that_can_not_be_told_has_its_exit_code(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([sys.executable, "-m", "gpuctl", "nothing"], stderr=full, check=False, cwd=tmp_path)
+    assert done.returncode == 2
 
 
 def test_a_closed_output_is_written_to_nowhere(tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ def test_a_file_that_is_no_yaml_stays_and_the_others_are_formatted(run: Run, her
     assert (here / "a.yaml").read_text() == "a: [1\n"
 
 
+def test_a_file_that_declares_nothing_is_left_as_it_is(run: Run, here: Path) -> None:
+    (here / "x.YAML").write_text(UGLY)
+    assert run("fmt", "--check").stderr == "0 files of 18 would be formatted\n"
+
+
 def test_links_are_left_alone(run: Run, here: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside.yaml"
     outside.write_text(UGLY)

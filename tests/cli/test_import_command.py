@@ -354,6 +354,14 @@ def test_a_deployment_becomes_a_service(run: Run, folder: Path, tmp_path: Path) 
     assert (spec["type"], spec["workers"], spec["expose"]) == ("inference", 3, [{"port": 8000, "via": "service"}])
 
 
+def test_a_deployment_that_is_scaled_to_none_is_suspended(run: Run, folder: Path, tmp_path: Path) -> None:
+    """It became a service of one worker, which would start."""
+    pod = {"containers": [{"name": "main", "image": "x"}]}
+    _, told = imported_pod(run, folder, tmp_path, "Deployment", pod, replicas=0)
+    spec = declared(folder, "projects/vision/jobs/a.yaml")
+    assert (told, spec["suspend"], "workers" in spec) == ([], True, False)
+
+
 LOST: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"hostNetwork": True}, {}, "spec.template.spec.hostNetwork"),
     ({"tolerations": [{"key": "x", "operator": "Exists"}]}, {}, "spec.template.spec.tolerations of x"),

@@ -8,15 +8,18 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from commands import Run
 from release.krew import FILES, MANIFEST, archive
 
 from gpuctl import __version__
+from gpuctl.cli.declared_names import job_names, project_names
 from gpuctl.cli.main import COMMANDS
 
 BIN = Path(sys.executable).parent
@@ -28,12 +31,16 @@ CALLS: Mapping[str, str] = {
     "_gpuctl_completion",
     "fish": 'source $argv[1]; complete -C "gpuctl {}"',
 }
-LINES = {"val": "validate", "policy te": "test", "list -o wi": "wide", "completion fi": "fish"}
+LINES = {
+    "val": "validate", "policy te": "test", "list -o wi": "wide", "completion fi": "fish",
+    "logs -p team-a a-1-1": "a-1-1-jupyter", "get team-d/": "team-d/d-1-gggg", "list -p team-c": "team-c",
+    "get nobodys": "",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("shell", CALLS)
-def test_a_shell_completes_command_lines(shell: str, line: str, run: Run, tmp_path: Path) -> None:
+def test_a_shell_completes_command_lines(shell: str, line: str, run: Run, tmp_path: Path, cluster: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} on this machine")
     script = tmp_path / "script"
@@ -41,8 +48,28 @@ def test_a_shell_completes_command_lines(shell: str, line: str, run: Run, tmp_pa
     call = CALLS[shell].format(line, len(line.split()))
     command = [shell, "-c", call, *([] if shell == "fish" else ["-"]), str(script)]
     env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
-    assert [each.split("\t")[0].split(":")[0] for each in done.stdout.split("\n") if each] == [LINES[line]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env, cwd=cluster.parents[1])
+    wanted = [LINES[line]] if LINES[line] else []
+    assert [each.split("\t")[0].split(":")[0] for each in done.stdout.split("\n") if each] == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["metadata: " + " " * 200_000, "metadata:\n" + " a\n" * 100_000, "kind: Job\n---\n" * 9]
+)
+def test_names_are_looked_for_fast_in_any_text(text: str, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cluster / "big.yaml").write_text(text)
+    monkeypatch.chdir(cluster.parents[1])
+    began = time.process_time()
+    with click.Context(click.Command("get")) as ctx:
+        found = job_names(ctx, click.Argument(["job"]), "team-d/")
+        assert project_names(ctx, click.Argument(["job"]), "team-d") == ["team-d"]
+    assert (found, time.process_time() - began < 5) == (["team-d/d-1-gggg"], True)
+
+
+def test_outside_of_a_repository_nothing_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with click.Context(click.Command("get")) as ctx:
+        assert job_names(ctx, click.Argument(["job"]), "") == []
 
 
 def test_completion_is_for_shells_that_are_known(run: Run) -> None:

@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from serving import Scene, Site, serving
 
 from gpuctl.adapters.clock import VirtualClock
+from gpuctl.adapters.dashboard.charts import chart
 from gpuctl.adapters.dashboard.past import SPANS, Past
 from gpuctl.adapters.git import code_host_page
 from gpuctl.adapters.history.keeper import HistoryFile
 from gpuctl.adapters.history.trends import MOST_LINES, read_trends
 from gpuctl.app.history import Facts
-from gpuctl.model.history import ALL, HOUR_MS, MINUTE_MS
+from gpuctl.model.history import ALL, HOUR_MS, MINUTE_MS, Period, Trends
 from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.views.clusters import ClusterView
 from gpuctl.views.trends import uses
@@ -53,6 +55,18 @@ def test_the_chart_of_the_report_is_drawn(site: Site) -> None:
     assert {name: values[-3] for name, values in works.items()} == {"(all)": 25, "team-a": 25}
     assert works["team-a"][0] is None
     assert site.get("/api/nothing?span=1h")[0] == 404
+
+
+def test_where_idle_gpus_are_not_measured_the_chart_has_a_gap() -> None:
+    """It drew 0, where the table has a dash."""
+    rows = [
+        Period(at_ms=0, project=ALL, observed_ms=MINUTE_MS, held_milli_s=240_000, gpus_milli_s=480_000),
+        Period(at_ms=MINUTE_MS, project=ALL, observed_ms=MINUTE_MS, held_milli_s=240_000, measured_milli_s=240_000),
+    ]
+    drawn = chart(Trends(since_ms=0, until_ms=2 * MINUTE_MS, step_ms=MINUTE_MS, periods=tuple(rows)), "gpus")
+    assert drawn is not None
+    found = {line["name"]: line["values"] for line in cast("list[dict[str, Any]]", drawn["lines"])}
+    assert (found["idle, allocated"], found["allocated"]) == ([None, 0], [4, 4])
 
 
 def test_gpu_hours_and_waits_are_a_table_and_csv(site: Site) -> None:

@@ -141,6 +141,18 @@ def test_thousands_that_wait_bring_few_events_and_none_of_another_kind_is_lost(t
         assert MESSAGE_ANNOTATION in stage.live("Job", f"{name}-")[1]["metadata"]["annotations"]
 
 
+def test_the_many_jobs_of_one_team_keep_no_event_of_another_out(tmp_path: Path) -> None:
+    """Of 20 in a cycle all were of the namespace whose name comes first."""
+    stage = WithoutGit(tmp_path)
+    many = {f"c/projects/a/w{n}.yaml": job(f"w{n}", "a", 4) for n in range(60)}
+    stage.commit(BASE | many | {"c/projects/b/w.yaml": job("w", "b", 4)})
+    seen: list[list[Note]] = []
+    stage.recorder = Kept(seen)
+    stage.play(30)
+    (first,) = [notes for notes in seen if sum(note.reason == "Waiting" for note in notes) == MOST_WAITING][:1]
+    assert {note.regarding.namespace for note in first} == {"gpu-a", "gpu-b"}
+
+
 class Kept:
     """A recorder that keeps what each cycle told."""
 

@@ -43,12 +43,13 @@ def _share(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) ->
 
 
 def _gpus(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
-    """All GPUs, those that are allocated, and those of them that do nothing."""
+    """All GPUs, those that are allocated, and those of them that do nothing, where that is known, as in the table."""
     rows = [row for row in trends.periods if row.project == ALL]
     yield "all", _averages(times, observed, {row.at_ms: row.gpus_milli_s for row in rows})
     yield "allocated", _averages(times, observed, {row.at_ms: row.held_milli_s for row in rows})
     yield "idle, not allocated", _averages(times, observed, {row.at_ms: _free(row) for row in rows})
-    yield "idle, allocated", _averages(times, observed, {row.at_ms: row.idle_milli_s for row in rows})
+    known = {row.at_ms: row.idle_milli_s for row in rows if row.measured_milli_s or row.idle_milli_s}
+    yield "idle, allocated", _averages(times, {at: observed[at] for at in known}, known)
 
 
 def _utilisation(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:

@@ -7,7 +7,7 @@ counted and told later as a series. What can't be told in time is dropped.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import Condition, Thread
@@ -50,6 +50,45 @@ class _Told:
     told_ms: Instant
 
 
+class WaitingNotes:
+    """Notes that wait to be told; namespaces take turns. Of too many, the oldest of the namespace that has the most is
+    dropped: the pods of one team that fail one after another keep no other team's events out."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+        self._of: OrderedDict[str, deque[Note]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def extend(self, notes: Iterable[Note]) -> None:
+        """Put them in line. Cost: for each that is dropped, linear in the namespaces."""
+        for note in notes:
+            self._of.setdefault(note.regarding.namespace, deque()).append(note)
+            self._count += 1
+            if self._count > self._most:
+                self._take(max(self._of, key=lambda namespace: len(self._of[namespace])))
+
+    def next(self) -> Note:
+        """Take the oldest note of the namespace whose turn it is. There has to be one."""
+        namespace = next(iter(self._of))
+        self._of.move_to_end(namespace)
+        return self._take(namespace)
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._of.clear()
+        self._count = 0
+
+    def _take(self, namespace: str) -> Note:
+        note = self._of[namespace].popleft()
+        self._count -= 1
+        if not self._of[namespace]:
+            del self._of[namespace]
+        return note
+
+
 class EventRecorder:
     """Implements the port Recorder. Safe for threads. `close` tells what waits if that takes no longer than 2 s.
 
@@ -68,7 +107,7 @@ class EventRecorder:
         self._instance = instance
         self._permit = permit
         self._budget = Budget(PER_SECOND, BURST)
-        self._waiting: deque[Note] = deque(maxlen=_WAITING)
+        self._waiting = WaitingNotes(_WAITING)
         self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
         self._changed = Condition()
         self._closing = False
@@ -76,7 +115,7 @@ class EventRecorder:
         self._thread.start()
 
     def record(self, notes: Sequence[Note]) -> None:
-        """Put them in line; the oldest of a line that is too long are dropped."""
+        """Put them in line; of one that is too long some are dropped."""
         if not notes:
             return
         with self._changed:
@@ -104,7 +143,7 @@ class EventRecorder:
     def _next(self) -> Note | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
-            return self._waiting.popleft() if self._waiting else None
+            return self._waiting.next() if self._waiting else None
 
     def _tell(self, note: Note) -> None:
         key = (str(note.regarding), note.uid, note.type, note.reason, note.message)

@@ -211,4 +211,14 @@ ENTRIES: tuple[CodeEntry, ...] = (
         fix="Name it in full: `refs/remotes/origin/main` for the branch of a remote, `refs/heads/NAME`, "
         "`refs/tags/NAME`. Or delete the one that should not be there: `git push origin --delete refs/tags/NAME`.",
     ),
+    CodeEntry(
+        code="GPU8026",
+        title="a bare repository has no folders",
+        message="{path} is in a bare repository, which has no working tree",
+        why="A cluster is named by its folder in a working tree, also where two commits are compared. A bare "
+        "repository is not looked for around a folder: a pull request may hold one, with settings of its own. The "
+        "reconciler follows one by its address.",
+        fix="Clone it, without its files if only commits are compared: `git clone --no-checkout FOLDER tree`. There "
+        "name its branches: `gpuctl plan clusters/NAME --base origin/main --head origin/BRANCH`.",
+    ),
 )

@@ -250,9 +250,11 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="more jobs than there is memory for",
         message="{whose} {count} {what}; the cluster has {total} with them, and the reconciler has memory for {limit}",
         why="gpuctl install gives the reconciler memory for a number of declared jobs, and reconcile --jobs tells it "
-        "that number; also 8 KiB for each of text in commands, environment and manifests, as each job has it. Beyond "
-        "that the project with the most stays at its last good commit; all others go on. gpuctl validate --jobs tells "
-        "it before a change is merged: also of a project that the change does not touch, where that has the most.",
+        "that number; also 8 KiB for each of text in commands, environment and manifests, as each job has it. Of more "
+        "than 24 variables, volumes, ports and the like in a job each counts as 256 bytes of text, and a container as "
+        "1 KiB more. Beyond that the project with the most stays at its last good commit; all others go on. gpuctl "
+        "validate --jobs tells it before a change is merged: also of a project that the change does not touch, "
+        "where that has the most.",
         fix="remove jobs that have ended, or have an administrator give it more memory: gpuctl install --jobs N",
     ),
     CodeEntry(

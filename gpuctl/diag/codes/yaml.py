@@ -185,4 +185,12 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "read. Documents after the next --- are still checked.",
         fix="keep what is right of both versions, and remove the lines of <<<<<<<, ======= and >>>>>>>",
     ),
+    CodeEntry(
+        code="GPU1026",
+        title="a YAML file's ending in capital letters",
+        message='this file is not read: its name ends in "{ending}"',
+        why="Files whose names end in .yaml or .yml are read, in small letters, as kubectl and Flux do. What this one "
+        "declares is not in force.",
+        fix="rename it: it ends in .yaml, or, if it declares nothing, in something else",
+    ),
 )

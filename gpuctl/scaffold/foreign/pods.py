@@ -169,7 +169,7 @@ def _for_people(metadata: Record) -> dict[str, Value]:
 
 
 def _service(spec: Record) -> dict[str, Value] | str:
-    """A Deployment: workers that serve, on the ports that they name."""
+    """A Deployment: workers that serve, on the ports that they name. Scaled to none it is suspended."""
     count = amounts.whole(spec.take("replicas"))
     spec.take("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds")
     pod = Record(Record(spec.take("template")).take("spec"))
@@ -180,7 +180,8 @@ def _service(spec: Record) -> dict[str, Value] | str:
         if (port := amounts.whole(Record(entry).take("containerPort"))) is not None
     }
     exposed: list[Value] = [{"port": port, "via": "service"} for port in ports]
-    return {"type": "inference", "workers": count if count and count > 1 else None, "expose": exposed}
+    workers = count if count is not None and count > 1 else None
+    return {"type": "inference", "workers": workers, "suspend": count == 0 or None, "expose": exposed}
 
 
 def _several(spec: Record, name: str) -> dict[str, Value] | str:

@@ -304,7 +304,17 @@ def test_a_file_that_is_too_large_is_not_read(copy: WorkingCopy, tmp_path: Path)
 
 
 def test_a_commit_and_its_working_tree_read_alike(copy: WorkingCopy, tmp_path: Path) -> None:
-    for path in ["a.yaml", "b.yml", "c.json", ".hidden/d.yaml", "sub/.x/e.yaml", ".f.yaml", "sub/g.yaml"]:
+    for path in [
+        "a.yaml",
+        "b.yml",
+        "c.json",
+        ".hidden/d.yaml",
+        "sub/.x/e.yaml",
+        ".f.yaml",
+        "sub/g.yaml",
+        "h.YAML",
+        "sub/i.Yml",
+    ]:
         copy.write(f"clusters/one/{path}", b"kind: Job\n")
     (copy.folder / "clusters/one/out.yaml").symlink_to("/etc/passwd")
     git(copy.folder, "add", "-A")
@@ -314,6 +324,8 @@ def test_a_commit_and_its_working_tree_read_alike(copy: WorkingCopy, tmp_path: P
     on_disk = read_tree(str(copy.folder / "clusters/one"))
     here = {Path(path).relative_to(copy.folder).as_posix(): (f.content, f.fault) for path, f in on_disk.files.items()}
     assert committed == here
+    misnamed = {path for path, (_, fault) in here.items() if fault is SourceFault.MISNAMED}
+    assert misnamed == {"clusters/one/h.YAML", "clusters/one/sub/i.Yml"}
 
 
 def test_names_with_spaces_and_other_letters(copy: WorkingCopy, tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ def test_a_repository_inside_the_files_of_another_is_not_believed(tmp_path: Path
         file.write(SETTINGS.format(command=evil.command, hooks=inner / "hooks", trace=evil.mark))
         file.write(f"[core]\n    bare = false\n    worktree = {evil.forge.folder}\n")
     done = gpuctl("plan", "clusters/inner", "--base", "HEAD", cwd=evil.forge.folder)
-    assert "GPU8004" in done.stderr
+    assert "GPU8026" in done.stderr
     assert evil.ran() == ""
 
 

@@ -371,3 +371,25 @@ def test_before_the_first_commit_there_is_nothing_to_compare_with(tmp_path: Path
         with pytest.raises(SourceUnavailable) as caught:
             compare(tmp_path, base, None, lambda folder: SourceTree(cluster_dir=folder))
         assert caught.value.code == "GPU8024"
+
+
+def test_of_a_bare_clone_is_told_that_it_has_no_folders(tmp_path: Path) -> None:
+    """It was "not a Git repository": bare ones are not looked for around a folder."""
+    bare = tmp_path / "gpus.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    with pytest.raises(SourceUnavailable) as caught:
+        compare(bare / ONE, "main", "feature", lambda folder: SourceTree(cluster_dir=folder))
+    assert caught.value.code == "GPU8026"
+
+
+def test_what_is_passed_over_is_no_part_of_a_merge(clone: Clone) -> None:
+    """A new `x.YAML` in the working tree: the change is merged as if it were not there."""
+    clone.git("branch", "feature")
+    clone.commit(**{f"{ONE}/b.yaml": "b: 1\n"})
+    clone.git("checkout", "-q", "feature")
+    clone.write(**{f"{ONE}/x.YAML": "x: 1\n", f"{ONE}/c.yaml": "c: 1\n"})
+    compared = clone.compare(head=None)
+    assert (compared.comparison.merge, compared.comparison.base_moved_by) == (Merge.CLEAN, 1)
+    assert compared.after is not None
+    assert {f"{ONE}/b.yaml", f"{ONE}/c.yaml"} <= compared.after.files.keys()
+    assert f"{ONE}/x.YAML" not in compared.after.files

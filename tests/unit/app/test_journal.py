@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from gpuctl.app.ports import SourceUnavailable
-from gpuctl.app.report import Entry, Journal, Level, LogForm, of_diagnostic, of_fault
+from gpuctl.app.report import Entry, Journal, Level, LogForm, of_diagnostic, of_fault, of_mistakes
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.span import SourceSpan
 
@@ -66,3 +66,13 @@ def test_areas_stand_by_themselves_and_a_warning_is_no_error() -> None:
     assert not journal.has_errors
     journal.stand(AT_MS, "git", [Entry(event="bug", level=Level.ERROR)])
     assert journal.has_errors
+
+
+def test_the_many_mistakes_of_one_project_hide_no_other_projects() -> None:
+    """The first thousand in reading order were told, all of the project whose name comes first."""
+    places = [SourceSpan(file=f"c/projects/a/{number}.yaml") for number in range(1000)]
+    places += [SourceSpan(file="c/projects/b/j.yaml")]
+    found = [Diagnostic(code="GPU2004", message="wrong", span=place, help="") for place in places]
+    told = [*of_mistakes(found)]
+    assert len(told) == 1001
+    assert "c/projects/b/j.yaml:1:1" in {entry.fields.get("place") for entry in told}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.kept import Keep
 from gpuctl.app.object_cache import ObjectCache
 from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, ObjectList, WatchEvent
-from gpuctl.k8s.kinds import CONFIG_MAP, JOB_SET, NAMESPACE, OBSERVED, Kind
+from gpuctl.k8s.kinds import CONFIG_MAP, JOB, JOB_SET, NAMESPACE, OBSERVED, Kind
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import ref_of, resource_version, uid
@@ -75,6 +76,41 @@ def test_a_kind_the_server_does_not_have_is_empty() -> None:
     assert object_cache.refresh() == len(object_cache.objects().objects) > 0
     assert object_cache.synced
     assert object_cache.refresh() == 0
+
+
+class AllSucceeded(EmbeddedCluster):
+    """Says of all its Jobs that they have succeeded."""
+
+    def list(self, kind: Kind) -> ObjectList:
+        found = super().list(kind)
+        return replace(found, items=tuple({**body, "status": SUCCEEDED} for body in found.items))
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        events = super().watch(kind, resource_version, timeout_ms)
+        return [replace(event, body={**event.body, "status": SUCCEEDED}) for event in events]
+
+
+SUCCEEDED = {"conditions": [{"type": "Complete", "status": "True"}]}
+
+
+def test_the_many_jobs_that_end_in_one_namespace_forget_no_other_that_has_succeeded() -> None:
+    """The oldest of all was forgotten: a job that succeeded and was deleted at once was taken for deleted by hand."""
+    cluster = AllSucceeded(VirtualClock(0))
+    for name in ("good", "evil"):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    object_cache = ObjectCache(cluster, (NAMESPACE, JOB))
+    pod = {"containers": [{"name": "main", "image": "x"}], "restartPolicy": "Never"}
+    for namespace, name in [("good", "j"), *(("evil", f"j{number}") for number in range(1_100))]:
+        metadata, spec = {"namespace": namespace, "name": name}, {"suspend": True, "template": {"spec": pod}}
+        cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    object_cache.refresh()
+    live = {ref_of(body): body for body in cluster.list(JOB).items}
+    good = ObjectRef(*JOB, "good", "j")
+    for ref in (good, *(live.keys() - {good})):
+        cluster.delete(ref, uid(live[ref]), resource_version(live[ref]))
+    object_cache.refresh()
+    kept = [ref for ref in object_cache.objects().objects if ref.kind == "Job"]
+    assert (len(kept), good in kept) == (1_000, True)
 
 
 class Restored(EmbeddedCluster):

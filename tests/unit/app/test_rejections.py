@@ -210,5 +210,14 @@ def test_starts_are_checked_some_at_a_time_and_each_in_turn() -> None:
     assert {found.is_open for found in that_hold(again).values()} == {False}
 
 
+def test_the_many_refused_starts_of_one_namespace_keep_no_other_from_being_checked() -> None:
+    """Of those that were put off alike, the ones whose names come first went first, in each minute anew."""
+    refs = [replace_name(REF, f"{n:03}") for n in range(20 * MOST_CHECKS)]
+    other = ObjectRef(REF.api_version, REF.kind, "zz", "one")
+    found = {ref: replace(FOUND, ref=ref, start=STARTS) for ref in (*refs, other)}
+    asked = dict(checked_again(found, Server(refuses=len(found)), 1000 + RETRY_MS))
+    assert asked[other].at_ms == 1000 + RETRY_MS
+
+
 def replace_name(ref: ObjectRef, name: str) -> ObjectRef:
     return ObjectRef(ref.api_version, ref.kind, ref.namespace, name)

@@ -206,6 +206,15 @@ def test_a_file_that_cannot_be_read_does_not_make_its_project_unknown() -> None:
     assert codes(compile_tree(SourceTree(cluster_dir=".", files=files))) == ["GPU1018"]
 
 
+def test_a_file_that_is_passed_over_holds_nothing_up() -> None:
+    files = dict(tree_of({"c.yaml": CLUSTER, "p.yaml": project("team-a"), "j.yaml": job("train")}).files)
+    files["projects/team-a/jobs/Old.YAML"] = SourceFile(content=b"", fault=SourceFault.MISNAMED)
+    compiled = compile_tree(SourceTree(cluster_dir=".", files=files))
+    assert [(one.code, one.severity) for one in compiled.diagnostics] == [("GPU1026", Severity.WARNING)]
+    assert compiled.declared is not None
+    assert [str(one.id) for one in compiled.declared.jobs] == ["team-a/train"]
+
+
 @pytest.mark.parametrize(("name", "code"), [("team-b", "GPU3008"), ("team_a", "GPU2010")])
 def test_a_project_under_another_name_in_its_folder_is_told_once(name: str, code: str) -> None:
     jobs = {f"projects/team-a/jobs/{each}.yaml": job(each) for each in ("x", "y")}

@@ -76,6 +76,18 @@ def test_a_queue_of_any_length_has_room_and_its_head_is_kept() -> None:
     assert sorted(back.positions.values()) == list(range(1, len(back.positions) + 1))
 
 
+def test_a_long_queue_leaves_no_project_or_node_out() -> None:
+    """Each part lost its last half: other teams' projects were missing for the queue of one."""
+    jobs = range(1, 40_001)
+    queue = {position_ticket(str(each)): each for each in jobs}
+    starts = {start_ticket(str(each)): 1_596_000_000_000 + each for each in jobs}
+    back = decode_overview(encode_overview(replace(OVERVIEW, positions=queue, starts=starts)))
+    assert back is not None
+    assert (back.projects, back.departments, back.nodes) == (OVERVIEW.projects, OVERVIEW.departments, OVERVIEW.nodes)
+    assert len(back.positions) + len(back.starts) + back.left_out == 80_000
+    assert min(len(back.positions), len(back.starts)) >= 10_000
+
+
 @given(st.recursive(st.none() | st.integers() | st.text() | st.booleans(), lambda x: st.lists(x) | st.dictionaries(
     st.sampled_from(["at", "projects", "departments", "nodes", "positions", "starts", "removed", "leftOut"]), x),
     max_leaves=20))  # fmt: skip

@@ -11,11 +11,11 @@ from objects_by_hand import DIGEST, JOB_ID, NAMESPACE, NOON, NOON_MS, RUN_NAME, 
 from gpuctl.app.kept import Keep
 from gpuctl.k8s.names import REPORTER
 from gpuctl.k8s.objects import mapping
-from gpuctl.model.ids import JobId
+from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.pod_problem import PodProblem
 from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.observe import problem_of_events, unexplained_runs, with_problems
-from gpuctl.observe.incidents import ASK_AFTER_MS, READY_AFTER_MS, REASONS
+from gpuctl.observe.incidents import ASK_AFTER_MS, MOST_RUNS, READY_AFTER_MS, REASONS
 from gpuctl.observe.problems import LONGEST_MESSAGE, unready_since_ms
 from gpuctl.views.pod_problems import REMEDIES
 
@@ -157,6 +157,22 @@ def test_runs_that_do_not_start_are_asked_about_before_those_that_are_not_ready(
         live={**state.live, second: state.live[own[0]]},
     )
     assert [late.run[0] for late in unexplained_runs(both, NOON_MS + 10 * READY_AFTER_MS)] == [other, JOB_ID]
+
+
+def test_the_many_late_runs_of_one_project_keep_no_other_from_being_asked_about() -> None:
+    """Those that were let go first were asked about, all of one project where it had 200 that never start."""
+    state = late_world()
+    (run,), (own,) = state.runs, state.own.items()
+    jobs = [JobId(JOB_ID.project, f"j{at}") for at in range(MOST_RUNS)] + [JobId(ProjectName("zz"), "late")]
+    refs = [own[0]._replace(name=f"{job.name}-0badcafe") for job in jobs]
+    many = replace(
+        state,
+        runs=tuple(replace(run, job=job) for job in jobs),
+        own={ref: own[1]._replace(run=(job, DIGEST)) for ref, job in zip(refs, jobs, strict=True)},
+        live={**state.live, **dict.fromkeys(refs, state.live[own[0]])},
+    )
+    asked = [late.run[0] for late in unexplained_runs(many, LATER_MS)]
+    assert (len(asked), jobs[-1] in asked) == (MOST_RUNS, True)
 
 
 def test_gpuctls_own_event_is_not_taken_for_the_servers_words() -> None:

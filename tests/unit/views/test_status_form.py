@@ -25,10 +25,15 @@ HEAD = Revision("3f1c9a20b7de11223344556677889900aabbccdd")
 REFUSED = "if it is meant, push a commit whose message ends with the line `Gpuctl-Confirm: 0123456789ab`"
 
 
-def problem(number: int, *, text: str = "wrong", hint: str = "", event: str = "failed") -> ProblemForm:
+def problem(number: int, *, text: str = "wrong", hint: str = "", event: str = "") -> ProblemForm:
+    event = event or ("refused" if hint else "failed")
     return ProblemForm(
         event=event, level="error", code="GPU7003", message=f"{text} {number}", place="Job a/b", help=hint
     )
+
+
+def replace_place(one: ProblemForm, place: str) -> ProblemForm:
+    return one.model_copy(update={"place": place})
 
 
 def facts(*standing: ProblemForm, **more: object) -> StatusFacts:
@@ -73,6 +78,12 @@ def test_a_refusal_is_listed_with_its_line_and_is_no_other_problem() -> None:
     assert (made.problems, made.ready) == ([], False)
 
 
+def test_a_mistake_asks_for_no_confirmation_whatever_its_help_says() -> None:
+    """A template's `enum` is in the help for a value that is none of it: a team could have people push a line."""
+    made = status_of(facts(problem(1, hint=f"write {REFUSED}", event="invalid")))
+    assert (made.refusals, [each.message for each in made.problems]) == ([], ["wrong 1"])
+
+
 def test_what_a_person_froze_is_not_ready() -> None:
     frozen = Frozen(project=ProjectName("a"), by="ann", reason="an incident", since_ms=0)
     assert status_of(facts(frozen=[frozen])).why_not == ["project a is frozen by ann: an incident"]
@@ -105,6 +116,19 @@ def test_ten_thousand_problems_are_within_the_bound(length: int) -> None:
     assert len(document(made)) <= MOST_BYTES
     assert made.left_out >= 9_000
     assert not made.ready
+
+
+@pytest.mark.parametrize("place", ["clusters/one/projects/a/jobs/j.yaml:1:1", "Job gpu-a/j", "projects/a/projects/b/x"])
+def test_the_many_problems_of_one_project_hide_no_other_problem(place: str) -> None:
+    """Errors went first: of a project with 50 of them, nothing else that stood wrong was told."""
+    many = [replace_place(problem(number), place) for number in range(1000)]
+    others = [
+        replace_place(problem(2000), "Job gpu-b/j").model_copy(update={"level": "warning"}),
+        replace_place(problem(2001), ""),
+    ]
+    told = status_of(facts(*many, *others)).problems
+    assert {"wrong 2000", "wrong 2001"} <= {each.message for each in told}
+    assert [each.level for each in told] == ["error"] * 49 + ["warning"]
 
 
 @given(

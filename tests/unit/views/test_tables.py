@@ -61,6 +61,14 @@ def test_a_short_table_has_no_line_that_is_too_long_and_no_cell_that_is_not_a_ce
             assert shown == cell or (cell.startswith(begin) and cell.endswith(end) and len(shown) < len(cell))
 
 
+def test_amounts_are_whole_in_a_short_table_where_names_give_way() -> None:
+    """`dgx1:4,h100-nvl:12` was cut to `dgx1:4…:12`."""
+    quotas = ",".join(f"pool-{n}:{n}" for n in range(12))
+    short = table(("NAME", "QUOTA"), [("n" * 60, quotas)], most=NARROW, whole=["QUOTA"])
+    assert (quotas in short, "\N{HORIZONTAL ELLIPSIS}" in short) == (True, True)
+    assert max(map(len, short.splitlines())) == NARROW
+
+
 def test_headers_of_short_tables_fit() -> None:
     for columns in (listing.COLUMNS, nodes.COLUMNS, nodes.DEVICE_COLUMNS, projects.COLUMNS, policies.COLUMNS):
         assert len(table(columns, [], most=NARROW).rstrip("\n")) <= NARROW
