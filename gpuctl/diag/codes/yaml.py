@@ -189,8 +189,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU1026",
         title="a YAML file's ending in capital letters",
         message='this file is not read: its name ends in "{ending}"',
-        why="Files whose names end in .yaml or .yml are read, in small letters, as kubectl and Flux do. What this one "
+        why="Only names that end in .yaml or .yml, in small letters, are read, as by kubectl and Flux. What this one "
         "declares is not in force.",
-        fix="rename it: it ends in .yaml, or, if it declares nothing, in something else",
+        fix="end its name in .yaml; or in something else, if it declares nothing",
     ),
 )
