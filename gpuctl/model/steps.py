@@ -34,9 +34,10 @@ class Steps:
     A run that starts counts as one that started `aged_ms` before it was let go, without having run meanwhile.
     `_left`: jobs whose run a decision left as it was, with both: the same decision leaves the same run as it is again.
     Decisions and runs mostly stay the same objects. Measured: from the second schedule on, a step takes a third.
+    `_keyed`: the last state with its runs by key.
     """
 
-    __slots__ = ("_aged_ms", "_jobs", "_left", "_wanted", "declared")
+    __slots__ = ("_aged_ms", "_jobs", "_keyed", "_left", "_wanted", "declared")
 
     def __init__(self, declared: Declared, aged_ms: DurationMs = 0) -> None:
         self.declared = declared
@@ -44,6 +45,7 @@ class Steps:
         self._jobs = {job.id: job for job in declared.jobs}
         self._wanted = {(job.id, job.digest) for job in declared.jobs}
         self._left: dict[JobId, tuple[Decision, Run | None]] = {}
+        self._keyed: tuple[ClusterState | None, dict[RunKey, Run]] = None, {}
 
     def lists_pools(self, job: JobId) -> bool:
         """Whether a job is to run in the first of its pools that has room."""
@@ -51,10 +53,9 @@ class Steps:
 
     def settled(self, state: ClusterState, at_ms: Instant) -> ClusterState:
         """See the function `settled`."""
-        gone = self._gone(_by_key(state).keys())
-        runs = tuple([_arrived(run, at_ms) for run in state.runs if not gone or (run.job, run.digest) not in gone])
-        same = len(runs) == len(state.runs) and all(map(is_, runs, state.runs))
-        return state if same else replace(state, runs=runs)
+        runs = self._by_key(state)
+        gone = self._gone(runs.keys())
+        return self._made(state, {key: _arrived(run, at_ms) for key, run in runs.items() if key not in gone})
 
     def carried_out(self, state: ClusterState, made: Schedule) -> ClusterState:
         """The state after a schedule: admitted runs run, paused runs are stopping. The same object when nothing
@@ -62,9 +63,8 @@ class Steps:
 
         Cost: O(decisions + runs).
         """
-        runs = _by_key(state)
+        runs = dict(self._by_key(state))
         runs.update({key: transition.removed(runs[key]) for key in self._gone(runs.keys())})
-        changed = not all(map(is_, runs.values(), state.runs))
         labels = {node.name: node.labels for node in state.nodes}
         for decision in made.decisions:
             job = self._jobs[decision.job]
@@ -77,19 +77,29 @@ class Steps:
             if isinstance(decision, Admit) and after is not None:
                 after = _aged(transition.started(after, made.at_ms), self._aged_ms)
             if after is not None and after is not run:
-                runs[key], changed = after, True
+                runs[key] = after
             else:
                 self._left[job.id] = decision, run
-        return replace(state, runs=tuple(runs[key] for key in sorted(runs))) if changed else state
+        return self._made(state, runs if len(runs) == len(state.runs) else dict(sorted(runs.items())))
+
+    def _by_key(self, state: ClusterState) -> dict[RunKey, Run]:
+        """The runs of a state, in its order."""
+        if self._keyed[0] is not state:
+            self._keyed = state, {(run.job, run.digest): run for run in state.runs}
+        return self._keyed[1]
+
+    def _made(self, before: ClusterState, runs: dict[RunKey, Run]) -> ClusterState:
+        """The state with these runs, in their order; the same object where they are the same."""
+        if len(runs) == len(before.runs) and all(map(is_, runs.values(), before.runs)):
+            return before
+        after = replace(before, runs=tuple(runs.values()))
+        self._keyed = after, runs
+        return after
 
     def _gone(self, runs: KeysView[RunKey]) -> set[RunKey]:
         """The runs that are not declared, and may be touched."""
         pinned, blocked = self.declared.pinned, self.declared.blocked
         return {key for key in runs - self._wanted if key[0].project not in pinned and key[0] not in blocked}
-
-
-def _by_key(state: ClusterState) -> dict[RunKey, Run]:
-    return {(run.job, run.digest): run for run in state.runs}
 
 
 def _arrived(run: Run, at_ms: Instant) -> Run:
