@@ -43,7 +43,7 @@ class Held:
     ) -> Diagnostic | None:
         """Why the newest commit is not to be enforced while a window is open; None if it may be.
 
-        Cost: two cycles without their writes and two predictions a minute.
+        Cost: two cycles without their writes and two predictions a minute, four where jobs are left as they are.
         """
         before, after = in_force.declared, newest.declared
         if before is None or after is None:
@@ -88,7 +88,9 @@ def _doing(before: Declared, after: Declared, objects: RawObjects, confirmed: fr
 
 
 def _interrupted(declared: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> set[JobId]:
-    """The jobs that are interrupted. A project whose removal is refused stays, and its GPUs spare no other a pause."""
+    """The jobs that are interrupted. What is refused stays, and its GPUs spare no other a pause; jobs whose restart is
+    refused count too: the commit would be in force when that is lifted."""
     cycle = foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
-    found = predict(replace(declared, pinned=cycle.declared.pinned), cycle.state, now_ms)
-    return {job for job, fate in found.fates if fate in _INTERRUPTED}
+    looks = [cycle.declared, replace(cycle.declared, blocked={})] if cycle.declared.blocked else [cycle.declared]
+    found = (predict(each, cycle.state, now_ms) for each in looks)
+    return {job for each in found for job, fate in each.fates if fate in _INTERRUPTED}

@@ -39,7 +39,7 @@ from gpuctl.model.declared import Declared
 from gpuctl.model.ids import NodeName, ProjectName, Revision
 from gpuctl.model.state import ClusterState, RunPhase
 from gpuctl.model.units import DurationMs, Instant
-from gpuctl.plan import OWN, excluded_projects
+from gpuctl.plan import OWN
 
 LONGEST_UNREST_MS: DurationMs = 900_000
 """A cluster that is not at rest by then is not compared: pods that pull large images start within it."""
@@ -101,19 +101,21 @@ class Predictions:
         return self._enforced == _enforced(declared, confirmed)
 
     def take_up(
-        self, declared: Declared, confirmed: frozenset[str], revision: Revision, state: ClusterState, now_ms: Instant
+        self, declared: Declared, confirmed: frozenset[str], revision: Revision, foreseen: CycleReport
     ) -> Iterator[Checked]:
-        """A commit is about to be enforced on a cluster in that state. Yields predictions that can't be checked now.
+        """A commit is about to be enforced. Yields predictions that can't be checked now.
 
+        `foreseen`: what the first cycle decides: what it refuses and leaves as it is stays so in the prediction.
         A commit that changes nothing leaves the prediction before it as it is.
         """
         if self.knows(declared, confirmed):
             return
+        state, now_ms = foreseen.state, foreseen.at_ms
         is_first, self._enforced = self._enforced is None, _enforced(declared, confirmed)
         if self._open is not None:
             yield _unchecked(self._open, now_ms, f"commit {revision[:12]} was taken up before the cluster was at rest")
             self._open = None
-        found = predict(replace(declared, pinned=excluded_projects(declared, state)), state, now_ms)
+        found = predict(foreseen.declared, state, now_ms)
         opened = _Open(revision=revision, began_ms=now_ms, prediction=found)
         if not is_first or not _was_taken_up(declared, revision, state):
             self._open = opened

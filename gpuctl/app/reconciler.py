@@ -11,7 +11,7 @@ from functools import partial
 
 from gpuctl.app.change_urgency import ChangeUrgency, urgency_of
 from gpuctl.app.control import last_sync
-from gpuctl.app.cycle import CycleContext, CycleReport, cycles, until_calm
+from gpuctl.app.cycle import CycleContext, CycleReport, cycles, foreseen, until_calm
 from gpuctl.app.fights import Fights
 from gpuctl.app.following import Followed, Follower
 from gpuctl.app.history import check_of, facts_of, unkept
@@ -380,10 +380,12 @@ class Reconciler:
 
     def _predict(self, declared: Declared) -> None:
         """Predict what new declarations do to the cluster as it is before the first write."""
-        state = self._context.caches.state_of(self._object_cache.objects(), declared.tenancy)
-        now_ms, revision = self._now(), self._desired.revision
-        for checked in self._predictions.take_up(declared, self._confirmations, revision, state, now_ms):
-            self._end(checked, declared, state)
+        context, confirmed = self._context, self._confirmations
+        first = foreseen(
+            declared, self._object_cache.objects(), self._now(), context.caches, context.rejected, confirmed
+        )
+        for checked in self._predictions.take_up(declared, confirmed, self._desired.revision, first):
+            self._end(checked, declared, first.state)
 
     def _check(self, report: CycleReport) -> None:
         checked = self._predictions.note(report, self._now())

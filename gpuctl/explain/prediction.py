@@ -112,7 +112,7 @@ class Difference:
 
 
 def predict(declared: Declared, state: ClusterState, now_ms: Instant) -> Prediction:
-    """Predict what enforcing declarations does, if no guard refuses anything. Keeps no live objects.
+    """Predict what enforcing declarations does, if no guard refuses more than they say. Keeps no live objects.
 
     Cost: a schedule without a cache and a few of what has changed.
     """

@@ -35,8 +35,9 @@ Rows: TypeAlias = Mapping[Kind, WorkloadKind]
 
 BY_REPLICAS = Suspension(("spec", "replicas"), is_count=True, active=(("status", "replicas"),))
 """How a Deployment is stopped, and what is scaled as it is."""
-OF_JOB = Suspension(("spec", "suspend"), begun=("status", "startTime"))
-"""How a Job is stopped. Source: pkg/controller/job, Kubernetes 1.36: it clears `startTime` when it has heard."""
+OF_JOB = Suspension(("spec", "suspend"), active=(("status", "active"),), begun=("status", "startTime"))
+"""How a Job is stopped. Source: pkg/controller/job, Kubernetes 1.36: it clears `startTime` when it has heard. Until its
+pods are deleted, which may fail at first, the server takes no change of their template."""
 
 _REPLICAS = Count(("replicas",))
 _PARALLELISM: Path = ("template", "spec", "parallelism")

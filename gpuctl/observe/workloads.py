@@ -214,7 +214,7 @@ def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
         checkpointed_at_ms=max((pod.checkpointed_at_ms for pod in pods if pod.checkpointed_at_ms), default=None),
         unbound=unbound_nodes(held, pods, ends.workers) if phase is RunPhase.STARTING else (),
         unstarted=phase is RunPhase.STARTING and not any(pod.bound for pod in pods),
-        reserved=_reserved(entry, phase, ends_as),
+        reserved=None if workload.is_removed else _reserved(entry, phase, ends_as),
         leaving=crew.leaving,
         made_with=crew.made_with,
         ended=held.ended,

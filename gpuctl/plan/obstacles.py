@@ -1,5 +1,5 @@
 """What keeps declared jobs from being written: objects of others under their names, objects of theirs that can't be
-read, and a namespace that is being deleted."""
+read or were deleted and do not go, and a namespace that is being deleted."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from gpuctl.k8s import names
 from gpuctl.k8s.kinds import NAMESPACE
 from gpuctl.k8s.objects import instant, is_deleting
 from gpuctl.k8s.timestamps import format_seconds
-from gpuctl.k8s.workloads import kind_of
+from gpuctl.k8s.workloads import holders, kind_of
 from gpuctl.model.decision import Reason
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName
-from gpuctl.model.state import Body, ClusterState
+from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.plan.cache import PlanCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
     """`taken`: jobs of which a foreign object has the name. `ending`: projects whose namespace is being deleted, each
-    with what is said of it. `unreadable`: jobs whose run's object can't be read."""
+    with what is said of it. `unreadable`: jobs whose run's object can't be read. `kept`: jobs whose run's object was
+    deleted and is kept by finalizers, after its pods, each with what is said of it."""
 
     taken: Mapping[JobId, ObjectRef]
     ending: Mapping[ProjectName, Reason]
     unreadable: frozenset[JobId]
+    kept: Mapping[JobId, Reason]
 
     def reasons(self, declared: Declared) -> Mapping[JobId, Reason]:
         """The jobs that are held, each with the reason."""
         taken = {job: Reason(code="GPU5072", params=(("object", str(ref)),)) for job, ref in self.taken.items()}
         ending = {job.id: self.ending[job.id.project] for job in declared.jobs if job.id.project in self.ending}
-        return {**ending, **taken, **dict.fromkeys(self.unreadable, Reason(code="GPU5073"))}
+        return {**self.kept, **ending, **taken, **dict.fromkeys(self.unreadable, Reason(code="GPU5073"))}
 
 
 def obstacles(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Obstacles:
@@ -40,6 +42,7 @@ def obstacles(declared: Declared, state: ClusterState, cache: PlanCache | None =
         taken=taken_names(declared, state, cache),
         ending=dict(ending_spaces(declared, state.live)),
         unreadable=unreadable_jobs(state),
+        kept=dict(kept_objects(declared, state)),
     )
 
 
@@ -53,6 +56,26 @@ def ending_spaces(declared: Declared, live: Mapping[ObjectRef, Body]) -> Iterato
             since = "" if deleted_ms is None else format_seconds(deleted_ms)
             facts = ("namespace", project.namespace), ("project", project.name), ("since", since)
             yield project.name, Reason(code="GPU7023", params=facts)
+
+
+def kept_objects(declared: Declared, state: ClusterState) -> Iterator[tuple[JobId, Reason]]:
+    """The jobs that can't start before the object of their run is gone, which holds nothing more: no place is kept for
+    them meanwhile. Cost: linear in runs, and in objects where there is such a run."""
+    done = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING and run.placement is None}
+    wanted = done & {(job.id, job.digest) for job in declared.jobs} if done else done
+    for ref, own in state.own.items() if wanted else ():
+        facts = held_facts(ref, own.run[0], state.live[ref]) if own.run in wanted else None
+        if facts is not None:
+            yield own.run[0], Reason(code="GPU7024", params=tuple(facts.items()))
+
+
+def held_facts(ref: ObjectRef, job: JobId, body: Body) -> Mapping[str, str] | None:
+    """What is said of an object that was deleted and that finalizers of others keep; None of any other."""
+    deleted_ms, holding = instant(body, "metadata", "deletionTimestamp"), holders(body)
+    if deleted_ms is None or not holding:
+        return None
+    since = format_seconds(deleted_ms)
+    return {"object": str(ref), "job": str(job), "since": since, "finalizers": ", ".join(holding)}
 
 
 def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Mapping[JobId, ObjectRef]:

@@ -16,14 +16,14 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import names
 from gpuctl.k8s.objects import instant, is_deleting, labels_of, text
 from gpuctl.k8s.timestamps import format_seconds
-from gpuctl.k8s.workloads import holders, keeps_its_pods
+from gpuctl.k8s.workloads import keeps_its_pods
 from gpuctl.model.change import Change
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunKey
 from gpuctl.model.state import Body, ClusterState, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.plan.guard import listed
-from gpuctl.plan.obstacles import ending_spaces
+from gpuctl.plan.obstacles import ending_spaces, held_facts
 from gpuctl.plan.prune import is_ours
 from gpuctl.plan.writes import delete
 
@@ -65,12 +65,9 @@ def _of_removed(declared: Declared, spaces: Mapping[ObjectRef, Body], now_ms: In
 
 
 def _of_run(ref: ObjectRef, job: JobId, body: Body, span: SourceSpan, now_ms: Instant) -> Iterator[Diagnostic]:
-    deleted_ms = instant(body, "metadata", "deletionTimestamp")
-    holding = holders(body)
-    if deleted_ms is None or now_ms - deleted_ms < STAYS_MS or not holding:
-        return
-    facts = {"object": str(ref), "job": str(job), "since": format_seconds(deleted_ms), "finalizers": ", ".join(holding)}
-    yield _notice("GPU7024", facts, span, Severity.WARNING)
+    deleted_ms, facts = instant(body, "metadata", "deletionTimestamp"), held_facts(ref, job, body)
+    if deleted_ms is not None and now_ms - deleted_ms >= STAYS_MS and facts is not None:
+        yield _notice("GPU7024", facts, span, Severity.WARNING)
 
 
 def _of_pods(

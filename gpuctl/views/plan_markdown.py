@@ -111,7 +111,9 @@ def _refusals(page: PlanPage, bounds: Bounds) -> Iterator[str]:
         left_out += notices.total - len(shown)
         for refusal in shown:
             yield ""
-            yield f"> **{word}** {_text(refusal.code)}: {_text(refusal.message)}"
+            yield f"> **{word}** {_text(refusal.code)}: {_text(refusal.message)}  "
+            if notices is page.refused_already:
+                yield f"> {_help(refusal.help)}"
     for each in page.failed:
         yield ""
         yield f"> **failed** {markdown_code(f'--fail-on {each.gate}')}: {_text(each.names)}"

@@ -77,6 +77,7 @@ def _verdict_lines(report: PlanReport) -> Iterator[Line]:
         yield (Segment("confirmed ", "warning"), Segment(f"by a commit, {refusal.code}: {refusal.message}"))
     for refusal in report.refusals.standing:
         yield (Segment("refused already ", "dim"), Segment(f"{refusal.code}: {refusal.message}"))
+        yield (Segment("help", "help"), Segment(f": {refusal.help}"))
     for each in report.failed:
         yield (Segment("failed ", "bad"), Segment(f"--fail-on {each.gate}: {plan_report.failed_names(each)}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from commands import A_1_G, AT_MS, Run, folder_in
@@ -109,7 +110,10 @@ def test_what_is_refused_without_the_change_does_not_refuse_it(
     report = json.loads(result.stdout)
     assert (result.exit_code, report["refusals"], report["result"]) == (2, [], "changes")
     assert [each["code"] for each in report["refusedAlready"]] == ["GPU6002"]
-    assert "\nrefused already GPU6002: " in run(*command).stdout
+    text, line = run(*command).stdout, report["refusedAlready"][0]["help"]
+    assert re.search("Gpuctl-Confirm: [0-9a-f]{12}", line)
+    assert re.search(rf"\nrefused already GPU6002: .*\nhelp: {re.escape(line)}\n", text)
+    assert "> **refused already** GPU6002: " in run(*command, "-o", "markdown").stdout
     both = run("plan", folder_in(repository), "--base", "main~1", "--embedded", embedded, "-o", "json")
     assert (both.exit_code, [each["code"] for each in json.loads(both.stdout)["refusals"]]) == (3, ["GPU6002"])
 

@@ -73,6 +73,9 @@ class ControlPlane:
     history_port: int = 0
     """Here KWOK leads port 8081 of pods in gpuctl-system to: a port of this machine, free at the start."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _etcd_urls: tuple[str, str] = ("", "")
+    """Of clients, and of other members, of which there is none."""
+    _kubelet_port: int = 0
     _connections: urllib3.PoolManager | None = None
     """Kept for the next request: a new one costs four times the request."""
 
@@ -112,15 +115,16 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start everything and wait until it answers. RuntimeError, with the end of a log, when a part does not."""
-        *ports, kubelet, self.history_port = free_ports(5)
-        etcd, peer, secure = (f"127.0.0.1:{port}" for port in ports)
-        self.url = f"https://{secure}"
+        *ports, self._kubelet_port, self.history_port = free_ports(5)
+        self._etcd_urls = (f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}")
+        self.url = f"https://127.0.0.1:{ports[2]}"
         self._write_files()
         self._connections = urllib3.PoolManager(maxsize=8, ca_certs=str(self.ca_file), retries=False)
-        self._start_etcd(f"http://{etcd}", f"http://{peer}")
-        self._start_apiserver(f"http://{etcd}", secure.rpartition(":")[2])
-        self._await("kube-apiserver", self._is_ready)
-        component = str(self.folder / "component.kubeconfig")
+        self._start_server()
+        self._start_others()
+
+    def _start_others(self) -> None:
+        component, kubelet = str(self.folder / "component.kubeconfig"), self._kubelet_port
         self._spawn(
             "kube-controller-manager",
             f"--kubeconfig={component}",
@@ -155,6 +159,42 @@ class ControlPlane:
             f"--tls-private-key-file={self.folder / 'certs' / 'apiserver.key'}",
         )
         self._await("kube-controller-manager", self._has_default_account)
+
+    def _start_server(self) -> None:
+        """Start etcd, where it does not run, and the API server."""
+        if "server" not in self._processes:
+            self._start_etcd(*self._etcd_urls)
+        self._start_apiserver(self._etcd_urls[0], self.url.rpartition(":")[2])
+        self._await("kube-apiserver", self._is_ready)
+
+    def kill_server(self) -> None:
+        """Kill the API server alone, at once. `bring_back` starts it."""
+        process = self._processes.pop("kube-apiserver")
+        process.kill()
+        process.wait()
+
+    def bring_back(self) -> None:
+        """Start the API server where it was, if it was killed."""
+        if "kube-apiserver" not in self._processes:
+            self._start_server()
+
+    def snapshot(self, folder: Path) -> None:
+        """Copy what etcd keeps; the API server is away meanwhile."""
+        self.kill_server()
+        self.end("server")
+        copy(self.etcd, folder)
+        self._start_server()
+
+    def restore(self, folder: Path) -> None:
+        """Have etcd go back to a snapshot: resource versions go back too. All others are started anew, as Kubernetes
+        tells whoever restores: they would wait for versions that are yet to come."""
+        for name in [*reversed(self._processes)]:
+            self.end(name)
+        remove(self.etcd)
+        copy(folder, self.etcd)
+        self._start_server()
+        self.call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")  # an earlier KWOK's
+        self._start_others()
 
     def stop(self) -> None:
         """End everything, the API server before etcd: without etcd it does not leave."""

@@ -64,6 +64,40 @@ def test_a_project_whose_removal_is_refused_leaves_no_gpus_that_spare_a_pause(tm
     assert phase(stage, "b/m") == "Running"
 
 
+def test_a_commit_whose_restarts_are_refused_as_well_waits_until_the_window_ends(tmp_path: Path) -> None:
+    """It would be in force when they are confirmed, or are no longer too many."""
+    stage = WithoutGit(tmp_path)
+    cluster = CLUSTER + NIGHT.format("10m", "[pause]") + "  scheduling: {stopGuard: 10}\n"
+    stage.commit(BASE | {"c/cluster.yaml": cluster, "c/projects/a/k.yaml": job("k", "a")})
+    stage.play(70)
+    stage.commit({f"c/projects/a/{name}.yaml": job(name, "a", 1, ", env: {B: c}") for name in ("j1", "k")})
+    stage.play(130)
+    assert {line["code"] for line in held(stage)} == {"GPU6013"}
+    assert stage.codes("refused") == []
+    stage.play(680)
+    assert stage.codes("refused") == ["GPU6007"]
+
+
+def test_jobs_whose_end_is_refused_leave_no_gpus_that_spare_a_pause(tmp_path: Path) -> None:
+    """Here the guard of runs that would be stopped at once refuses, and the project stays."""
+    stage = WithoutGit(tmp_path)
+    of_c = {f"c/projects/c/{name}.yaml": job(name, "c") for name in ("x", "y")}
+    quotas = {f"c/projects/{name}/project.yaml": project(name, quota) for name, quota in (("a", 1), ("b", 1), ("c", 2))}
+    cluster = CLUSTER + NIGHT.format("10m", "[pause]") + "  scheduling: {stopGuard: 10}\n"
+    more = {"c/projects/a/k.yaml": job("k", "a"), "c/projects/b/j2.yaml": None, "c/cluster.yaml": cluster}
+    stage.commit(BASE | of_c | quotas | more)
+    stage.play(70)
+    stage.commit(dict.fromkeys(of_c))
+    stage.play(130)
+    assert (stage.codes("refused"), phase(stage, "c/x")) == (["GPU6007"], "Running")
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.play(250)
+    assert {line["code"] for line in held(stage)} == {"GPU6013"}
+    assert phase(stage, "b/m") is None
+    stage.play(680)
+    assert phase(stage, "b/m") == "Running"
+
+
 def test_what_is_not_forbidden_is_done(tmp_path: Path) -> None:
     stage = staged(WithoutGit(tmp_path), "[pause]")
     stage.commit({"c/projects/a/k0.yaml": None})

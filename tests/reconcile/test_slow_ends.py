@@ -65,6 +65,24 @@ def test_a_run_that_a_person_deleted_ends_a_minute_later_though_a_finalizer_keep
     assert told(town, "GPU7024") == []
 
 
+@pytest.mark.parametrize("name", ["e1", "e2"])
+def test_a_declared_job_whose_deleted_object_stays_waits_for_that_and_keeps_no_place(
+    name: str, town: Neighbours
+) -> None:
+    """It was said to start within its quota, and its GPUs were kept for it, from others, for as long as that took."""
+    body = town.run_object(name, "evil")
+    hold(town, body, HELD)
+    town.declare({file: said for file, said in TOWN.items() if file != f"{name}.yaml"})
+    town.live_s(30)
+    town.declare({**TOWN, **FOUR_MORE})
+    town.live_s(60)
+    assert town.decisions_about("evil")[name] == ("Pending", "GPU7024")
+    assert town.decisions_about("good")["g3"][0] == "Keep"
+    hold(town, town.run_object(name, "evil"))
+    town.live_s(60)
+    assert town.decisions_about("evil")[name][0] == "Keep"
+
+
 def test_a_run_that_is_paused_or_deleted_as_usual_is_not_told(town: Neighbours) -> None:
     body = town.run_object("e1", "evil")
     hold(town, body, HELD)

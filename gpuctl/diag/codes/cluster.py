@@ -99,7 +99,7 @@ ENTRIES: tuple[CodeEntry, ...] = (
         message="{object} of {job} was deleted at {since} and is not gone: finalizers hold it ({finalizers})",
         why="A finalizer keeps an object until whatever set the finalizer takes it off. Pods of a Job or Deployment "
         "are deleted after a minute all the same, those of another kind by its own controller. Until the object is "
-        "gone, the run counts as one that stops.",
+        "gone, the run counts as one that stops; its job, if it is declared, waits, and no place is kept for it.",
         fix="Find out what set the finalizer. If it is not needed: `kubectl patch` the object with "
         '`{"metadata":{"finalizers":null}}`. `gpuctl install --guard` keeps tenants from setting any.',
     ),
