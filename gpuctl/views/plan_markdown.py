@@ -100,20 +100,18 @@ def _verdict(page: PlanPage) -> str:
 
 
 def _refusals(page: PlanPage, bounds: Bounds) -> Iterator[str]:
-    refused = page.refused.shown[: max(bounds.rows, 5)]
-    for refusal in refused:
-        yield ""
-        yield f"> **refused** {_text(refusal.code)}: {_text(refusal.message)}  "
-        yield f"> {_help(refusal.help)}"
-    left_out = page.refused.total - len(refused)
-    for word, notices in (("confirmed by a commit", page.confirmed), ("refused already", page.refused_already)):
-        shown = notices.shown[: bounds.rows]
+    left_out = 0
+    for word, notices, most in (
+        ("refused", page.refused, max(bounds.rows, 5)),
+        ("confirmed by a commit", page.confirmed, bounds.rows),
+        ("refused already", page.refused_already, bounds.rows),
+    ):
+        shown = notices.shown[:most]
         left_out += notices.total - len(shown)
         for refusal in shown:
+            said = f"> **{word}** {_text(refusal.code)}: {_text(refusal.message)}"
             yield ""
-            yield f"> **{word}** {_text(refusal.code)}: {_text(refusal.message)}  "
-            if notices is page.refused_already:
-                yield f"> {_help(refusal.help)}"
+            yield from [said] if notices is page.confirmed else [f"{said}  ", f"> {_help(refusal.help)}"]
     for each in page.failed:
         yield ""
         yield f"> **failed** {markdown_code(f'--fail-on {each.gate}')}: {_text(each.names)}"

@@ -29,7 +29,8 @@ def changed(**parts: Any) -> dict[str, Any]:
 def test_counters_are_no_news_and_labels_fields_and_owners_are() -> None:
     owners = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]
     status = [{"manager": "controllers", "operation": "Update", "subresource": "status", "fieldsV1": {}}]
-    assert not alters(REF, LIVE, changed(status={"active": 1}), BUILT_IN)
+    runs = changed(spec={"suspend": False})
+    assert not alters(REF, runs, {**runs, "status": {"active": 1}}, BUILT_IN)
     assert not alters(REF, LIVE, changed(metadata={"managedFields": status}), BUILT_IN)
     assert alters(REF, LIVE, changed(metadata={"labels": {}}), BUILT_IN)
     assert alters(REF, LIVE, changed(metadata={"managedFields": owners}), BUILT_IN)
@@ -40,6 +41,7 @@ def test_counters_are_no_news_and_labels_fields_and_owners_are() -> None:
 
 def test_a_workload_that_comes_to_rest_is_news() -> None:
     assert alters(REF, changed(status={"startTime": "2026-01-01T00:00:00Z"}), LIVE, BUILT_IN)
+    assert alters(REF, changed(status={"active": 1}), LIVE, BUILT_IN)
 
 
 def test_of_pods_only_what_is_observed_matters() -> None:
