@@ -40,21 +40,21 @@ TESTS = Path(__file__).parent
 SHARED = ("control_plane", "plane_with_gpuctl", "real_lab")
 """The control planes that tests of several modules share; any other is its module's own."""
 
-INTERRUPTED = frozenset({
-    "test_clock",
-    "test_git_faults",
-    "test_kill",
-    "test_replicas",
-    "test_server_faults",
-    "test_rights",
-})
-"""Modules on `plane_with_gpuctl` that wait for faults to be noticed: a group of their own, on a control plane of their
-own, for all of these tests one after the other take longer than all others."""
+PARTS = {
+    "interrupted": (
+        "test_clock", "test_git_faults", "test_kill", "test_replicas", "test_server_faults", "test_rights",
+    ),
+    "neighbours": ("test_nodes_and_neighbours", "test_job_life"),
+    "failures": ("test_pod_failures", "test_objects_of_people", "test_what_gpus_do"),
+}  # fmt: skip
+"""Modules on `plane_with_gpuctl` by the groups that have such a control plane of their own: these tests mostly wait,
+and one after the other they take longer than all others on two cores. Those of the first wait for faults."""
 
 LONGEST_FIRST = (
-    "plane_with_gpuctl", "interrupted", "real_lab", "test_operate_page", "test_story_on_kueue", "control_plane",
-    "test_bench_cluster", "test_declared_life", "test_idle", "test_jobset_life", "test_install_upgrade",
-    "test_install_page", "test_forged_objects", "test_demo", "test_tenants", "test_install_again", "test_sharing",
+    "neighbours", "failures", "interrupted", "plane_with_gpuctl", "real_lab", "test_operate_page",
+    "test_story_on_kueue", "control_plane", "test_bench_cluster", "test_declared_life", "test_rights_taken_away",
+    "test_server_goes_back", "test_idle", "test_jobset_life", "test_install_upgrade", "test_install_page",
+    "test_forged_objects", "test_demo", "test_tenants", "test_install_again", "test_sharing",
 )  # fmt: skip
 """Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
 
@@ -112,7 +112,7 @@ def _group(item: pytest.Item) -> str:
     asked = item.fixturenames if isinstance(item, pytest.Function) else []
     for name in SHARED:
         if name in asked:
-            return "interrupted" if item.path.stem in INTERRUPTED else name
+            return next((part for part, modules in PARTS.items() if item.path.stem in modules), name)
     if "new_control_plane" in asked:
         return item.path.stem
     return "real_lab" if item.get_closest_marker("server") else ""  # it asks for its lab by what it is given
