@@ -167,7 +167,7 @@ def on_cluster(
     standing = () if old is None else old.plan.refusals
     if refused:
         new = _sorted_out(refused, standing, confirmed.of_all).new
-        assumed = confirmed.of_all | frozenset(map(confirmation_of, new))
+        assumed = confirmed.of_all | {confirmation_of(refusal.help) for refusal in new}
         report = _enforced(head, objects, now_ms, assumed, caches)
     after = at_rest(report.declared, state if before is None else before.state, now_ms, caches.engine_cache)
     effect = effect_of(before, after)

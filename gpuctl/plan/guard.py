@@ -382,9 +382,10 @@ def is_confirmed(refusal: Diagnostic, confirmed: frozenset[str]) -> bool:
     return any(refusal.help == _help(digest) for digest in confirmed)
 
 
-def confirmation_of(refusal: Diagnostic) -> str:
-    """What lifts a refusal; "" where no confirmation does."""
-    found = _CONFIRMATION.search(refusal.help)
+def confirmation_of(fix: str) -> str:
+    """What lifts a refusal whose help this is; "" where no confirmation does. For guards' help alone: that of a mistake
+    may have words of a file in it."""
+    found = _CONFIRMATION.search(fix)
     return "" if found is None else found[1]
 
 

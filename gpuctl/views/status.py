@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 from gpuctl.model.state import Node
 from gpuctl.model.turns import in_turns, whose
 from gpuctl.model.units import Instant
-from gpuctl.plan import CONFIRM_TRAILER, OWN
+from gpuctl.plan import CONFIRM_TRAILER, OWN, confirmation_of
 from gpuctl.views.status_form import (
     CommitForm,
     CycleForm,
@@ -40,7 +39,6 @@ _MOST = (50, 10, 2)
 _LONGEST = 400
 """The longest text of an entry, in characters."""
 _SHOWN_REVISION = 12
-_CONFIRM = re.compile(rf"`({CONFIRM_TRAILER}: \w+)`")
 _OF_GUARDS = frozenset({"refused", "held"})
 """Events of what a guard says."""
 _BACK = frozenset({"GPU8009", "GPU8010"})
@@ -122,7 +120,7 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
         cycle=CycleForm(last_good_cycle=_time(facts.cycled_ms)),
         held=cut(held),
         refusals=cut([
-            RefusalForm(code=each.code, message=_cut(each.message), confirm=found.group(1)) for found, each in refused
+            RefusalForm(code=each.code, message=_cut(each.message), confirm=found) for found, each in refused
         ]),
         frozen=cut(frozen),
         pools=cut(list(_short_pools(facts, cut))),
@@ -137,9 +135,10 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
     return made.model_copy(update={"ready": not why_not, "why_not": why_not[:most]})
 
 
-def _confirmation(problem: ProblemForm) -> re.Match[str] | None:
-    """The line that lifts a refusal. Of a guard alone: the help for a mistake may have words of the file in it."""
-    return _CONFIRM.search(problem.help) if problem.event in _OF_GUARDS else None
+def _confirmation(problem: ProblemForm) -> str:
+    """The line that lifts a refusal, of a guard alone; "" of any other problem."""
+    digest = confirmation_of(problem.help) if problem.event in _OF_GUARDS else ""
+    return f"{CONFIRM_TRAILER}: {digest}" if digest else ""
 
 
 class _Cut:

@@ -45,6 +45,15 @@ def test_a_commit_that_pauses_waits_until_the_window_ends(tmp_path: Path) -> Non
     assert phase(stage, "b/m") == "Running"
 
 
+def assert_a_job_that_pauses_another_waits(stage: WithoutGit) -> None:
+    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
+    stage.play(250)
+    assert {line["code"] for line in held(stage)} == {"GPU6013"}
+    assert phase(stage, "b/m") is None
+    stage.play(680)
+    assert phase(stage, "b/m") == "Running"
+
+
 def test_a_project_whose_removal_is_refused_leaves_no_gpus_that_spare_a_pause(tmp_path: Path) -> None:
     """The commit was taken up in the window, as if it started a job on that project's GPUs; it paused another one."""
     stage = WithoutGit(tmp_path)
@@ -56,12 +65,7 @@ def test_a_project_whose_removal_is_refused_leaves_no_gpus_that_spare_a_pause(tm
     stage.commit(dict.fromkeys(of_c))
     stage.play(130)
     assert (stage.codes("refused"), phase(stage, "c/x")) == (["GPU6002"], "Running")
-    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
-    stage.play(250)
-    assert {line["code"] for line in held(stage)} == {"GPU6013"}
-    assert phase(stage, "b/m") is None
-    stage.play(680)
-    assert phase(stage, "b/m") == "Running"
+    assert_a_job_that_pauses_another_waits(stage)
 
 
 def test_a_commit_whose_restarts_are_refused_as_well_waits_until_the_window_ends(tmp_path: Path) -> None:
@@ -90,12 +94,7 @@ def test_jobs_whose_end_is_refused_leave_no_gpus_that_spare_a_pause(tmp_path: Pa
     stage.commit(dict.fromkeys(of_c))
     stage.play(130)
     assert (stage.codes("refused"), phase(stage, "c/x")) == (["GPU6007"], "Running")
-    stage.commit({"c/projects/b/m.yaml": job("m", "b")})
-    stage.play(250)
-    assert {line["code"] for line in held(stage)} == {"GPU6013"}
-    assert phase(stage, "b/m") is None
-    stage.play(680)
-    assert phase(stage, "b/m") == "Running"
+    assert_a_job_that_pauses_another_waits(stage)
 
 
 def test_what_is_not_forbidden_is_done(tmp_path: Path) -> None:
