@@ -60,7 +60,7 @@ LONGEST_FIRST = (
 
 SERVERS_UNTIL = 0.8
 """The part of a run in which groups on control planes begin. They wait for 2,000 s in all: the later the last of them
-begins, the more of the six processes have work for the two cores."""
+begins, the more of the eight processes have work for the two cores."""
 
 NEW_OBJECTS = 20_000
 """So many new objects, less those gone again, are there before the garbage collector looks at them."""
