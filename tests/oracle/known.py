@@ -22,12 +22,12 @@ KNOWN: dict[str, Known] = {
     "stopped twice": Known(
         why="4.5: nothing is paused twice for one change. If the run were left alone, a job would have no place; or an "
         "elastic job starts with one worker, and the run that made way starts again before it has room for a second.",
-        worlds=(742, 10012883, 12000579),
-        histories=(21002531, 22004851),
+        worlds=(742, 10012883, 12000579, 26010555),
+        histories=(21002531, 22004851, 26000861),
     ),
     "no rest: late": Known(
         why="4.5: at rest after three schedules that decide something new.",
-        histories=(9003188, 9004569, 11000140, 13000944, 19002171, 22004851, 25001590),
+        histories=(9003188, 9004569, 11000140, 13000944, 19002171, 22004851, 25001590, 26000861, 26003789),
     ),
     "dear: what follows": Known(
         why="4.5: the price counts what follows; that the job or a moved run takes more in its turn was not foreseen.",
@@ -87,7 +87,7 @@ KNOWN: dict[str, Known] = {
     ),
     "within share first": Known(
         why="4.3: a job within its share gives up its place by looking ahead, and one beyond it starts there.",
-        worlds=(22017020, 25015613),
+        worlds=(22017020, 25015613, 26016015),
     ),
     "waits: a ceiling judged after victims left": Known(
         why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. Once own "
@@ -111,8 +111,9 @@ KNOWN: dict[str, Known] = {
     ),
     "waits: fewer workers of the job": Known(
         why="4.5: the run that makes way would take the place again, beside a run too young to be moved. So the job "
-        "waits with GPU5028 until that one may be moved, for less than minRuntime.",
-        worlds=(25019110,),
+        "waits with GPU5028 until that one may be moved, for less than minRuntime. Or the run that makes way would go "
+        "on smaller, and the job, then beyond its share, would be paused for another project.",
+        worlds=(25019110, 26015617),
     ),
     "waits: entitlement judged after victims left": Known(
         why="4.3: where quotas are overcommitted, a GPU left over is guaranteed to the project that holds it. That "
