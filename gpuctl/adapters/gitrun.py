@@ -323,8 +323,10 @@ def _stopped() -> SourceUnavailable:
 
 
 def _environment(*, remote: bool) -> dict[str, str]:
-    """The environment of gpuctl, without variables that would lead git elsewhere. Settings in it (GIT_CONFIG_COUNT) are the
-    user's own."""
+    """The environment of gpuctl, without variables that would lead git elsewhere.
+
+    Settings in it (GIT_CONFIG_COUNT) are the user's own.
+    """
     ssh = os.environ.get("GIT_SSH_COMMAND", "ssh")
     return {
         **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},
