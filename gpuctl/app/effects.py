@@ -155,9 +155,9 @@ def on_cluster(
 ) -> Foreseen:
     """The effect of a change on a cluster as it is now.
 
-    What is already refused of base stays as it is, until the change confirms it.
+    Parts of base that are refused already stay as they are, until the change confirms them.
 
-    Cost: a plan of base and one of head, whose schedules are the first of the effect; a second plan of head where
+    Cost: a plan of base and one of head, whose schedules are the first of the effect; a second plan of head if
     something is refused.
     """
     caches = CycleCaches()

@@ -85,7 +85,7 @@ UNKEPT = Unkept()
 
 
 def facts_of(report: CycleReport, desired: Desired, uses: Mapping[RunKey, RunUse]) -> Facts:
-    """What the history needs of a cycle, with what is known of the runs' GPUs. Cost: linear in its queue and runs."""
+    """The facts of a cycle for the history, with the use of the runs' GPUs. Cost: linear in its queue and runs."""
     return Facts(
         at_ms=report.at_ms,
         runs=report.state.runs,

@@ -92,7 +92,7 @@ def is_in_deleted_namespace(current: Live, ref: ObjectRef) -> bool:
 
 
 def in_the_way(current: Live, wanted: JobId | str) -> tuple[str, str] | None:
-    """What may prevent a job from existing, in words, with the diagnostic code; None where nothing is found."""
+    """The reason that may prevent a job from existing, with its diagnostic code; None if none is found."""
     project, name = (wanted.project, wanted.name) if isinstance(wanted, JobId) else ("", wanted)
     for ref in sorted(current.state.foreign):
         if names.is_run_name(ref.name, name) and ref.namespace.endswith(project):

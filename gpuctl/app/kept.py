@@ -86,10 +86,8 @@ KEPT: Mapping[Kind, Parts] = {
     kinds.RESOURCE_SLICE: {"spec": {**_whole("driver", "nodeName", "pool"), "devices": _DEVICES}},
     kinds.DEVICE_CLASS: {"spec": _whole("extendedResourceName")},
 }
-"""The parts to keep of each kind, besides its metadata. Of a pod also the sum of its requests is kept, and, if it does
-not run, the reason.
-
-Of gpuctl's own objects all parts except the status are kept as well. Of a kind that is not here only the metadata.
+"""The parts to keep of each kind, besides its metadata. A pod also keeps the sum of its requests, and, if it does
+not run, the reason. gpuctl's own objects also keep all parts except the status. Other kinds keep only the metadata.
 """
 
 _OF_DECLARED: Parts = {"status": WHOLE}

@@ -21,7 +21,7 @@ _SHOWN_REVISION = 12
 
 
 class NoticeKind(StrEnum):
-    """What a notice tells."""
+    """The kind of change that a notice reports."""
 
     HELD = "held"
     RECOVERED = "recovered"
@@ -88,7 +88,7 @@ class Told:
 
 
 def told_by(status: StatusV1) -> Told:
-    """What receivers know once they were told of a status."""
+    """The knowledge of receivers that were told of a status."""
     return Told(
         applied=Revision(status.commit.applied or ""),
         held=frozenset(map(_key, status.held)),

@@ -202,7 +202,7 @@ class ObjectCache:
         self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete, as the port does. The cache drops the object at once, or has it as it is while it ends."""
+        """Delete, as the port does. The cache drops the object, or keeps its state while it ends."""
         ending = self._cluster.delete(ref, uid, resource_version)
         if ending is not None:
             self._take(ref, ending)

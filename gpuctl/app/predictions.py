@@ -106,8 +106,8 @@ class Predictions:
     ) -> Iterator[Checked]:
         """Predict the effect of a commit that is about to be enforced. Yields predictions that can't be checked now.
 
-        `foreseen`: the first cycle's decisions. What it refuses and leaves as it is stays so in the prediction. A
-        commit that changes nothing leaves the earlier prediction as it is.
+        `foreseen`: the first cycle's decisions. Parts that it refuses stay unchanged in the prediction. A commit
+        that changes nothing keeps the earlier prediction.
         """
         if self.knows(declared, confirmed):
             return

@@ -195,7 +195,7 @@ class StatusBoard:
             self._notifier.notify(notices, commit)
 
     def stand_by(self, leader: str) -> None:
-        """As a waiting replica, answer with what the leader published."""
+        """Answer, as a replica in standby, with the status that the leader published."""
         self._meters.enforced(well=True)
         latest = self._publisher.latest()
         if self._stood == (leader, latest):

@@ -85,7 +85,7 @@ class UtilisationBoard:
 
     @property
     def known(self) -> Utilisation:
-        """What is known now."""
+        """The use of GPUs as known now."""
         return self._known
 
     def idle(self) -> Mapping[RunKey, Instant] | None:

@@ -46,7 +46,7 @@ class Asked(NamedTuple):
 def asked_workers(
     autoscalers: Mapping[ObjectRef, Body], refs: Sequence[ObjectRef], bodies: Sequence[Body]
 ) -> list[Asked | None]:
-    """What the autoscaler of each run's object asks for; None for a run without one."""
+    """The replicas that the autoscaler of each run's object asks for; None for a run without one."""
     if not autoscalers:
         return [None] * len(refs)
     named = (ObjectRef(*kinds.AUTOSCALER, ref.namespace, ref.name) for ref in refs)
@@ -55,9 +55,9 @@ def asked_workers(
 
 
 def asked(autoscaler: Body, deployment: Body) -> Asked:
-    """What one autoscaler asks for.
+    """The replicas that one autoscaler asks for.
 
-    A status that is not about the present number of replicas is older, and does not show that more are wanted.
+    A status about another number of replicas than the present one is older: it does not show that more are wanted.
     """
     replicas = number(deployment, "spec", "replicas", default=1)
     limited = condition(autoscaler, "ScalingLimited")
@@ -96,7 +96,7 @@ def asked_of_run(told: Asked | None, has: int | None, *, is_let_go: bool) -> int
 
 
 def _by_metric(autoscaler: Body) -> int:
-    """How many replicas would have the target each, by what all of them have together; 0 where that is not known."""
+    """The number of replicas that divides the whole load into targets, rounded up; 0 if the load is not known."""
     (wanted,) = [*items(autoscaler, "spec", "metrics")][:1] or [{}]
     (measured,) = [*items(autoscaler, "status", "currentMetrics")][:1] or [{}]
     kind = text(wanted, "type").lower()

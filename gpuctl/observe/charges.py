@@ -44,9 +44,9 @@ def charged_devices(pod: Pod, charge: Charge, planned: tuple[int, ...] = ()) -> 
 
 
 def excess_of(pod: Pod, charge: Charge, *, named: bool) -> Excess | None:
-    """What a run's pod has beyond the run's charge; None for nothing, which is nearly always so.
+    """The requests of a run's pod beyond the run's charge; None if there are none, as for nearly every pod.
 
-    `named`: on its node even a part of a GPU is requested as one, and given by name (HAMi).
+    `named`: on the pod's node even a part of a GPU is requested as one, and given by name (HAMi).
     """
     if pod.node is None or not pod.live or not pod.bound:
         return None

@@ -99,7 +99,7 @@ def unbound_nodes(held: Held, pods: Iterable[Pod], ended: frozenset[int]) -> tup
 
 
 def held_places(phase: RunPhase, planned: Placement | None, crew: Crew, unseen: Placement | None) -> Held:
-    """What the run holds: nothing once final; while it stops its pods' places; else also the places still to be taken.
+    """A run's places: none once final; its pods' places while it stops; else also the places it has yet to take.
 
     A worker that has ended keeps its place in the placement, without devices: the run has as many workers as before.
     `planned`: where the run was released to, or the place reserved for it while it waits. `unseen`: the places of its
