@@ -59,8 +59,8 @@ LONGEST_FIRST = (
 """The groups that take longest when their tests run one after the other. A run ends no sooner than the last of them."""
 
 SERVERS_UNTIL = 0.8
-"""The part of a run in which groups on control planes begin. They wait for 2,000 s in all: the later the last one
-begins, the more of the six processes have work for the two cores."""
+"""The part of a run in which groups on control planes begin. They wait for 2,000 s in all: the later the last of them
+begins, the more of the eight processes have work for the two cores."""
 
 NEW_OBJECTS = 20_000
 """The garbage collector looks once there are this many new objects, less those that are gone."""
