@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles, golden files that `--update-golden` rewrites, a real control plane."""
+"""Shared by all tests: Hypothesis profiles, golden files that `--update-golden` rewrites, a real control plane."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from controlplane.prepared import prepared
 from controlplane.server import ControlPlane, start
 from hypothesis import HealthCheck, settings
 
-# Where Python is told to write no bytecode, each run would rewrite the assertions of all test modules, and each process
-# that a test starts would compile gpuctl: half of the time until the first test, and a second or more a process.
+# Python must write bytecode. Without it, each run rewrites the assertions of all test modules, and each process that a
+# test starts compiles gpuctl: half of the time until the first test, and a second or more a process.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Whatever collection makes stays: looking through it for garbage takes a tenth of its time.
+# Collection makes next to no garbage: looking for it would take a tenth of the collection's time.
 gc.disable()
 
-# How long examples take is the machine's matter: it may be busy with other tests.
+# No time limit for examples: the machine may be busy with other tests.
 settings.register_profile(
     "gpuctl", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -38,7 +38,7 @@ FUZZ_SEED = 13
 TESTS = Path(__file__).parent
 
 SHARED = ("control_plane", "plane_with_gpuctl", "real_lab")
-"""The control planes that tests of several modules share; any other is its module's own."""
+"""The control planes that tests of several modules share. Any other belongs to its module."""
 
 PARTS = {
     "interrupted": (
@@ -47,8 +47,8 @@ PARTS = {
     "neighbours": ("test_nodes_and_neighbours", "test_job_life"),
     "failures": ("test_pod_failures", "test_objects_of_people", "test_what_gpus_do"),
 }  # fmt: skip
-"""Modules on `plane_with_gpuctl` by the groups that have such a control plane of their own: these tests mostly wait,
-and one after the other they take longer than all others on two cores. Those of the first wait for faults."""
+"""Groups of modules on `plane_with_gpuctl`, each with such a control plane of its own. These tests mostly wait: one
+after the other they take longer than all others on two cores. Tests of the first group wait for faults."""
 
 LONGEST_FIRST = (
     "neighbours", "failures", "interrupted", "plane_with_gpuctl", "real_lab", "test_operate_page",
@@ -56,14 +56,14 @@ LONGEST_FIRST = (
     "test_server_goes_back", "test_idle", "test_jobset_life", "test_install_upgrade", "test_install_page",
     "test_forged_objects", "test_demo", "test_tenants", "test_install_again", "test_sharing",
 )  # fmt: skip
-"""Groups whose tests take longest one after the other: a run is over no sooner than the last of them."""
+"""The groups that take longest when their tests run one after the other. A run ends no sooner than the last of them."""
 
 SERVERS_UNTIL = 0.8
 """The part of a run in which groups on control planes begin. They wait for 2,000 s in all: the later the last of them
 begins, the more of the eight processes have work for the two cores."""
 
 NEW_OBJECTS = 20_000
-"""So many new objects, less those gone again, are there before the garbage collector looks at them."""
+"""The garbage collector looks once there are this many new objects, less those that are gone."""
 
 _LONGEST_ID = 1000
 
@@ -78,11 +78,11 @@ QUICK = (
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests run in units that one process takes: those on one control plane, else those of one file, which make once
-    what they share. The order of the units is that of the run."""
+    """Divide the tests into units, one process each, and order them: a unit is the tests on one control plane, or else
+    of one file, so that what they share is made once. The run keeps the order of the units."""
     units, servers = dict[pytest.Item, str](), set[str]()
     for item in items:
-        path = item.nodeid.partition("::")[0].removeprefix("tests/")  # sooner than from its path
+        path = item.nodeid.partition("::")[0].removeprefix("tests/")  # cheaper than from the item's path
         if path.startswith(QUICK):
             item.add_marker("quick")
         if server := _group(item):
@@ -97,8 +97,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _order(others: Sequence[str], servers: Collection[str]) -> Mapping[str, float]:
-    """When each unit begins, from 0 to 1. Those on control planes, which mostly wait, are spread among those that take
-    CPU, the longest first, and begin early enough to be over before the end."""
+    """The begin of each unit, from 0 to 1. Units on control planes mostly wait: they are spread among units that take
+    CPU, the longest first, and begin early enough to end before the run does."""
     longest = sorted(servers, key=_place)
     begin = {unit: at / len(others) for at, unit in enumerate(others)}
     return begin | {unit: SERVERS_UNTIL * at / len(servers) for at, unit in enumerate(longest)}
@@ -116,12 +116,12 @@ def _group(item: pytest.Item) -> str:
             return next((part for part, modules in PARTS.items() if item.path.stem in modules), name)
     if "new_control_plane" in asked:
         return item.path.stem
-    return "real_lab" if item.get_closest_marker("server") else ""  # it asks for its lab by what it is given
+    return "real_lab" if item.get_closest_marker("server") else ""  # such a test gets its lab through a parameter
 
 
 @pytest.hookimpl(trylast=True)  # after the module's own fixtures
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """A control plane is stopped after its last test: an idle one takes CPU and 0.5 GiB of memory."""
+    """Stop a control plane after its last test: an idle one takes CPU and 0.5 GiB of memory."""
     goes_on = nextitem is not None and (nextitem.path == item.path or "" != _group(nextitem) == _group(item))
     if not goes_on:
         for plane in item.config.stash[RUNNING].values():
@@ -130,10 +130,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: frozen, the garbage collector doesn't look through it again and
-    again, which takes a tenth of the processor time of tests in Python; nor now, for little of it is garbage, and to
-    look takes a tenth of collection. Nor does it look at what is new as often as by default: another tenth, of
-    Hypothesis' tests most, for Hypothesis measures each look."""
+    """Have the garbage collector skip everything imported and collected, which stays to the end.
+
+    Cost: to look through it again and again takes a tenth of the processor time of tests in Python; to look now, when
+    little of it is garbage, takes a tenth of collection. The collector also looks at new objects less often than by
+    default: another tenth, most of it in Hypothesis' tests, since Hypothesis measures each look.
+    """
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
     gc.enable()
@@ -141,15 +143,15 @@ def pytest_collection_finish() -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUNNING] = {}
-    config.option.loadscopereorder = False  # pytest-xdist would begin with the groups of the most tests
-    if config.getoption("hypothesis_seed") is not None:  # with "gpuctl" Hypothesis would take no notice of it
+    config.option.loadscopereorder = False  # pytest-xdist would begin with the groups that have the most tests
+    if config.getoption("hypothesis_seed") is not None:  # with "gpuctl" Hypothesis would ignore the seed
         settings.load_profile("new examples")
 
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist's
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """In a new clone each process of a run would compile all test modules, all at the same time: 8 s each. Two compile
-    a half of them each before they begin."""
+    """Compile the test modules in two processes, half each, before a run in a new clone. Else each process of the run
+    would compile all of them at the same time: 8 s each."""
     if any(TESTS.glob("*/__pycache__/test_*")) or any(TESTS.glob("*/*/__pycache__/test_*")):
         return
     at = config.invocation_params.dir
@@ -164,8 +166,8 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """A text that is too long to be read has its length in an id: ids go to each process, and into the environment of
-    the commands that a test runs, which is bounded."""
+    """The id of a long text is its length: ids go to each process, and into the environment of the commands that a test
+    runs, which is bounded."""
     return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > _LONGEST_ID else None
 
 
@@ -174,7 +176,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Why tests were skipped: a line a reason, wherever they are."""
+    """List why tests were skipped, a line for each reason."""
     reports = terminalreporter.stats.get("skipped", [])
     told = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports)
     if told:
@@ -185,8 +187,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test is told what another run has found, or has the user's Git, which may sign each commit or know no name;
-    nor does one leave anything in the user's folders. This project's own folder may be another user's."""
+    """Isolate tests from the user. No test reads results of another run, or the user's Git settings, which may sign
+    each commit or lack a name; none leaves anything in the user's folders. This project's own folder may belong to
+    another user."""
     config = tmp_path_factory.mktemp("git") / "config"
     config.write_text(
         f"[user]\n    name = Ana\n    email = ana@example.com\n[safe]\n    directory = {TESTS.resolve().parent}\n"
@@ -200,13 +203,13 @@ def _nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture
 def fuzz_seed(request: pytest.FixtureRequest) -> int:
-    """Of the inputs that the fuzzers make: that of `--hypothesis-seed`, else the same in each run."""
+    """The seed of the fuzzers' inputs: that of `--hypothesis-seed`, else the same in each run."""
     return int(request.config.getoption("hypothesis_seed") or FUZZ_SEED)
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """`golden(path, text)`: the text is exactly what the file holds, or becomes it with --update-golden."""
+    """`golden(path, text)` checks that the file holds exactly the text; with --update-golden it writes the file."""
     update = bool(request.config.getoption("--update-golden"))
 
     def check(path: Path, text: str) -> None:
@@ -226,7 +229,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 @pytest.fixture(scope="session")
 def traces() -> Path:
-    """The folder with the published traces, which are no part of the project; without it its tests skip."""
+    """The folder with the published traces, which are no part of the project. Without it, tests that need it skip."""
     folder = Path(os.environ.get("GPUCTL_TRACES") or Path(__file__).resolve().parents[2] / "shared" / "traces")
     if not folder.is_dir():
         pytest.skip(f"no traces in {folder}: set GPUCTL_TRACES to the folder that holds openb/ and philly/")
@@ -237,7 +240,7 @@ def traces() -> Path:
 def new_control_plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., ControlPlane]:
-    """Starts real control planes, which last for the module's tests."""
+    """Start real control planes, which last for the module's tests."""
     running = request.config.stash[RUNNING]
 
     def begin(emulated: str = "") -> ControlPlane:
@@ -250,7 +253,8 @@ def new_control_plane(
 def shared_control_plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., ControlPlane]:
-    """`shared_control_plane(name, prepare)`: the one of that name; started and prepared where it does not run."""
+    """`shared_control_plane(name, prepare)`: the control plane of that name, started and prepared if it does not
+    run."""
     running = request.config.stash[RUNNING]
 
     def share(name: str, prepare: Callable[[ControlPlane], object] = bool) -> ControlPlane:
@@ -263,7 +267,7 @@ def shared_control_plane(
 
 
 def started(folders: pytest.TempPathFactory, emulated: str = "") -> ControlPlane:
-    """A control plane. Not built: its tests skip, in CI they fail."""
+    """Start a control plane. If none is built, its tests skip; in CI they fail."""
     binaries = find()
     if binaries is None:
         missing = f"no Kubernetes control plane for the tests: {HOW}"
@@ -275,7 +279,7 @@ def started(folders: pytest.TempPathFactory, emulated: str = "") -> ControlPlane
 
 @pytest.fixture(scope="module")
 def control_plane(shared_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
-    """The one that most tests share."""
+    """The control plane that most tests share."""
     return shared_control_plane("control_plane")
 
 

@@ -1,1 +1,1 @@
-"""One outside system per module: Git, files, the clock, the embedded cluster."""
+"""Adapters: one outside system per module, such as Git, files, the clock, the embedded cluster."""

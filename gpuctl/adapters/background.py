@@ -1,4 +1,4 @@
-"""Work beside the loop, in a thread: what it waits for outside, the loop does not wait for."""
+"""Work in a thread beside the loop, so that the loop never waits for outside systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 class ThreadBackground:
-    """Implements the port Background. `wake` ends the loop's wait; it is called from the thread, until this is closed.
+    """Implements the port Background. `wake` ends the loop's wait; the thread calls it, until this is closed.
 
     Nothing waits for a thread: one that hangs ends with the process.
     """
@@ -22,13 +22,13 @@ class ThreadBackground:
         self._closed = False
 
     def start(self, work: Callable[[], R]) -> Future[R]:
-        """Begin it."""
+        """Begin the work."""
         future: Future[R] = Future()
         Thread(target=self._do, args=(work, future), name="following", daemon=True).start()
         return future
 
     def close(self) -> None:
-        """From now on the loop is not there to be woken."""
+        """From now on, don't wake the loop: it may be gone."""
         with self._lock:
             self._closed = True
 

@@ -25,11 +25,11 @@ class FolderCheckout:
         self._connect = connect
 
     def write(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        """Replace a file of it."""
+        """Replace a file of the working tree."""
         replace_file(Path(path), top_of(self._folder), before, after)
 
     def draft(self, before: Mapping[str, bytes | None], branch: str | None) -> Draft:
-        """Prepare a commit of files of it."""
+        """Prepare a commit of files of the working tree."""
         return begin_commit(self._folder, before, branch)
 
     @contextmanager

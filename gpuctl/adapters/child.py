@@ -1,4 +1,4 @@
-"""A `gpuctl reconcile` in a process of its own, as benchmarks measure it: by its own /metrics and journal."""
+"""A `gpuctl reconcile` in a separate process, as benchmarks measure it: by its own /metrics and journal."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class ReconcileProcess:
     """Implements the port Controller."""
 
     def __init__(self, arguments: Sequence[str], folder: Path) -> None:
-        """Start it with these arguments of `gpuctl reconcile`; what it writes down goes to the folder.
+        """Start it with these arguments of `gpuctl reconcile`; its journal goes to the folder.
 
-        Raises ClusterUnavailable GPU7090 when it does not come up.
+        Raises ClusterUnavailable GPU7090 if it does not come up.
         """
         self._address = f"127.0.0.1:{_free_port()}"
         self._journal = folder / "journal"
@@ -54,7 +54,7 @@ class ReconcileProcess:
             raise
 
     def usage(self) -> Usage:
-        """What its /metrics say, and of its peak its system."""
+        """The usage in its /metrics; the peak memory comes from the system."""
         writes: Counter[str] = Counter()
         write_ms: Counter[str] = Counter()
         cpu_ms = mib = 0
@@ -79,12 +79,12 @@ class ReconcileProcess:
         )
 
     def told(self) -> Sequence[Mapping[str, Any]]:
-        """The lines of its journal that are whole."""
+        """The complete lines of its journal."""
         lines = self._journal.read_text(errors="replace").split("\n")
         return [json.loads(line) for line in lines[:-1] if line.startswith("{")]
 
     def close(self) -> None:
-        """Ask it to end; kill it when it does not."""
+        """Ask it to end; kill it if it does not."""
         self._process.terminate()
         try:
             self._process.wait(_GRACE_S)
@@ -93,7 +93,7 @@ class ReconcileProcess:
             self._process.wait()
 
     def _peak_mib(self) -> int:
-        """As Linux says it; 0 elsewhere."""
+        """The peak memory on Linux; 0 elsewhere."""
         with suppress(OSError):
             found = _PEAK.search(Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii"))
             return int(found[1]) // _KIB_IN_A_MIB if found else 0

@@ -1,4 +1,4 @@
-"""The two clocks: the machine's, and one that stands still until it is told to move."""
+"""The two clocks: the machine's, and one that stands still until it is moved."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class VirtualClock:
         return self._now_ms
 
     def advance_to(self, now_ms: Instant) -> None:
-        """Make it `now_ms`; ValueError for an instant that has passed."""
+        """Set the time; raises ValueError for an instant that has passed."""
         if now_ms < self._now_ms:
             raise ValueError(f"time does not go back: {now_ms} is before {self._now_ms}")
         self._now_ms = now_ms
 
 
 class PassingClock(SystemClock):
-    """The machine's time as one to be moved on: that takes as long as it takes."""
+    """The machine's time in the form of a clock that can be moved: moving it waits."""
 
     def advance_to(self, now_ms: Instant) -> None:
         """Wait until then."""

@@ -17,7 +17,7 @@ CLUSTERS = "clusters"
 POLICIES = "policies"
 _CLUSTER = re.compile(rb"^kind:[ \t]*[\"']?Cluster[\"']?[ \t]*(#.*)?\r?$", re.MULTILINE)
 _MOST_FILES = 1000
-"""So many files of a folder are looked into for a Cluster."""
+"""The most files of a folder that are searched for a Cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,14 @@ class Found:
 def clusters_of(paths: Iterable[str]) -> Found:
     """Map files and folders to the folders of their clusters.
 
-    A cluster's folder is the one in the folder `clusters` at the top of the Git working tree, whether or not something
-    above it declares a Cluster, which a change could add. Else it is the outermost one above a file that is in a folder
-    `clusters`, or that has a YAML file with a Cluster in it; nothing above the top of the Git working tree is looked
-    at. The outermost, because the people of a project could otherwise declare a Cluster of their own around their
-    files. A file below `policies` belongs to all clusters in the folder `clusters` beside it. A folder that belongs to
-    no cluster stands for itself.
+    A cluster's folder is the one in the folder `clusters` at the top of the Git working tree, whether or not a file
+    above it declares a Cluster, as a change could add one. Else it is the outermost folder above the file that is in a
+    folder `clusters`, or that has a YAML file with a Cluster in it; nothing above the top of the Git working tree is
+    searched.
+
+    Security: it is the outermost one, because the people of a project could otherwise declare their own Cluster around
+    their files. A file below `policies` belongs to all clusters in the folder `clusters` beside it. A folder that
+    belongs to no cluster stands for itself.
     """
     folders: dict[str, None] = {}
     strangers: list[str] = []
@@ -68,7 +70,7 @@ def _clusters(path: str) -> Iterator[str]:
 
 
 def _from_the_top(folder: Path) -> list[Path]:
-    """The folders down to this one, from the top of its Git working tree, without Git from the filesystem's."""
+    """The folders down to this one, from the top of its Git working tree, or without Git from the filesystem's root."""
     below: list[Path] = []
     for one in (folder, *folder.parents):
         below.append(one)
@@ -88,5 +90,5 @@ def _declares_cluster(folder: Path) -> bool:
 
 
 def _as_given(folder: Path, path: str) -> str:
-    """A folder, absolute or relative to the working directory, as the path is."""
+    """A folder, absolute or relative to the working directory, in the same form as the path."""
     return folder.as_posix() if Path(path).is_absolute() else Path(os.path.relpath(folder)).as_posix()

@@ -16,11 +16,11 @@ class ProcessConsole:
     """Standard input, output and error, without buffers in between."""
 
     def fileno(self) -> int:
-        """Standard input."""
+        """The number of standard input."""
         return sys.stdin.fileno()
 
     def read(self) -> bytes:
-        """What there is, once there is something; nothing at its end."""
+        """The available bytes, once there are any; empty at the end of the input."""
         return os.read(self.fileno(), _CHUNK_BYTES)
 
     def write(self, data: bytes, *, error: bool = False) -> None:
@@ -30,7 +30,7 @@ class ProcessConsole:
         stream.flush()
 
     def size(self) -> tuple[int, int] | None:
-        """Of the terminal that output goes to."""
+        """The size of the terminal that output goes to."""
         try:
             columns, rows = os.get_terminal_size(sys.stdout.fileno())
         except OSError:
@@ -44,7 +44,7 @@ class ProcessConsole:
 
     @contextmanager
     def raw(self) -> Iterator[None]:
-        """Every key goes to the other end, Ctrl-C too; as it was before, afterwards."""
+        """Pass every key to the other end, including Ctrl-C; the terminal is restored afterwards."""
         before = termios.tcgetattr(self.fileno())
         tty.setraw(self.fileno(), termios.TCSADRAIN)
         try:
@@ -54,24 +54,24 @@ class ProcessConsole:
 
 
 class CollectedOutput:
-    """A console without a person: it keeps what a command writes, of each stream at most `most_bytes`."""
+    """A console without a person: it keeps a command's output, at most `most_bytes` of each stream."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self.output, self.errors = bytearray(), bytearray()
 
     def fileno(self) -> int:
-        """Of no input: a command that is given none is not asked for it."""
+        """No number: a command without input does not ask for it."""
         return -1
 
     def read(self) -> bytes:
-        """The end of the input."""
+        """Empty: the end of the input."""
         return b""
 
     def write(self, data: bytes, *, error: bool = False) -> None:
-        """Keep it, as far as it finds room."""
+        """Keep the data, as far as there is room."""
         kept = self.errors if error else self.output
         kept += data[: self._most_bytes - len(kept)]
 
     def size(self) -> None:
-        """It is no terminal."""
+        """None: it is no terminal."""

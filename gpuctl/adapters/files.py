@@ -1,6 +1,6 @@
 """Files of the working directory as a source tree. Only this module reads and writes declarations in the filesystem.
 
-A folder may hold anything, so what is read is counted, and reading ends at the bounds of `model.source`.
+A folder may contain anything, so reading is counted and ends at the bounds of `model.source`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ MOST_SECRET_BYTES = 16 * 1024
 def read_tree(cluster_dir: str) -> SourceTree:
     """Every YAML file below a cluster's folder, and below the nearest `policies/` folder at or above it.
 
-    Policies are searched up to the top of the Git working tree, without Git up to the filesystem's root. Paths are as
-    the caller gave the folder. A folder that isn't there is an empty tree. Hidden folders are not looked into.
-    Raises SourceUnavailable GPU8014 for one with more in it than is read of a cluster, even without the projects that
-    have the most.
+    Policies are searched up to the top of the Git working tree, or without Git up to the filesystem's root. Paths are
+    as the caller gave the folder. A missing folder is an empty tree. Hidden folders are skipped. Raises
+    SourceUnavailable GPU8014 if the folder exceeds the bounds even without the largest projects.
     """
     folder = Path(cluster_dir)
     where, top = folder.as_posix(), _top(folder)
@@ -59,10 +58,10 @@ def read_tree(cluster_dir: str) -> SourceTree:
 
 
 def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
-    """YAML files, and those below folders, each once. Links are left alone: what they lead to has a path of its own;
-    but that a folder itself leads out of the repository is told.
+    """YAML files, and those below folders, each once. Links are skipped, as their targets have paths of their own; but
+    a folder that itself leads out of the repository is reported.
 
-    Raises SourceUnavailable GPU8014 for a folder with more in it than is read of a cluster.
+    Raises SourceUnavailable GPU8014 for a folder that exceeds the bounds.
     """
     seen = set[str]()
     for name in paths:
@@ -81,7 +80,7 @@ def read_files(paths: Iterable[str]) -> Iterator[tuple[str, SourceFile]]:
 
 
 def secret_in(path: Path) -> str:
-    """The text of a file as it is now, without the space around it; "" for none, or more than MOST_SECRET_BYTES."""
+    """The text of a file as it is now, without the space around it; "" for no file, or more than MOST_SECRET_BYTES."""
     with suppress(OSError, ValueError):
         content = read_regular(path, MOST_SECRET_BYTES)
         return "" if len(content) > MOST_SECRET_BYTES else content.decode().strip()
@@ -89,7 +88,8 @@ def secret_in(path: Path) -> str:
 
 
 def read_regular(path: Path | str, most_bytes: int) -> bytes:
-    """The content of a file; of a larger one `most_bytes` and one more. OSError where it is none: a device, a pipe."""
+    """The content of a file; of a larger one `most_bytes` plus one. Raises OSError for anything else: a device, a
+    pipe."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         facts = os.fstat(number)
@@ -104,7 +104,7 @@ def read_regular(path: Path | str, most_bytes: int) -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that no other user may read, unless it is there already and says otherwise. May raise OSError."""
+    """Write a file that no other user may read; an existing file keeps its rights. May raise OSError."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
         out.write(content)
 
@@ -112,7 +112,7 @@ def write_private(path: Path, content: bytes) -> None:
 def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | None) -> None:
     """Replace a file at once, create it or delete it; through a link, the file that it leads to.
 
-    Raises NotEdited: GPU6103 for one outside of `root`, or that can't be written, GPU6106 for one that is not as
+    Raises NotEdited: GPU6103 for a file outside of `root`, or that can't be written; GPU6106 for one that is not as
     `before` says.
     """
     try:
@@ -131,7 +131,7 @@ def replace_file(path: Path, root: Path, before: bytes | None, after: bytes | No
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write beside the file and rename: a reader finds the old content or the new, and never a part."""
+    """Write beside the file and rename: a reader finds the old content or the new, never a part."""
     file.parent.mkdir(parents=True, exist_ok=True)
     mode = S_IMODE(file.stat().st_mode) if file.exists() else None
     beside = file.with_name(f".{file.name[:200]}.{os.getpid()}.tmp")
@@ -155,7 +155,7 @@ def top_of(folder: Path) -> Path:
 
 
 def _top(folder: Path) -> Path | None:
-    """The top of the Git working tree that holds the folder; of one that a link leads out of, of that."""
+    """The top of the Git working tree that contains the folder; if a link leads out of a working tree, that one."""
     return left_by_link(folder) or holder(folder)
 
 
@@ -171,7 +171,7 @@ def _policies(folder: Path, top: Path | None) -> Path | None:
 
 
 def _above(folder: Path, steps: int, parent: Path) -> Path:
-    """The folder that many steps up, in the caller's terms as long as those lead there."""
+    """The folder this many steps up, in the caller's terms as long as those lead there."""
     named = folder
     for _ in range(steps):
         named = named.parent if named.name not in {"", ".."} else named / ".."
@@ -179,7 +179,7 @@ def _above(folder: Path, steps: int, parent: Path) -> Path:
 
 
 class _Meter:
-    """How much was read for one cluster but for some projects. Raises TooLarge beyond the bounds."""
+    """Counts what was read for one cluster without some projects. Raises TooLarge beyond the bounds."""
 
     def __init__(self, where: str, without: Collection[str] = ()) -> None:
         self._where = where
@@ -188,18 +188,18 @@ class _Meter:
         self._of_entries, self._of_files, self._of_bytes = Tally(where), Tally(where), Tally(where)
 
     def enters(self, folder: str) -> bool:
-        """Whether a folder is looked into."""
+        """Whether a folder is read."""
         return not self._without or folder_project(self._where, f"{folder}/") not in self._without
 
     def entry(self, path: str) -> None:
-        """Something is in a folder."""
+        """Count an entry of a folder."""
         self._entries += 1
         self._of_entries.add(path)
         if bound := exceeded(entries=self._entries):
             raise self._of_entries.too_large(bound)
 
     def file(self, path: str, file: SourceFile) -> SourceFile:
-        """A declaration file was read."""
+        """Count a declaration file that was read."""
         self._files, self._bytes = self._files + 1, self._bytes + len(file.content)
         self._of_files.add(path)
         self._of_bytes.add(path, len(file.content))
@@ -216,9 +216,9 @@ def _too_large(folder: Path, found: TooLarge) -> SourceUnavailable:
 
 
 def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str, SourceFile]]:
-    """The declaration files below a folder; of one that is outside of the tree itself, nothing but that.
+    """The declaration files below a folder. A folder outside of the tree yields only that fact.
 
-    Cost: a third of what it is with a Path for each of ten thousand files.
+    Cost: a third of the time that a Path for each of ten thousand files would take.
     """
     root = top or folder.resolve()
     if not is_inside(folder.resolve(), root):
@@ -244,13 +244,13 @@ def _files(folder: Path, top: Path | None, meter: _Meter) -> Iterator[tuple[str,
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder, one by one: it may be more than can be held. Nothing in one that can't be read."""
+    """The entries of a folder, one by one, as there may be too many to hold. Empty for an unreadable folder."""
     with suppress(OSError), os.scandir(folder) as entries:
         yield from entries
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether it is one, or a link to one; not for a link in a circle."""
+    """Whether it is a folder, or a link to one; False for a link in a circle."""
     try:
         return entry.is_dir()
     except OSError:
@@ -258,7 +258,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _linked_folder(path: Path, root: Path) -> Iterator[tuple[str, SourceFile]]:
-    """A linked folder is not looked into; that it leaves the tree, or that a file was meant, is told."""
+    """Report a linked folder, which is not read, if it leaves the tree or is named like a file."""
     inside = is_inside(path.resolve(), root)
     if not inside or path.name.endswith(YAML_SUFFIXES):
         fault = SourceFault.UNREADABLE if inside else SourceFault.ESCAPES
@@ -266,26 +266,26 @@ def _linked_folder(path: Path, root: Path) -> Iterator[tuple[str, SourceFile]]:
 
 
 def is_inside(target: Path, root: Path) -> bool:
-    """True for what the tree holds; what Git keeps for itself is outside."""
+    """Whether the tree contains the target; Git's own folder is outside."""
     return target.is_relative_to(root) and not target.is_relative_to(root / ".git")
 
 
 def _entry(entry: os.DirEntry[str], path: str, root: Path, *, inside: bool) -> SourceFile:
-    """One entry of a folder that is no folder."""
+    """One entry of a folder that is not a folder itself."""
     if not inside or not entry.is_file(follow_symlinks=False):
         return _file(Path(path), root, inside=inside)
     return _content(path)
 
 
 def _file(path: Path, root: Path, *, inside: bool) -> SourceFile:
-    """One file, looked at before it is read: where its links lead, what it is, how large it is.
+    """One file, checked before it is read: where its links lead, what it is, how large it is.
 
-    `inside`: whether the tree holds the folder it is in.
+    `inside`: whether the tree contains its folder.
     """
     try:
         facts = path.lstat()
         if S_ISLNK(facts.st_mode):
-            facts = path.stat()  # first: the system follows no more than forty links
+            facts = path.stat()  # first, as the system follows no more than forty links
             inside = is_inside(path.resolve(strict=True), root)
     except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
         return SourceFile(content=b"", fault=SourceFault.DANGLING if path.is_symlink() else SourceFault.UNREADABLE)

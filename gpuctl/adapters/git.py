@@ -1,6 +1,6 @@
-"""Git: the branch gpuctl follows, read without a working tree, and repositories that it makes itself.
+"""Git: the branch gpuctl follows, read without a working tree, and repositories that gpuctl makes itself.
 
-Commands are run by `gitrun`, which bounds them. Everything that goes wrong is SourceUnavailable with a GPU8xxx code.
+Commands are run by `gitrun`, which bounds them. Every failure is SourceUnavailable with a GPU8xxx code.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from gpuctl.model.units import DurationMs, Instant
 
 _NO_SUCH_REF = 2
 _UPLOAD_PACK = "env GIT_ALLOW_PROTOCOL=none git upload-pack"
-"""The other side of a fetch on this machine. It obeys the settings of a repository that may be another user's."""
+"""The other side of a fetch on this machine. It obeys the settings of a repository that may belong to another user."""
 _SCP_LIKE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*:(?!/{0,2}-)(?!:)\S+")
 _WRONG = frozenset({"GPU8003", "GPU8014", "GPU8015"})
-"""What is wrong with a commit that was fetched well."""
+"""Faults of a commit that was fetched successfully."""
 _DAMAGE = frozenset({"GPU8006", "GPU8013"})
-"""What is wrong with a clone that does not have what it has fetched."""
+"""Faults of a clone that lacks what it has fetched."""
 
 
 class GitSource:
     """A branch of a repository, fetched into a bare clone below `workdir`.
 
-    The clone is reused after a restart, and replaced when it is damaged and the repository can be read. `branch` None
-    is the one that the repository has checked out when it is first asked: what is checked out later is another
-    person's work in that folder. Where it has a commit checked out and no branch, that commit is all there is.
-    `stop` ends a fetch that is under way; `close` too, for good.
+    The clone is reused after a restart, and replaced if it is damaged and the repository can be read. `branch` None:
+    the branch that the repository has checked out at the first request; a later checkout is another person's work in
+    that folder. If the repository has a commit checked out and no branch, that commit is all there is. `stop` ends a
+    fetch that is under way; so does `close`, permanently.
     """
 
     def __init__(  # noqa: PLR0913 - the last three have a default
@@ -76,21 +76,21 @@ class GitSource:
 
     @property
     def path(self) -> str:
-        """The cluster's folder in it."""
+        """The cluster's folder in the repository."""
         return self._path
 
     @property
     def clone(self) -> Path:
-        """The bare clone, which is there once the branch was fetched."""
+        """The bare clone, which exists once the branch was fetched."""
         return self._clone
 
     @property
     def branch(self) -> str:
-        """The branch that is followed; "HEAD" while it is not known, and where there is none."""
+        """The branch that is followed; "HEAD" while it is not known, or if there is none."""
         return self._branch or "HEAD"
 
     def head(self) -> Revision:
-        """Fetch, and say what the branch is at."""
+        """Fetch, and return the branch's newest commit."""
         if self._branch is None and not self._only:
             self._look_up_branch()
         newest = self._newest()
@@ -116,7 +116,8 @@ class GitSource:
                 listed = self._listed(self._clone, remote)
                 if listed.code:
                     raise self._why_not(listed, absent=listed.code == _NO_SUCH_REF)
-        # The remote is well, so it is the clone: it is not there, or was damaged, or killed while it was written.
+        # The remote works, so the fault is the clone's: it is missing, or was damaged, or the process was killed while
+        # writing it.
         return self._begin_anew(remote, local)
 
     def tree(self, revision: Revision) -> SourceTree:
@@ -128,29 +129,30 @@ class GitSource:
         return self._repository.follows(older, newer)
 
     def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
-        """Trailers `Gpuctl-Confirm:` of the commits after `since`, or of the newest thousand."""
+        """The trailers `Gpuctl-Confirm:` of the commits after `since`, or of the newest thousand."""
         if within is not None:
             folders = [inside(f"{self._path}/{within}")] if within else Listing(self._path).paths
             since = self._repository.before_change(since, until, folders)
         return self._repository.confirmations(since, until)
 
     def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        """What the clone's log says of some commits."""
+        """The entries of some commits in the clone's log."""
         return self._repository.commits(revisions)
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """Check the signatures of what `head` adds to `since`, if this source was given signers."""
+        """Check the signatures of the commits that `head` adds to `since`, if this source was given signers."""
         if self._signatures is not None:
             self._signatures.check(self._clone, since, head)
 
     def close(self) -> None:
-        """End what is under way, at once and from any thread. Nothing can be read afterwards."""
+        """End everything under way, at once and from any thread. Nothing can be read afterwards."""
         self._git.close()
         if self._signatures is not None:
             self._signatures.close()
 
     def _readable(self, repository: Repository, ref: str) -> Revision:
-        """The commit of a reference whose files can be read; what is wrong with the commit itself is no damage."""
+        """The commit of a reference, if its files can be read. A fault of the commit itself does not count as
+        damage."""
         revision = repository.resolve(ref)
         try:
             repository.tree(revision, self._path)
@@ -160,7 +162,7 @@ class GitSource:
         return revision
 
     def _look_up_branch(self) -> None:
-        """Ask the repository which branch it has checked out; else which commit. Neither is asked for again."""
+        """Ask the repository which branch it has checked out; else which commit. Each is asked only once."""
         pack = [f"--upload-pack={_UPLOAD_PACK}"] if self._is_local else []
         answer = self._git.run(
             "ls-remote", "--symref", *pack, "--", self._url, "HEAD", remote=True, within_ms=self._first_ms
@@ -183,7 +185,7 @@ class GitSource:
         ref = f"refs/heads/{self._branch}"
         if not self._is_name and self._git.run("check-ref-format", ref).code:
             raise unavailable("GPU8002", url=self._shown, branch=self._branch)
-        self._is_name = True  # once it is known, a branch stays the one that is followed
+        self._is_name = True  # once it is known, the branch stays the followed one
         return ref
 
     def _fetch(self, clone: Path, remote: str, local: str, within_ms: DurationMs | None = None) -> Answer:
@@ -194,7 +196,7 @@ class GitSource:
         return self._at(clone, "fetch", *options, "--", self._url, refspec, remote=True, within_ms=within_ms)
 
     def _listed(self, clone: Path, remote: str) -> Answer:
-        """What the repository says of the branch: whether it is there, if it answers at all."""
+        """The repository's answer about the branch: whether it exists, if it answers at all."""
         options = ["--exit-code", *([f"--upload-pack={_UPLOAD_PACK}"] if self._is_local else [])]
         return self._at(clone, "ls-remote", *options, "--", self._url, remote, remote=True)
 
@@ -205,8 +207,8 @@ class GitSource:
         return not self._at(self._clone, "rev-parse", "--git-dir").code
 
     def _begin_anew(self, remote: str, local: str) -> Revision:
-        """Fetch into a new clone. Only a whole one takes the place of the one that is there, which may be all that is
-        left of what was last good."""
+        """Fetch into a new clone. Only a complete one replaces the old clone, which may have the only copy of the last
+        good commit."""
         fresh = self._clone.with_suffix(".new")
         try:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -228,7 +230,7 @@ class GitSource:
         return revision
 
     def _tidied(self, revision: Revision) -> Revision:
-        """Have what fetches brought one by one packed, once it is much and while no new commit waits to be read."""
+        """Pack the objects of many fetches, once there are many and while no new commit waits to be read."""
         if revision != self._head:
             self._head, self._tidy = revision, False
         elif not self._tidy:
@@ -238,7 +240,7 @@ class GitSource:
         return revision
 
     def _sweep(self) -> None:
-        """Remove what a fetch that was ended left behind, up to as much as it may bring."""
+        """Remove the leftovers of a fetch that was ended: up to as much as a fetch may bring."""
         if not self._swept:
             for file in (*self._clone.glob("objects/pack/tmp_*"), *self._clone.glob("objects/??/tmp_*")):
                 with suppress(OSError):
@@ -273,9 +275,9 @@ _NO_REPOSITORY = (
 
 
 def allowed_url(url: str) -> tuple[str, bool]:
-    """The address as git gets it, a folder as an absolute path; and whether it is on this machine.
+    """The address as passed to git, a folder as an absolute path; and whether it is on this machine.
 
-    Raises for transports that are not allowed.
+    Raises SourceUnavailable for transports that are not allowed.
     """
     scheme = urlsplit(url).scheme if "://" in url else ""
     if url.startswith("-") or "::" in url.partition("/")[0] or (scheme and scheme not in {"file", "https", "ssh"}):
@@ -289,7 +291,7 @@ def allowed_url(url: str) -> tuple[str, bool]:
 
 
 _USER = re.compile(r"(:/{1,2})(?:[^/]*@|[^/@:]+:(?![0-9]{1,5}/)[^@]*@)")
-"""User and password in an address as people write it: a password may have `@` or `/` in it though it should not."""
+"""User and password in an address as people write it: a password may contain `@` or `/`, although it should not."""
 
 
 def without_password(url: str) -> str:
@@ -339,7 +341,7 @@ class WorkingCopy:
         self._changed.add(path)
 
     def commit(self, text: str, at_ms: Instant) -> Revision:
-        """Commit what was written and removed since the last one. Cost: three commands, of however many files."""
+        """Commit what was written and removed since the last one. Cost: three commands, however many files."""
         if self._changed:
             paths = b"\0".join(os.fsencode(path) for path in sorted(self._changed))
             self._run("add", "--all", "--force", "--pathspec-from-file=-", "--pathspec-file-nul", feed=paths)
@@ -357,4 +359,4 @@ class WorkingCopy:
 
 
 _COMMIT = ("commit", "--quiet", "--allow-empty", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim", "--file=-")
-"""A commit of what is in the index, with its text as it is; no hook runs."""
+"""A commit of the index, with its text unchanged; no hook runs."""

@@ -1,11 +1,11 @@
-"""Commits of some files of a working tree, and pushes of the branch they are on.
+"""Commits of some files of a working tree, and pushes of their branch.
 
-The commit holds these files and nothing else: neither what is staged nor what is changed besides. No hook, filter or
-other command that the repository's own settings name is run: Git writes the objects from what gpuctl gives it, and
-pushes from a repository without settings, which has the objects of the real one as alternates.
+The commit contains these files and nothing else: neither other staged changes nor unstaged ones. No hook, filter or
+other command in the repository's own settings is run: Git writes the objects from gpuctl's input, and pushes from a
+repository without settings, which has the real one's objects as alternates.
 
-Commits are signed where `git commit` signs them: by `commit.gpgSign`, `gpg.format` and `user.signingKey`. The program
-that signs is the one that the user's or the machine's settings name, never one that only the repository's name.
+Commits are signed if `git commit` would sign them: by `commit.gpgSign`, `gpg.format` and `user.signingKey`. The signing
+program is the one in the user's or the machine's settings, never one that only the repository names.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ HEADS = "refs/heads/"
 _FILE_MODE = "100644"
 _FILE_MODES = frozenset({_FILE_MODE, "100755"})
 _DRAFT = "refs/gpuctl/draft"
-"""Has the commit while it is being signed; nothing else is there, and it is gone afterwards."""
+"""Holds the commit while it is being signed; the reference is removed afterwards."""
 _SIGNERS = {"gpg.program": "gpg", "gpg.openpgp.program": "gpg", "gpg.ssh.program": "ssh-keygen",
             "gpg.x509.program": "gpgsm", "gpg.ssh.defaultKeyCommand": ""}  # fmt: skip
-"""The settings that name a program, and what Git takes where there is none."""
+"""The settings that name a program, with Git's defaults."""
 _TRUSTED_SCOPES = frozenset({"system", "global", "command"})
 
 
 def begin_commit(folder: Path, before: Mapping[str, bytes | None], branch: str | None) -> GitDraft:
-    """Find a commit of these files possible, on a new branch if one is named. Nothing is written.
+    """Check that a commit of these files is possible, on a new branch if one is named. Nothing is written.
 
-    `before` is what each file holds. Raises SourceUnavailable: GPU8004 no repository, GPU6110 a file has other
+    `before`: the content of each file. Raises SourceUnavailable: GPU8004 no repository, GPU6110 a file has other
     changes, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way, GPU6114 the branch can't be made.
     """
     repository, _ = Repository.containing(folder)
@@ -67,7 +67,7 @@ def begin_commit(folder: Path, before: Mapping[str, bytes | None], branch: str |
 
 
 def check_nothing_under_way(repository: Repository) -> None:
-    """Refuse to commit in the middle of a merge or its like. Raises SourceUnavailable GPU6113."""
+    """Refuse to commit in the middle of a merge or a similar operation. Raises SourceUnavailable GPU6113."""
     for part, what in _UNDER_WAY.items():
         if repository.own_path(part).exists():
             raise unavailable("GPU6113", what=what, folder=str(repository.folder))
@@ -75,8 +75,8 @@ def check_nothing_under_way(repository: Repository) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A file in the commit that is checked out: its path from the top, its mode, and whether it has line feeds where
-    the working tree has carriage returns too."""
+    """A file in the checked-out commit: its path from the top, its mode, and whether it has line feeds where the
+    working tree has carriage returns too."""
 
     path: str
     mode: str = _FILE_MODE
@@ -84,7 +84,7 @@ class _Entry:
 
 
 class WorkTree:
-    """Commands in the working tree. What its settings would have run is switched off by `gitrun`."""
+    """Commands in the working tree. `gitrun` switches off what its settings would run."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -92,17 +92,17 @@ class WorkTree:
         self._at = ("-C", str(top.absolute()))
 
     def run(self, *args: str) -> Answer:
-        """A command's answer."""
+        """Run a command and return its answer."""
         return self._git.run(*self._at, *args)
 
     def fed(self, *args: str, feed: bytes) -> str:
-        """What a command prints that is given something to read. Raises GPU6116 if it fails."""
+        """The output of a command that is given input. Raises GPU6116 if it fails."""
         failed = unavailable("GPU6116", why=f"`git {args[0]}` failed")
         with closing(self._git.stream(*self._at, *args, feed=feed, otherwise=failed)) as chunks:
             return b"".join(chunks).decode("utf-8", "replace").strip()
 
     def must(self, *args: str) -> None:
-        """Run a command that may not fail. Raises GPU6116."""
+        """Run a command that must not fail. Raises GPU6116."""
         answer = self.run(*args)
         if answer.code:
             raise unavailable("GPU6116", why=last_line(answer.error))
@@ -112,7 +112,7 @@ class WorkTree:
     ) -> Revision:
         """Make a commit and move the branch to it; fails if the branch has moved meanwhile.
 
-        `people`: author and committer. `changes`: orders of fast-import. Raises GPU6116; GPU6123 if it can't sign.
+        `people`: author and committer. `changes`: orders of fast-import. Raises GPU6116; GPU6123 if it can't be signed.
         """
         signs = self.run("config", "--type=bool", "--get", "commit.gpgSign").text == "true"
         name = _DRAFT if signs else f"{HEADS}{branch}"
@@ -150,7 +150,7 @@ class WorkTree:
         return Revision(answer.text)
 
     def _signers(self) -> Iterator[str]:
-        """The settings that name the programs of signing, without what the repository's own settings name."""
+        """The settings that name the signing programs, without values of the repository's own settings."""
         for name, usual in _SIGNERS.items():
             told = self.run("config", "--show-scope", "--get-all", name).output.decode("utf-8", "replace")
             pairs = [line.split("\t", 1) for line in told.splitlines() if "\t" in line]
@@ -169,21 +169,21 @@ class WorkTree:
         return Revision(answer.text) if not answer.code else NO_REVISION
 
     def person(self, role: str) -> str:
-        """Name, address and time of the author or committer, as commits have it. Raises GPU6111."""
+        """Name, address and time of the author or committer, in the form of commits. Raises GPU6111."""
         answer = self.run("-c", "user.useConfigOnly=true", "var", f"GIT_{role}_IDENT")
         if answer.code or not answer.text:
             raise unavailable("GPU6111", why=last_line(answer.error))
         return answer.text
 
     def check_new_branch(self, branch: str) -> None:
-        """Refuse a name that is none, or that a branch has. Raises GPU6114."""
+        """Refuse an invalid branch name, or one that exists. Raises GPU6114."""
         if branch.startswith("-") or self.run("check-ref-format", f"{HEADS}{branch}").code or branch == "HEAD":
             raise unavailable("GPU6114", branch=branch, why="that is no name of a branch")
         if not self.run("show-ref", "--verify", "--quiet", f"{HEADS}{branch}").code:
             raise unavailable("GPU6114", branch=branch, why="there is one of that name")
 
     def clean_entry(self, path: str, before: bytes | None) -> _Entry:
-        """The file as it is committed. Raises GPU6110 where the index or the working tree has it otherwise."""
+        """The file as committed. Raises GPU6110 if the index or the working tree has other contents."""
         unclean = unavailable("GPU6110", path=path)
         committed = _facts(self.run("ls-tree", "--full-tree", "HEAD", "--", path))
         staged = _facts(self.run("ls-files", "-s", "--", path))
@@ -202,13 +202,13 @@ class WorkTree:
 
 
 def _facts(answer: Answer) -> list[list[str]]:
-    """The three facts that Git lists of each file."""
+    """The three facts that Git lists for each file."""
     return [line.partition("\t")[0].split() for line in answer.text.splitlines()] if not answer.code else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitDraft:
-    """A commit that is to be made.
+    """A prepared commit.
 
     `current`: the branch that is checked out, "" for none; `branch`: that of the commit.
     """
@@ -223,7 +223,7 @@ class GitDraft:
     entries: Mapping[str, _Entry]
 
     def commit(self, after: Mapping[str, bytes | None], text: str) -> Committed:
-        """Commit the files, and have the index say so. Raises SourceUnavailable GPU6116, GPU6123."""
+        """Commit the files and update the index. Raises SourceUnavailable GPU6116, GPU6123."""
         changes = [self._staged(self.entries[file], content) for file, content in after.items()]
         said = f"{text.strip()}\n".encode("utf-8", "replace")
         made = self.here.commit(self.branch, self.parent, (self.author, self.committer), said, changes)
@@ -232,7 +232,8 @@ class GitDraft:
         return Committed(revision=made, branch=self.branch, previous=self.current)
 
     def review_place(self) -> ReviewPlace:
-        """The remote, and the branch it has checked out, else the one that was checked out here."""
+        """The remote, and the branch to merge into: the one it has checked out, else the one that was checked out
+        here."""
         remote = self._remote
         url = self._setting(f"remote.{remote}.url")
         head = self.here.run("symbolic-ref", "--quiet", f"refs/remotes/{remote}/HEAD")
@@ -265,7 +266,7 @@ class GitDraft:
         return self._setting(f"branch.{self.current}.remote") or "origin"
 
     def _staged(self, entry: _Entry, after: bytes | None) -> bytes:
-        """Have the index say what the file is to be; returns the order of fast-import that says the same."""
+        """Put the file's new state into the index; returns the equivalent order of fast-import."""
         if after is None:
             self.here.must("update-index", "--force-remove", "--", entry.path)
             return b"D " + quoted_path(entry.path)
@@ -279,6 +280,6 @@ class GitDraft:
         return "" if answer.code else answer.text
 
     def _from_top(self, url: str) -> str:
-        """A remote's relative folder, which Git takes from the top of the working tree."""
+        """A remote's relative folder, which Git resolves from the top of the working tree."""
         folder = self.repository.folder / url
         return str(folder) if folder.is_dir() else url

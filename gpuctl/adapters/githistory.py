@@ -1,4 +1,4 @@
-"""The commit that removed a job's declaration, found in the history of the repository that a command is run in."""
+"""Finds the commit that removed a job's declaration, in the history of the repository in which a command is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIMITS = Limits(time_ms=2_000)
 _MOST_COMMITS = 20
 _MOST_FILES = 200
 _FILE = "100"
-"""How the modes of regular files begin."""
+"""The beginning of the modes of regular files."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _FORM = "%H%x1f%an%x1f%as%x1f%s%x1e"
 _PLAIN = ("--no-textconv", "--no-ext-diff", "--no-renames")
@@ -26,7 +26,7 @@ _PLAIN = ("--no-textconv", "--no-ext-diff", "--no-renames")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """A commit after which a job is declared no more; `date` is the author's day."""
+    """A commit that removed a job's declaration; `date` is the author's day."""
 
     job: JobId
     revision: Revision
@@ -36,9 +36,9 @@ class Removal:
 
 
 def removal_of(folder: Path, job: JobId | str) -> Removal | None:
-    """The newest commit of the checked-out branch that removed the job; None if none did, or that is not known.
+    """The newest commit of the checked-out branch that removed the job; None if none did, or it is not known.
 
-    A change that a merge brought is the merge's. Looks at the newest commits whose lines have the name.
+    A change that a merge brought counts as the merge's. Only the newest commits whose lines have the name are examined.
     Raises SourceUnavailable: no repository, or a history that takes longer than 2 s to search.
     """
     project, name = (job.project, job.name) if isinstance(job, JobId) else ("", job)
@@ -75,7 +75,7 @@ class _History:
                 yield Revision(revision), rest[0], rest[1], rest[2]
 
     def declared(self, revision: Revision, name: str) -> tuple[set[JobId], set[JobId]]:
-        """The jobs of that name in the files that a commit changes, before and after it. Cost: three commands."""
+        """The jobs with this name in the files that a commit changes, before and after it. Cost: three commands."""
         answer = self._git.run(
             *self._at, "diff", "--raw", "-z", "--no-abbrev", *_PLAIN, f"{revision}^1", revision, "--"
         )
@@ -89,7 +89,7 @@ class _History:
 
 
 def _changed(listing: bytes) -> Iterator[tuple[str, str]]:
-    """Of each YAML file in `diff --raw -z`: its content before and after, "" for none or for what is no file."""
+    """The contents of each YAML file in `diff --raw -z`, before and after; "" if there was no regular file."""
     parts = listing.split(b"\0")
     for facts, path in zip(parts[::2], parts[1::2], strict=False):
         was_mode, mode, was, became, *_ = facts.decode().removeprefix(":").split(" ")

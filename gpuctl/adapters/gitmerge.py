@@ -1,8 +1,8 @@
 """What a plan compares, read from a repository: base, head, and the merge of the two.
 
-Git merges in a bare repository of gpuctl's own, in a temporary folder, which finds the objects of the real one as
-alternates. So nothing is written to the real one, its working tree is not touched, and its settings, attributes, merge
-drivers and hooks have no say.
+Git merges in a bare repository of gpuctl's own, in a temporary folder, which has the real one's objects as alternates.
+So nothing is written to the real one, its working tree is not touched, and its settings, attributes, merge drivers and
+hooks have no effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpuctl.model.source import WORKING_TREE, SourceFault, SourceFile, SourceTre
 _MISSING_FOLDER = "GPU8003"
 _UNKNOWN_COMMIT = "GPU8006"
 _USAGE = 129
-"""What git exits with for an option that it does not know."""
+"""Git's exit code for an unknown option."""
 _MOST_CONFLICTS = 1000
 _CONFIG = "[core]\n\trepositoryformatversion = {version}\n\tbare = true\n{extensions}"
 _SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
@@ -37,9 +37,9 @@ _SHOWN_DIGITS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The trees that a plan compares; None for a revision in which the cluster's folder is not there.
+    """The trees that a plan compares; None for a revision without the cluster's folder.
 
-    `confirmations`: of the commits that both together have; `added`: of those alone that the change adds to base.
+    `confirmations`: of all commits of both sides; `added`: only of those that the change adds to base.
     """
 
     comparison: Comparison
@@ -52,11 +52,11 @@ class Compared:
 def compare(
     folder: Path, base: str, head: str | None, read_folder: Callable[[str], SourceTree], *, direct: bool = False
 ) -> Compared:
-    """Read a cluster's folder before and after merging head into base; no head is the working tree.
+    """Read a cluster's folder before and after merging head into base; no head means the working tree.
 
     `read_folder` reads the files of the working tree. `direct`: no merge, head is compared as it is. Raises
     SourceUnavailable: no repository, no such revision, no common ancestor. Cost: nine commands more than reading the
-    two trees, and where base has moved, the merge.
+    two trees, and the merge if base has moved.
     """
     repository, path = _found(folder)
     ours, theirs = _commit(repository, base), _commit(repository, head or "HEAD")
@@ -84,7 +84,7 @@ def compare(
     compared = replace(compared, merge=Merge.CLEAN, merge_base=parted, base_moved_by=moved_by)
     edits = _edits(repository, theirs, path, after) if head is None else {}
     if not moved_by or any(file is not None and file.fault for file in edits.values()):
-        return replace(tips, comparison=compared)  # a file that can't be read is told as a mistake
+        return replace(tips, comparison=compared)  # an unreadable file is reported as a mistake
     with scratch_repository(repository, theirs) as workshop:
         merged = workshop.merge(ours, workshop.commit(theirs, edits) if edits else theirs)
         if merged.state is Merge.CLEAN:
@@ -96,8 +96,8 @@ def compare(
 def roll_back(folder: Path, base: str, to: str) -> Compared:
     """Read a cluster's folder at base, and at base with that folder as it was at an earlier commit.
 
-    What is outside of the folder stays as it is at base: policies of all clusters, too. Raises SourceUnavailable: no
-    repository, no such revision, no folder there, no earlier commit.
+    Everything outside of the folder stays as it is at base, including policies of all clusters. Raises
+    SourceUnavailable: no repository, no such revision, no folder there, no earlier commit.
     """
     repository, path = _found(folder)
     now, then = _commit(repository, base), _commit(repository, to)
@@ -123,11 +123,11 @@ def roll_back(folder: Path, base: str, to: str) -> Compared:
 def since(
     folder: Path, name: str, read: Callable[[str], SourceTree], head: str | None = None
 ) -> tuple[SourceTree | None, SourceTree]:
-    """A cluster where `head` left the branch that is named, None if it was not there, and as it is at `head`.
+    """A cluster at the commit where `head` left the named branch (None if it did not exist), and at `head`.
 
-    Without `head` it is the current branch, and the working tree, which `read` reads, with what is not committed. Both
-    have paths from the top of the repository. Raises SourceUnavailable: GPU8004, GPU8006, GPU8003 for a cluster that is
-    not at `head`, and those of `Repository.tree` and `compare`.
+    Without `head` it is the current branch, and the working tree with uncommitted changes, which `read` reads. Both
+    have paths from the top of the repository. Raises SourceUnavailable: GPU8004, GPU8006, GPU8003 for a cluster that
+    does not exist at `head`, and those of `Repository.tree` and `compare`.
     """
     repository, path = _found(folder)
     commit, changed = _commit(repository, name), _commit(repository, head or "HEAD")
@@ -144,9 +144,10 @@ def since(
 
 
 def _found(folder: Path) -> tuple[Repository, str]:
-    """The repository that a folder is in, and the folder's path there; also for one that is in no working tree.
+    """The repository that contains a folder, and the folder's path in it; the folder need not be in a working tree.
 
-    A submodule that is named from the repository around it is of that one, whose commits have nothing of what is in it.
+    A submodule that is named from the repository around it counts as that repository's, whose commits have nothing of
+    its contents.
     """
     if left_by_link(folder):
         raise unavailable("GPU8004", url=str(folder))
@@ -159,7 +160,7 @@ def _found(folder: Path) -> tuple[Repository, str]:
 
 
 def _shown(name: str, commit: Revision) -> str:
-    """A revision as people are told it: an id in full is cut, a branch that is named in full, as CI jobs do, too."""
+    """A revision as shown to people: a full id is cut; the full name of a branch, as CI jobs use it, too."""
     return commit[:_SHOWN_DIGITS] if name == commit else name.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
 
@@ -183,7 +184,7 @@ def _unrelated(repository: Repository, compared: Comparison) -> SourceUnavailabl
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest existing one above it: a new or removed cluster is in one revision only."""
+    """The folder, or the nearest existing one above it: a new or removed cluster exists in one revision only."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if _is_folder(path))
 
 
@@ -198,7 +199,8 @@ def _is_folder(path: Path) -> bool:
 def _in_working_tree(
     folder: Path, repository: Repository, path: str, read: Callable[[str], SourceTree]
 ) -> SourceTree | None:
-    """The cluster as it is in the working tree. None where a commit of it has none: no folder, a link, a submodule."""
+    """The cluster as it is in the working tree. None if a commit of it would have none: no folder, a link, a
+    submodule."""
     top = repository.folder.resolve()
     if not _is_folder(folder) or (top / path).resolve() != top / path or top in (holder(folder) or top).parents:
         return None
@@ -206,9 +208,9 @@ def _in_working_tree(
 
 
 def _in_repository(tree: SourceTree, repository: Repository, path: str) -> SourceTree:
-    """The working tree's files by their paths in the repository, as those of commits are.
+    """The working tree's files by their paths in the repository, as in commits.
 
-    Those behind a link that leaves the repository keep the path they have.
+    Files behind a link that leaves the repository keep their paths.
     """
     top = repository.folder.resolve()
     folders: dict[str, str] = {}
@@ -236,7 +238,7 @@ def _read(repository: Repository, revision: Revision, path: str) -> SourceTree |
 def _edits(
     repository: Repository, commit: Revision, path: str, tree: SourceTree | None
 ) -> Mapping[str, SourceFile | None]:
-    """The declarations in the working tree that are not as in a commit, by path in the repository; None: deleted."""
+    """The declarations in the working tree that differ from a commit, by path in the repository; None: deleted."""
     read = _read(repository, commit, path)
     before, now = ({} if side is None else _declaring(side.files) for side in (read, tree))
     changed = {name: file for name, file in now.items() if name not in before or not file.says_the_same(before[name])}
@@ -244,7 +246,7 @@ def _edits(
 
 
 def _declaring(files: Mapping[str, SourceFile]) -> Mapping[str, SourceFile]:
-    """The files that are read: those with another ending declare nothing, whatever a merge makes of them."""
+    """The files that are read: files with another ending declare nothing, whatever a merge makes of them."""
     return {path: file for path, file in files.items() if file.fault is not SourceFault.MISNAMED}
 
 
@@ -258,7 +260,7 @@ class _Merged:
 
 
 class _Workshop:
-    """A bare repository without settings, that has all objects of another."""
+    """A bare repository without settings that has all objects of another one."""
 
     def __init__(self, folder: Path, source: Repository) -> None:
         self.repository = Repository(folder, bare=True)
@@ -291,7 +293,7 @@ class _Workshop:
         return self._committed(parent, orders)
 
     def put_back(self, parent: Revision, path: str, tree: str) -> Revision:
-        """Commit a folder as it is in a tree on top of another commit."""
+        """Commit a folder, in its state in a tree, on top of another commit."""
         return self._committed(parent, [b"M 040000 " + tree.encode() + b" " + quoted_path("" if path == "." else path)])
 
     def _committed(self, parent: Revision, orders: Sequence[bytes]) -> Revision:
@@ -306,7 +308,8 @@ class _Workshop:
 
 @contextmanager
 def scratch_repository(source: Repository, commit: Revision) -> Iterator[_Workshop]:
-    """Make one, and remove it afterwards. The length of `commit` says how the repository names objects."""
+    """Make a scratch repository, and remove it afterwards. The length of `commit` tells how the repository names
+    objects."""
     with TemporaryDirectory(prefix="gpuctl-merge-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch).resolve()
         for part in ("objects/info", "refs"):
@@ -322,7 +325,7 @@ def scratch_repository(source: Repository, commit: Revision) -> Iterator[_Worksh
 
 
 def quoted_path(path: str) -> bytes:
-    """A path as Git reads it in quotation marks."""
+    """A path in the quoted form that Git reads."""
     raw = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"' + raw + b'"'
 

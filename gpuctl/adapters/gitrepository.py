@@ -1,4 +1,4 @@
-"""A repository on this machine, read at a commit: the files of one cluster, and what else gpuctl asks of it."""
+"""A repository on this machine, read at a commit: the files of one cluster, and other facts that gpuctl asks for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gpuctl.model.source import (
 
 _CONFIRMED = "%(trailers:key=Gpuctl-Confirm,valueonly)"
 _MOST_TOLD = 200
-"""Characters; Git itself cuts columns, and some characters have none."""
+"""In characters; Git itself cuts columns, and some characters have none."""
 _TOLD = "%H%x1f%<(200,trunc)%an%x1f%at%x1f%<(200,trunc)%s%x1e"
 _REMEMBERED_COMMITS = 1000
 _REMEMBERED_TREES = 8
@@ -42,16 +42,16 @@ _ARGUMENTS_BYTES = 1 << 16
 _FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _AMBIGUOUS = re.compile(r"^warning: refname '(.+)' is ambiguous\.$", re.MULTILINE)
 _PLAIN_NAME = re.compile(rf"HEAD|@|refs/.+|{_FULL_ID.pattern}")
-"""Names that Git takes for what they are, whatever tag is called the same."""
+"""Names that Git takes literally, even if a tag has the same name."""
 _LASTING = frozenset({"GPU8003", "GPU8014"})
-"""Faults of a commit itself: another look finds the same."""
+"""Faults of a commit itself: another try finds the same."""
 
 
 class Repository:
-    """A repository on this machine, read only. What its own settings ask for is not done.
+    """A repository on this machine, read only. Commands in its own settings are not run.
 
-    One that belongs to another user of the machine is not read, as Git has it (`safe.directory`). `bare`: the folder is
-    the repository itself, gpuctl's own.
+    A repository of another user of the machine is not read, following Git's `safe.directory`. `bare`: the folder is the
+    repository itself, gpuctl's own.
     """
 
     def __init__(self, folder: Path, git: Git | None = None, *, bare: bool = False) -> None:
@@ -64,9 +64,9 @@ class Repository:
 
     @staticmethod
     def containing(path: Path) -> tuple[Repository, str]:
-        """The repository a folder is in, and the folder's path inside it, by its name there.
+        """The repository that contains a folder, and the folder's path inside it, by its name there.
 
-        A link to a folder has nothing below it in a commit, wherever it leads, so it is not followed.
+        In a commit a link to a folder has nothing below it, wherever it leads, so it is not followed.
         """
         folder = path if path.is_dir() else path.parent
         answer = Git().run("-C", str(folder.absolute()), "rev-parse", "--show-toplevel")
@@ -82,8 +82,8 @@ class Repository:
     def resolve(self, name: str) -> Revision:
         """The commit that a branch, tag or id names.
 
-        Raises GPU8006 where none is named so, GPU8025 where several may be: Git would take a tag `origin/main`, which
-        anybody may push who may push a branch, for the branch of the remote.
+        Raises GPU8006 if none has that name, GPU8025 if several may have it. Security: Git would take a tag
+        `origin/main`, which anybody may push who may push a branch, for the branch of the remote.
         """
         bad = not name or name.startswith("-")
         answer = None if bad else self._run("rev-parse", "--verify", f"{name}^{{commit}}")
@@ -94,10 +94,9 @@ class Repository:
         return self._seen_here(Revision(answer.text))
 
     def tree(self, revision: Revision, path: str) -> SourceTree:
-        """A cluster's folder at a commit with the `policies/` nearest to it.
+        """A cluster's folder at a commit, with the `policies/` nearest to it.
 
-        Raises GPU8003 for a folder that isn't there, GPU8014 for one with more than is read of a cluster even without
-        the projects that have the most.
+        Raises GPU8003 for a missing folder, GPU8014 for one that exceeds the bounds even without the largest projects.
         Cost: a command once a commit, and two for what the tree before did not have; some more for links to elsewhere;
         all of that again for each project that is left out.
         """
@@ -118,7 +117,7 @@ class Repository:
     def contents(self, blobs: Collection[str]) -> Mapping[str, bytes | None]:
         """Files by the ids of their contents; None for one that is too large. Cost: two commands.
 
-        Raises GPU8014 for more than is read of a cluster, GPU8013 where one is missing.
+        Raises GPU8014 if the files exceed the bounds, GPU8013 if one is missing.
         """
         try:
             return self._read(blobs, MAX_FILE_BYTES)
@@ -147,7 +146,7 @@ class Repository:
         return int(answer.text)
 
     def folder_at(self, revision: Revision, path: str) -> str:
-        """The id of a folder at a commit. Raises GPU8003 for one that isn't there."""
+        """The id of a folder at a commit. Raises GPU8003 for a missing folder."""
         where = inside(path)
         if where == ".":
             answer = self._run("rev-parse", "--verify", "--quiet", f"{revision}^{{tree}}")
@@ -169,7 +168,7 @@ class Repository:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a commit on what is checked out: not before the first one."""
+        """Whether the checkout has a commit: not before the first one."""
         return not self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").code
 
     @property
@@ -178,13 +177,13 @@ class Repository:
         return self._run("rev-parse", "--is-shallow-repository").text == "true"
 
     def own_path(self, name: str) -> Path:
-        """Where Git keeps a part of the repository, such as its objects: worktrees share it."""
+        """Where Git keeps a part of the repository, such as its objects, which worktrees share."""
         answer = self._run("rev-parse", "--git-path", name)
         return (self.folder / os.fsdecode(answer.output.removesuffix(b"\n"))).absolute()
 
     def before_change(self, since: Revision, until: Revision, folders: Sequence[str]) -> Revision:
-        """The commit of the branch itself before the newest one that changed something in the folders, by itself or by
-        what it merged. `since` if none after that did, and NO_REVISION if it is the first commit of all."""
+        """The commit on the branch itself before the newest one that changed something in the folders, by itself or by
+        what it merged. `since` if none after that did; NO_REVISION if the change is in the very first commit."""
         after = [f"^{since}"] if self._has(since) else []
         asked = ("log", "--first-parent", "--max-count=1", "--format=%H %P", until, *after, "--", *folders)
         told = self._run(*asked).text.split() if self._has(until) else []
@@ -193,9 +192,9 @@ class Repository:
         return Revision(told[1]) if len(told) > 1 else NO_REVISION
 
     def confirmations(self, since: Revision, until: Revision) -> frozenset[str]:
-        """Trailers of the commits after `since`, at most the newest thousand.
+        """Trailers of the commits after `since`, at most of the newest thousand.
 
-        They end before a commit whose message is too large to be read: none of those before it counts.
+        Reading ends at a commit whose message is too large: neither it nor any commit before it counts.
         """
         if not self._has(until):
             return frozenset()
@@ -204,7 +203,7 @@ class Repository:
         return frozenset(answer.text.split())
 
     def branches(self, most: int) -> tuple[str, ...]:
-        """The names of its branches, and of those of its remotes as last fetched, newest commit first."""
+        """The names of its branches, and of its remotes' branches as last fetched, newest commit first."""
         told = self._run(
             "for-each-ref", f"--count={most}", "--sort=-committerdate", "--format=%(refname:short)", "refs/heads",
             "refs/remotes",
@@ -212,7 +211,7 @@ class Repository:
         return tuple(name for name in told.text.splitlines() if not name.endswith("/HEAD"))
 
     def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        """What the log says of some commits, at most the first thousand; of one that is not here, nothing.
+        """The log entries of some commits, at most of the first thousand; missing commits have none.
 
         Texts are cut at 200 characters.
         """
@@ -241,7 +240,7 @@ class Repository:
         return self._git.run(*self._at, *args)
 
     def _has(self, revision: Revision) -> bool:
-        """Whether a commit is here. Cost: a command for each until it was."""
+        """Whether a commit is in the repository. Cost: a command for each call until it was found."""
         if revision in self._here:
             return True
         if not _FULL_ID.fullmatch(revision) or self._run("cat-file", "-e", f"{revision}^{{commit}}").code:
@@ -255,7 +254,7 @@ class Repository:
         return revision
 
     def _remember(self, revision: Revision, where: str, read: SourceTree | SourceUnavailable) -> None:
-        """Keep it, and of those before as many as are not too much together."""
+        """Keep the tree, and as many earlier ones as fit the bound together."""
         self._trees[revision, where] = read
         while len(self._trees) > 1 and (
             len(self._trees) > _REMEMBERED_TREES or sum(map(_size, self._trees.values())) > _REMEMBERED_BYTES
@@ -276,7 +275,7 @@ class Repository:
     def _files(
         self, revision: Revision, where: str, missing: SourceUnavailable, without: Collection[str]
     ) -> dict[str, SourceFile]:
-        """The files by their paths as Git has them, but those of some projects."""
+        """The files by their paths in Git, without those of some projects."""
         meter, listing = Meter(where), Listing(where)
 
         def listed(paths: Sequence[str], *options: str) -> Iterator[Entry]:
@@ -313,8 +312,8 @@ class Repository:
         return {path: _file(entry, read) for path, entry in real.items()}
 
     def _read(self, blobs: Collection[str], most_bytes: int) -> dict[str, bytes | None]:
-        """Contents by blob; None for one that is larger. Together they are within the bounds, each as often as it is
-        named: it is compiled so often."""
+        """Contents by blob; None for one that is too large. Together they are within the bounds, where a blob counts as
+        often as it is named, because it is compiled as often."""
         known = {blob: _within(self._blobs[blob], most_bytes) for blob in blobs if blob in self._blobs}
         wanted = sorted(set(blobs) - known.keys())
         sizes = self._sizes(wanted)
@@ -340,7 +339,7 @@ class Repository:
 
 @contextmanager
 def _told(of_what: Tally) -> Iterator[None]:
-    """Have the project with the most of it named where that is too much."""
+    """In a fault of a bound, name the project that has the most."""
     try:
         yield
     except TooLarge as beyond:
@@ -373,7 +372,7 @@ def _raw(path: str) -> bytes:
 
 
 def _batches(paths: Sequence[str]) -> Iterator[list[str]]:
-    """Paths in parts that one command line takes."""
+    """Paths in parts that fit one command line."""
     some, size = list[str](), 0
     for path in paths:
         if some and size + len(path) > _ARGUMENTS_BYTES:

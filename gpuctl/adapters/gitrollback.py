@@ -1,6 +1,6 @@
 """The commit of a rollback: a folder as it was at an earlier commit, on the branch that is checked out.
 
-No hook or filter that the repository's settings name is run. Other folders, and what is staged of them, stay.
+No hook or filter of the repository's settings is run. Other folders, and their staged changes, stay.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def commit_rollback(folder: Path, compared: Comparison) -> tuple[Revision, str]:
     """Commit the rollback that was compared. Returns the commit and its branch.
 
     Raises SourceUnavailable before anything is written: GPU6014 the folder has changes, GPU6015 base is not what is
-    checked out, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way. Else GPU6116: Git failed;
-    GPU6123: the commit can't be signed.
+    checked out, GPU6111 no author, GPU6112 no branch, GPU6113 a merge under way. Else GPU6116: Git failed; GPU6123: the
+    commit can't be signed.
     """
     repository, path = Repository.containing(folder)
     here = WorkTree(repository.folder)
@@ -46,7 +46,7 @@ def commit_rollback(folder: Path, compared: Comparison) -> tuple[Revision, str]:
 
 
 def _check_clean(here: WorkTree, path: str) -> None:
-    """Refuse where the folder has changes, staged or not, or files that are not committed: they would be lost."""
+    """Refuse if the folder has changes, staged or not, or uncommitted files: they would be lost."""
     asked = (("diff", "--name-only", "-z", "--no-ext-diff", "HEAD"), ("ls-files", "-z", "--others", "--full-name"))
     answers = [here.run(*args, "--", path) for args in asked]
     files = [os.fsdecode(name) for answer in answers for name in answer.output.split(b"\0") if name]

@@ -1,7 +1,8 @@
-"""git as a child process: bounded in time, memory and output, and deaf to what a repository's own settings ask for.
+"""Runs git as a child process: bounded in time, memory and output, and ignoring commands in a repository's own
+settings.
 
-A repository may belong to another user, and its `.git/config` may name commands (hooks, promisor remotes, fsmonitor,
-signature checks). Commands here run none of them, and those that only read reach no network. What people give
+Security: a repository may belong to another user, and its `.git/config` may name commands (hooks, promisor remotes,
+fsmonitor, signature checks). Commands here run none of them, and those that only read reach no network. People's input
 (addresses, branches, revisions) never reaches git as an option, only transports that run no commands are allowed, and
 no password is asked for.
 """
@@ -31,14 +32,14 @@ _STEP_S = 0.1
 _LAST_WAIT_S = 1
 _SHELL = "/bin/sh"
 _BOUNDED = '{ ulimit -c 0; ulimit -d "$1"; ulimit -f "$2"; } 2>/dev/null; shift 2; exec "$@"'
-"""The limits of the child and of all that it starts."""
+"""The limits of the child and of all processes that it starts."""
 _FILE_TOO_LARGE = ("file too large", f"signal {signal.SIGXFSZ:d}")
 _NO_MEMORY = ("out of memory", "cannot allocate memory")
 _ELSEWHERE = frozenset({
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_INDEX_FILE",
     "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 })  # fmt: skip
-"""Variables that would lead git to another repository: hooks of Git set them for what they start."""
+"""Variables that would lead git to another repository: Git's hooks set them for the programs they start."""
 _ENVIRONMENT = {
     "GIT_ASKPASS": "",
     "GIT_LITERAL_PATHSPECS": "1",
@@ -52,7 +53,7 @@ _ENVIRONMENT = {
 }
 _TRANSPORTS = "file:https:ssh"
 _NO_TRANSPORT = "none"
-"""Also keeps a git before 2.44, which knows no GIT_NO_LAZY_FETCH, from fetching objects that a promisor remote has."""
+"""Also keeps a git before 2.44, which ignores GIT_NO_LAZY_FETCH, from fetching objects of a promisor remote."""
 _SETTINGS = (
     "core.alternateRefsCommand=",
     "core.askPass=",
@@ -75,35 +76,36 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one git command is given. With gpuctl's own share, its memory stays below the limit that `install` sets."""
+    """The limits of one git command. With gpuctl's own share, its memory stays below the limit that `install` sets."""
 
     time_ms: DurationMs = 60_000
     first_ms: DurationMs = 10_000
-    """For the first fetch into a clone that is there from before: a remote that is silent must not keep a process that
-    has just begun from going on with what was last good."""
+    """For the first fetch into a clone from an earlier process: a silent remote must not keep a new process from
+    enforcing the last good commit."""
     memory_bytes: int = 384 << 20
     file_bytes: int = 1536 << 20
-    """The largest file it may write, which is what one fetch may bring: the clone's volume has 2 GiB."""
+    """The largest file that the command may write, which is also the most that one fetch may bring: the clone's volume
+    has 2 GiB."""
 
 
 def never() -> bool:
-    """A stop that is not asked for."""
+    """The stop that is never requested."""
     return False
 
 
 def unavailable(code: str, **params: str) -> SourceUnavailable:
-    """The fault of a code, in its words."""
+    """The fault of a code, with its message."""
     return SourceUnavailable(code, message(code, params))
 
 
 def _too_much(bound: str) -> SourceUnavailable:
-    """Git was ended, or ended itself, at one of its bounds."""
+    """The fault when git was ended, or ended itself, at one of its bounds."""
     return unavailable("GPU8015", why=f"it needed more than {bound}")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a git command said, in bytes and in words; as much of it as is read."""
+    """The answer of a git command: its exit code, its output in bytes as far as it is read, and its error text."""
 
     code: int
     output: bytes
@@ -111,15 +113,15 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The output in words."""
+        """The output as text."""
         return self.output.decode("utf-8", "replace").strip()
 
 
 class Git:
-    """Runs git commands, one at a time. `stop`: whether to end one that is under way; asked ten times a second.
+    """Runs git commands, one at a time. `stop`: whether to end the running command; asked ten times a second.
 
-    Raises SourceUnavailable: GPU8011 git can't be run, GPU8001 it was told to stop or a remote does not answer in
-    time, GPU8015 the command needs more time, memory or disk than it is given.
+    Raises SourceUnavailable: GPU8011 git can't be run, GPU8001 it was told to stop or a remote does not answer in time,
+    GPU8015 the command exceeds its limit of time, memory or disk.
     """
 
     def __init__(self, stop: Callable[[], bool] = never, limits: Limits | None = None) -> None:
@@ -130,9 +132,9 @@ class Git:
         self._closed = False
 
     def run(self, *args: str, remote: bool = False, within_ms: DurationMs | None = None) -> Answer:
-        """The command's exit code, and the first MiB that it prints.
+        """The command's exit code, and the first MiB of its output.
 
-        `remote`: it may reach another machine. `within_ms`: in less time than it is usually given.
+        `remote`: it may reach another machine. `within_ms`: a shorter time limit than usual.
         """
         output = bytearray()
         limits = replace(self._limits, time_ms=min(within_ms or self._limits.time_ms, self._limits.time_ms))
@@ -149,9 +151,9 @@ class Git:
         feed: bytes = b"",
         environment: Mapping[str, str] | None = None,
     ) -> Generator[bytes]:
-        """What a command that reaches no other machine prints, as it comes; raises `otherwise` when it fails.
+        """The output, as it comes, of a command that reaches no other machine; raises `otherwise` if it fails.
 
-        `environment`: variables for what git starts. Close it before its end, and the command is killed.
+        `environment`: variables for processes that git starts. Closing the generator before its end kills the command.
         """
         command = _Command(args=args, limits=self._limits, feed=feed, environment=environment or {})
         with closing(self._child_of(command)) as child:
@@ -160,7 +162,7 @@ class Git:
                 raise otherwise
 
     def close(self) -> None:
-        """Kill what is under way, from any thread; nothing is started any more."""
+        """Kill the running command, from any thread; no other one is started afterwards."""
         with self._lock:
             self._closed = True
             if self._child is not None:
@@ -179,7 +181,7 @@ class Git:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Command:
-    """What is to be run; `feed` is given to it to read."""
+    """A command to run; `feed` is its input."""
 
     args: Sequence[str | bytes]
     limits: Limits
@@ -188,7 +190,7 @@ class _Command:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def begin(self) -> subprocess.Popen[bytes]:
-        """Start it, in a session of its own, so that all that it starts can be ended with it."""
+        """Start it in a separate session, so that all processes that it starts can be ended with it."""
         program = shutil.which("git")
         if program is None:
             raise unavailable("GPU8011", why="not found")
@@ -209,7 +211,7 @@ class _Command:
             raise unavailable("GPU8011", why=getattr(error, "strerror", None) or str(error)) from error
 
     def late(self) -> SourceUnavailable:
-        """It did not end in time."""
+        """The fault when it did not end in time."""
         seconds = self.limits.time_ms // 1000
         if self.remote:
             return unavailable("GPU8001", url="git", why=f"no answer within {seconds} s")
@@ -217,7 +219,7 @@ class _Command:
 
 
 class _Child:
-    """A command under way. `close` it: then nothing is left of it."""
+    """A running command. `close` it: then nothing is left of it."""
 
     def __init__(self, command: _Command) -> None:
         self._command = command
@@ -229,11 +231,11 @@ class _Child:
 
     @property
     def error(self) -> str:
-        """What it complained of."""
+        """Its error output."""
         return self._error.decode("utf-8", "replace").strip()
 
     def output(self, stop: Callable[[], bool]) -> Generator[bytes]:
-        """What it prints, until it prints no more."""
+        """Its output, until the end."""
         with selectors.DefaultSelector() as pipes:
             for number, pipe in self._pipes.items():
                 os.set_blocking(number, False)
@@ -242,7 +244,7 @@ class _Child:
                 ready = pipes.select(_STEP_S)
                 self._look_around(stop)
                 if not ready and self._process.poll() is not None:
-                    return  # what it left running, say ssh's master, may hold its pipes open
+                    return  # processes that it left running, such as ssh's master, may hold its pipes open
                 for key, _ in ready:
                     chunk = self._step(key.fd)
                     if chunk is None:
@@ -269,13 +271,13 @@ class _Child:
         return code
 
     def kill(self) -> None:
-        """End it and all that it started."""
+        """End it and all processes that it started."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End it, if it has not ended; one that the kernel does not let go of is left."""
+        """End it, if it has not ended; a process that the kernel does not release is abandoned."""
         self.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST_WAIT_S)
@@ -289,7 +291,7 @@ class _Child:
             raise self._command.late()
 
     def _step(self, number: int) -> bytes | None:
-        """Go on with one pipe, and give what came of the output; None where a pipe is at its end."""
+        """Continue with one pipe. Returns the new output; None if the pipe is at its end."""
         pipe, process = self._pipes[number], self._process
         if pipe is process.stdin:
             try:
@@ -305,11 +307,11 @@ class _Child:
 
 
 _REFUSED_BY_SSH = ("Host key verification failed", "Permission denied (")
-"""Beside these, git says no more than that it could not read."""
+"""Besides these lines, git says only that it could not read."""
 
 
 def last_line(text: str) -> str:
-    """The line of git's complaint that says most."""
+    """The most informative line of git's error output."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     refused = [line for line in lines if any(words in line for words in _REFUSED_BY_SSH)]
     told = [line for line in lines if line.startswith(("fatal:", "error:", "ssh:", "remote:"))]
@@ -321,7 +323,10 @@ def _stopped() -> SourceUnavailable:
 
 
 def _environment(*, remote: bool) -> dict[str, str]:
-    """Ours, without what would lead git elsewhere. Settings that it brings (GIT_CONFIG_COUNT) are the user's own."""
+    """The environment of gpuctl, without variables that would lead git elsewhere.
+
+    Settings in it (GIT_CONFIG_COUNT) are the user's own.
+    """
     ssh = os.environ.get("GIT_SSH_COMMAND", "ssh")
     return {
         **{name: value for name, value in os.environ.items() if name not in _ELSEWHERE},

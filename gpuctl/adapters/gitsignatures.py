@@ -1,8 +1,8 @@
-"""Signatures of commits: which commits need one, and whether it is by a key that may sign.
+"""Checks signatures of commits: which commits need one, and whether its key may sign.
 
-`git log` checks them, with `ssh-keygen` or `gpg`. Whose keys count is what gpuctl is given, and nothing else: not the
-settings of a repository, not a keyring of the machine, no key server. In the OpenPGP file every key counts, whatever
-trust it carries elsewhere.
+`git log` checks them, with `ssh-keygen` or `gpg`. Security: only the keys that gpuctl is given count; settings of a
+repository, a keyring of the machine and key servers don't. In the OpenPGP file every key counts, whatever trust it has
+elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuctl.model.ids import NO_REVISION, Revision
 
 MAX_KEYS_BYTES = 1 << 18
 MAX_COMMITS = 1000
-"""Each signature takes a process or two, some 10 ms: more commits than these are not checked at once."""
+"""The most commits that are checked at once. Cost: each signature takes a process or two, some 10 ms."""
 
 _IMPORT_S = 30
 _FIELDS = 3
@@ -37,7 +37,7 @@ _WHY: Mapping[str, str] = {
     "Y": "it is signed with key {key}, which has expired",
     "R": "it is signed with key {key}, which was revoked",
 }
-"""What git says of a signature by a letter (git-log, pretty formats, `%G?`)."""
+"""What git says about a signature with one letter. Source: git-log, pretty formats, `%G?`."""
 _NO_KEYRING = "/dev/null/none"
 _KEYRING_SETTINGS = "trust-model always\nno-auto-key-retrieve\nno-auto-key-locate\nno-autostart\n"
 _SETTINGS = (
@@ -49,7 +49,8 @@ _SETTINGS = (
 
 
 class Checked(StrEnum):
-    """Which commits need a signature: each since the last good one, or the newest, such as a merge commit, alone."""
+    """Which commits need a signature: each commit since the last good one, or only the newest, such as a merge
+    commit."""
 
     EACH = "each"
     HEAD = "head"
@@ -57,10 +58,10 @@ class Checked(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signers:
-    """Whose signatures count, in files that are read anew for each check; None: no key of that kind counts.
+    """The files with the keys that count; they are read anew for each check. None: no key of that kind counts.
 
-    `allowed_signers` is SSH's (ssh-keygen, ALLOWED SIGNERS); `openpgp_keys` holds exported public keys. `read` reads a
-    file up to a number of bytes and one more. `most_commits` are checked at once.
+    `allowed_signers` is SSH's file (ssh-keygen, ALLOWED SIGNERS); `openpgp_keys` holds exported public keys. `read`
+    reads a file up to a number of bytes and one more. `most_commits`: how many commits are checked at once.
     """
 
     checked: Checked
@@ -71,7 +72,7 @@ class Signers:
 
 
 class Signatures:
-    """Checks commits of a bare clone. `close` it: it may have made a keyring."""
+    """Checks commits of a bare clone. `close` it, since it may have made a keyring."""
 
     def __init__(self, signers: Signers, git: Git) -> None:
         self._signers = signers
@@ -80,12 +81,11 @@ class Signatures:
         self._refused: tuple[object, SourceUnavailable] | None = None
 
     def check(self, clone: Path, since: Collection[Revision], head: Revision) -> None:
-        """Check the commits that `head` contains and none of `since`, or `head` alone; with an empty `since` it too.
+        """Check the commits that `head` contains and none of `since` does; or only `head`, also if `since` is empty.
 
-        Commits of `since` that are no more in the clone, after a forced push, exclude nothing. Raises GPU8021 for the
-        first that is not accepted, GPU8022 where keys can't be read, GPU8013 where `head` is missing. Cost: some
-        10 ms a signature; the answer about a commit that was refused is kept until the keys or the commits change,
-        since it is asked for with each fetch.
+        Commits of `since` that the clone lost after a forced push exclude nothing. Raises GPU8021 for the first commit
+        that is not accepted, GPU8022 if keys can't be read, GPU8013 if `head` is missing. Cost: some 10 ms a signature.
+        A refusal is kept until the keys or the commits change, since each fetch asks for it.
         """
         ssh = self._keys(self._signers.allowed_signers, "allowed signers")
         openpgp = self._keys(self._signers.openpgp_keys, "OpenPGP keys")
@@ -150,7 +150,7 @@ class Signatures:
         return keys
 
     def _home(self, openpgp: bytes) -> str:
-        """GnuPG's folder with these keys and no other, made anew when they have changed."""
+        """The folder of GnuPG with these keys and no other; it is made anew when they have changed."""
         if not openpgp:
             return _NO_KEYRING
         digest = sha256(openpgp).hexdigest()

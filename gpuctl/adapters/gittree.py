@@ -1,7 +1,8 @@
-"""One commit's files, out of what `git ls-tree` and `git cat-file` print. Links are followed inside the commit only.
+"""Lists one commit's files, from what `git ls-tree` and `git cat-file` print. Links are followed only inside the
+commit.
 
-A commit may hold anything: trees that name each other over and over, links of megabytes, links through links. So what
-is read of one is counted, and reading ends at the bounds of `model.source`.
+Security: a commit may hold anything, such as trees that name each other over and over, links of megabytes, or links
+through links. So gpuctl counts what it reads of a commit, and stops at the bounds of `model.source`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from gpuctl.model.source import YAML_SUFFIXES, SourceFault, Tally, TooLarge, exc
 _LISTING_BYTES = 64 << 20
 _LONGEST_PATH = 1 << 16
 _LINE_BYTES = 53
-"""Of a listing, before a path."""
+"""Bytes of a line of a listing before its path."""
 _LINKS_BYTES = 4 << 20
 _LINK_HOPS = 16
 _LINK_PARTS = 512
-"""The bounds of following one link: links on its way, and parts of what they say."""
+"""The bounds of following one link: the links on its way, and the parts of their targets."""
 _ROUNDS = 64
 _LINK, _FOLDER, _SUBMODULE = "120000", "040000", "160000"
 
 
 class Entry(NamedTuple):
-    """A path of the commit, and what is there. `path` holds what is no UTF-8 as Python's surrogates."""
+    """A path of the commit and the object there. `path` holds bytes that are not UTF-8 as Python's surrogates."""
 
     mode: str
     blob: str
@@ -35,7 +36,7 @@ class Entry(NamedTuple):
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Whether the entry is a symbolic link."""
         return self.mode == _LINK
 
 
@@ -44,7 +45,7 @@ _MARKS = frozenset({"", ".", ".."})
 
 
 class Meter:
-    """How much has been listed of one commit. TooLarge beyond the bounds."""
+    """Counts what was listed of one commit. Raises TooLarge beyond the bounds."""
 
     def __init__(self, where: str) -> None:
         """`where`: the cluster's folder."""
@@ -52,7 +53,7 @@ class Meter:
         self._tally = Tally(where)
 
     def entries(self, chunks: Iterable[bytes]) -> Iterator[Entry]:
-        """What `ls-tree -z` prints, as it comes."""
+        """The entries that `ls-tree -z` prints, as they come."""
         rest = b""
         for chunk in chunks:
             *lines, rest = (rest + chunk).split(b"\0")
@@ -78,7 +79,7 @@ def _entry(line: bytes) -> Entry:
 
 
 class Listing:
-    """The declarations below the cluster's folder and in the policies that go with it: files, and links."""
+    """The files and links that declare something: below the cluster's folder, and in the policies that go with it."""
 
     def __init__(self, where: str) -> None:
         """`where`: the cluster's folder; "." is the root."""
@@ -90,12 +91,12 @@ class Listing:
 
     @property
     def paths(self) -> list[str]:
-        """What is to be listed with all below it; all there is where that is none."""
+        """The folders to list with all below them; empty: list the whole commit."""
         return [] if self._where == "." else [self._where, *self._policies[1:]]
 
     def without(self, projects: Collection[str], below: Callable[[str], Iterable[Entry]]) -> list[str]:
-        """The same without the folders of some projects. `below` gives what is in a folder, "" being the root, and
-        perhaps the folders on the way to it."""
+        """The paths to list without the folders of some projects. `below` gives the entries in a folder ("" is the
+        root), and perhaps the folders on the way to it."""
         root = "" if self._where == "." else f"{self._where}/"
 
         def inside(folder: str) -> Iterator[tuple[str, str]]:
@@ -107,7 +108,7 @@ class Listing:
         return [*own, *kept, *self.paths[1:]]
 
     def take(self, entries: Iterable[Entry]) -> None:
-        """Keep what is wanted of what is listed."""
+        """Keep the declarations among listed entries."""
         for entry in entries:
             if entry.mode in {_FOLDER, _SUBMODULE}:
                 continue
@@ -122,19 +123,20 @@ class Listing:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such a folder with a file in it."""
+        """Whether the cluster's folder exists, with a file in it."""
         return self._where in self._held
 
     def declarations(self) -> dict[str, Entry]:
-        """By path: those of the cluster, and of the nearest `policies/` at or above its folder that holds files."""
+        """The entries by path: of the cluster, and of the nearest `policies/` at or above its folder that holds
+        files."""
         nearest = next((root for root in self._policies if root in self._held), self._where)
         return {**self._found[self._where], **self._found[nearest]}
 
 
 class Links:
-    """Follows symbolic links inside one commit, all together, so that its cost is a few commands for each hop.
+    """Follows symbolic links inside one commit; all links together, so that each hop costs only a few commands.
 
-    Cost: linear in the bytes of the links. What can't be followed within the bounds leads nowhere.
+    Cost: linear in the bytes of the links. A link that can't be followed within the bounds leads nowhere.
     """
 
     def __init__(
@@ -143,8 +145,9 @@ class Links:
         look_up: Callable[[Sequence[str]], Iterable[Entry]],
         read: Callable[[set[str]], Mapping[str, bytes | None]],
     ) -> None:
-        """`known`: entries by path. `look_up` gives the entries at paths and the folders on the way to them; no path
-        it is asked for is on the way to another. `read` gives contents by blob, None for those longer than a link."""
+        """`known`: entries by path. `look_up` gives the entries at paths and the folders on the way to them; none of
+        its paths is on the way to another. `read` gives contents by blob, None for contents that are longer than a
+        link."""
         self._known = dict(known)
         self._look_up = look_up
         self._read = read
@@ -152,7 +155,7 @@ class Links:
         self._bytes = 0
 
     def follow(self, links: Iterable[Entry]) -> dict[str, Entry | SourceFault]:
-        """By the link's path: the file it stands for."""
+        """The file that each link stands for, by the link's path."""
         ways = {link.path: _Way(link) for link in links}
         under_way = list(ways.values())
         for _ in range(_ROUNDS):
@@ -166,7 +169,7 @@ class Links:
         return {path: way.end or SourceFault.DANGLING for path, way in ways.items()}
 
     def _read_links(self, blobs: set[str]) -> None:
-        """What links say, in parts; None for what is no path."""
+        """Read the targets of links, in parts; None for a target that is no path."""
         for blob, text in self._read(blobs - self._said.keys()).items():
             self._bytes += len(text or b"")
             if self._bytes > _LINKS_BYTES:
@@ -175,7 +178,7 @@ class Links:
             self._said[blob] = text.decode("utf-8", "surrogateescape").split("/") if text and sound else None
 
     def _ask(self, paths: Iterable[str]) -> None:
-        """Have an entry for each path, unless one before it is on the way to it: then that one goes first."""
+        """Look up an entry for each path, except paths below an earlier one: the earlier one goes first."""
         asked: list[list[str]] = []
         for parts in sorted({tuple(path.split("/")) for path in paths}):
             if not asked or list(parts[: len(asked[-1])]) != asked[-1]:
@@ -187,10 +190,10 @@ class Links:
 
 
 class _Way:
-    """Where one link leads, as far as it is known.
+    """How far one link was followed.
 
-    `done` are the parts of a folder, all real; `ahead` what is to be walked from there. Instead, `link` is one to be
-    read first. `asks`: the path that has to be known to go on. `end`: what it leads to.
+    `done`: the parts of a folder, none a link. `ahead`: the parts to walk from there. If `link` is set, that link must
+    be read first. `asks`: the path whose entry is needed to go on. `end`: what the link leads to.
     """
 
     def __init__(self, link: Entry) -> None:
@@ -202,13 +205,13 @@ class _Way:
         self._hops = self._parts = 0
 
     def go(self, known: Mapping[str, Entry], said: Mapping[str, list[str] | None]) -> None:
-        """Go on, until something has to be looked up."""
+        """Go on until something has to be looked up."""
         self.asks = ""
         while self.end is None and not self.asks and self._read(said):
             self._walk(known)
 
     def _read(self, said: Mapping[str, list[str] | None]) -> bool:
-        """Put what the link says before what is ahead; False when that is not known yet, or leads nowhere."""
+        """Put the link's target before `ahead`; False if the target is not known yet, or leads nowhere."""
         if self.link is None:
             return True
         if self.link.blob not in said:
@@ -225,7 +228,7 @@ class _Way:
         return self.end is None
 
     def _walk(self, known: Mapping[str, Entry]) -> None:
-        """One step: over a mark, or over all names up to the next mark."""
+        """Take one step: over one mark, or over all names up to the next mark."""
         if not self._ahead:
             self.end = SourceFault.UNREADABLE  # a folder
         elif self._ahead[0] in _MARKS:
@@ -259,13 +262,13 @@ class _Way:
 
 
 def blob_sizes(output: bytes) -> dict[str, int]:
-    """Sizes by blob of `cat-file --batch-check`; those that are missing are left out."""
+    """The sizes by blob that `cat-file --batch-check` prints, without missing blobs."""
     facts = (line.split() for line in output.decode().splitlines())
     return {fact[0]: int(fact[2]) for fact in facts if len(fact) == 3}
 
 
 def file_contents(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    """(blob, content) of `cat-file --batch`, as it comes."""
+    """The blobs and contents that `cat-file --batch` prints, as they come."""
     rest = b""
     for chunk in chunks:
         data, at = rest + chunk, 0
@@ -280,17 +283,17 @@ def file_contents(chunks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def shown(path: str) -> str:
-    """A path as messages name it: what is no UTF-8 in it is spelt out."""
+    """The path as messages name it: bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _below(path: str, root: str) -> str | None:
-    """The path from a folder on; None for what is not below it."""
+    """The path relative to a folder; None if it is not below the folder."""
     if root == ".":
         return path
     return path[len(root) + 1 :] if path.startswith(f"{root}/") else None
 
 
 def _declares(below: str) -> bool:
-    """Whether a path is a YAML file's in no hidden folder, in small letters or not."""
+    """Whether a path is a YAML file outside hidden folders; its suffix may have capitals."""
     return below.lower().endswith(YAML_SUFFIXES) and not any(part.startswith(".") for part in below.split("/")[:-1])

@@ -1,8 +1,9 @@
-"""A small HTTP server of this process: it answers from threads of its own until it is closed.
+"""A small HTTP server in this process: it answers from threads of its own until it is closed.
 
-Bounds: a number of connections at once, the bytes of a request before its body, and a time for each connection as a
-whole, so that a drip of bytes can't last longer. A further connection is cut before anything of it is read; or the
-oldest is, where answers take milliseconds: then silent clients keep no others out, such as the kubelet's probes.
+Bounds: the connections at once, the bytes of a request before its body, and the time of each connection as a whole, so
+that a client that sends single bytes can't prolong it. A connection too many is cut before anything of it is read.
+Where answers take milliseconds the oldest connection is cut instead: so silent clients keep no others out, such as the
+kubelet's probes.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from gpuctl.app.ports import WorldFault
 from gpuctl.diag.wording import message
 
 _BUSY = 64
-"""How many answers are still made for connections that were cut; beside more of them, a new connection is cut too."""
+"""How many threads may still make answers for connections that were cut. With more of them, a new connection is cut
+too."""
 MOST_HEAD_BYTES = 16 << 10
-"""Of a request before its body. The standard library keeps 100 lines of 64 KiB each, which take 30 MB: eight strangers
-could have had the controller killed for its memory."""
+"""The most bytes of a request before its body. Security: the standard library keeps 100 lines of 64 KiB each, which
+take 30 MB; eight strangers could have had the controller killed for its memory."""
 
 
 class BoundedServer:
-    """Serves at HOST:PORT what `handler` answers, at most `most_at_once` connections at a time, until it is closed."""
+    """Serves `handler`'s answers at HOST:PORT, to at most `most_at_once` connections at a time, until it is closed."""
 
     def __init__(self, address: str, handler: type[BriefHandler], most_at_once: int, code: str = "GPU7031") -> None:
-        """Raises WorldFault `code` for what is no address, or one that can't be listened on."""
+        """Raises WorldFault `code` if the address is none, or can't be listened on."""
         place = host_and_port(address)
         if place is None:
             raise unservable(address, "not HOST:PORT", code)
@@ -43,15 +45,15 @@ class BoundedServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on, also where port 0 left the choice to the system."""
+        """The port the server listens on, also if the system chose it (port 0)."""
         return int(self._server.server_address[1])
 
     def __enter__(self) -> Self:
-        """Itself; it serves already."""
+        """Return the server, which serves already."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the server."""
         self.close()
 
     def close(self) -> None:
@@ -62,16 +64,16 @@ class BoundedServer:
 
 
 class BriefHandler(BaseHTTPRequestHandler):
-    """One request, and then the connection ends. Answers are short and made from memory or one file."""
+    """Answers one request and then ends the connection. Answers are short and come from memory or one file."""
 
     timeout = 10.0
     """Seconds that a connection has in all."""
     oldest_makes_way = False
-    """Whether of too many connections the oldest is cut, and not the newest."""
+    """Whether the oldest connection is cut, not the newest, when there are too many."""
     server_version, sys_version = "gpuctl", ""
 
     def setup(self) -> None:
-        """Have the connection cut in time."""
+        """Start the timer that cuts the connection."""
         super().setup()
         self.rfile: Any = _Head(self.rfile, MOST_HEAD_BYTES)
         self._timer = Timer(self.timeout, self._cut)
@@ -79,7 +81,7 @@ class BriefHandler(BaseHTTPRequestHandler):
         self._timer.start()
 
     def finish(self) -> None:
-        """The request is over."""
+        """Stop the timer: the request is over."""
         self._timer.cancel()
         super().finish()
 
@@ -94,21 +96,21 @@ class BriefHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Requests are no news."""
+        """Log nothing: requests are no news."""
 
     def _cut(self) -> None:
         _cut(self.connection)
 
 
 class _Head:
-    """What a client sends: of its lines, which a request begins with, at most some bytes."""
+    """What a client sends. The lines at its beginning (request and headers) may have a number of bytes in all."""
 
     def __init__(self, sent: IO[bytes], most_bytes: int) -> None:
         self._sent, self._left = sent, most_bytes
         self.read, self.close = sent.read, sent.close
 
     def readline(self, size: int) -> bytes:
-        """A line. Raises LineTooLong, to which the standard library answers 431, for one beyond the bound."""
+        """Read a line. Raises LineTooLong beyond the bound; the standard library answers it with 431."""
         line = self._sent.readline(min(size, self._left + 1))
         self._left -= len(line)
         if self._left < 0:
@@ -117,7 +119,7 @@ class _Head:
 
 
 def _cut(connection: socket.socket) -> None:
-    """Have a connection end, also for the thread that reads from it."""
+    """End a connection, also for the thread that reads from it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -132,9 +134,9 @@ class _Server(ThreadingHTTPServer):
         self._oldest_makes_way = handler.oldest_makes_way
         self._lock = Lock()
         self._open: dict[socket.socket, None] = {}
-        """The connections that are served, the oldest first."""
+        """The connections that are served, oldest first."""
         self._alive = 0
-        """How many threads there are: also those whose connection was cut while they make its answer."""
+        """The number of threads, also of those that make the answer of a connection which was cut."""
         super().__init__((host, port), handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -166,9 +168,9 @@ class _Server(ThreadingHTTPServer):
             return not is_full or self._oldest_makes_way
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
+        """Say nothing: a client that went away is no news."""
 
 
 def unservable(address: str, why: str, code: str) -> WorldFault:
-    """The fault of an address at which a server can't be."""
+    """The fault of an address at which no server can listen."""
     return WorldFault(code, message(code, {"address": address, "why": why}))

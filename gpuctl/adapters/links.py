@@ -1,4 +1,4 @@
-"""Links on the way to a folder, the Git working tree that they lead out of, and what the folder is called in it."""
+"""Checks links on the way to a folder: which Git working tree they lead out of, and the folder's name in its tree."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def holder(folder: Path) -> Path | None:
 
 
 def left_by_link(folder: Path) -> Path | None:
-    """The top of the Git working tree that a link on the way to the folder leads out of; None: there is no such link.
+    """The top of the Git working tree that a link on the way to the folder leads out of; None without such a link.
 
-    CI jobs check all folders that a repository has, so a link in it could name any folder of their machine. The way
-    that an absolute path goes is the caller's own choice.
+    Security: CI jobs check all folders of a repository, so a link in it could name any folder of their machine. The way
+    of an absolute path is the caller's own choice.
     """
     for link in () if folder.is_absolute() else (*reversed(folder.parents), folder):
-        # os.path raises nothing, for a name that is too long and for links in a circle either.
+        # os.path raises nothing, also for names that are too long and for links in a circle.
         top = holder(link.parent) if os.path.islink(link) else None  # noqa: PTH114
         if top is not None and not Path(os.path.realpath(link)).is_relative_to(top):
             return top
@@ -27,9 +27,9 @@ def left_by_link(folder: Path) -> Path | None:
 
 
 def name_below(top: Path, path: Path) -> str:
-    """What a path that is in a folder is called there. Links below the top are not followed.
+    """The path of a file or folder relative to the top that holds it. Links below the top are not followed.
 
-    One that is named by a link from elsewhere to within the folder has the name of what the link leads to.
+    If a link elsewhere leads into the top, the path is that of the link's target.
     """
     named, real = path.absolute(), top.resolve()
     outside = next((each for each in (*reversed(named.parents), named) if each.resolve() == real), None)

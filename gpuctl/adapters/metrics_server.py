@@ -1,4 +1,4 @@
-"""/metrics, /status and the two probes over HTTP, from a thread of its own."""
+"""Serves /metrics, /status and the two probes over HTTP, from a thread of its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from gpuctl.adapters.http_server import BoundedServer, BriefHandler
 from gpuctl.adapters.prometheus import PrometheusMeters
 
 MOST_AT_ONCE = 64
-"""Connections at once: several scrapers, the kubelet's probes and readers of /status, each for milliseconds."""
+"""The most connections at once: several scrapers, the kubelet's probes and readers of /status, each for
+milliseconds."""
 
 
 class MetricsServer(BoundedServer):
     """Serves /metrics, /status, /healthz and /readyz at HOST:PORT until it is closed."""
 
     def __init__(self, meters: PrometheusMeters, address: str) -> None:
-        """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
+        """Raises WorldFault GPU7031 if the address is none, or can't be listened on."""
 
         class Handler(_Handler):
             measured = meters

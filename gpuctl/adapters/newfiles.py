@@ -1,4 +1,4 @@
-"""New files in a folder: all of them or none, none of them through a link, none in place of something that is there."""
+"""Writes new files in a folder: all or none, none through a link, and none over something that exists."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class NewFolder:
-    """A folder that is the top of a repository, or becomes it. `make`: makes a repository in a folder."""
+    """A folder that is the top of a repository, or becomes it. `make` makes a repository in a folder."""
 
     def __init__(self, folder: Path, make: Callable[[Path], object]) -> None:
         self._folder = folder
         self._make = make
 
     def outer(self) -> str:
-        """The top of the repository that the folder is inside of; empty if it is itself one, or in none."""
+        """The top of the repository around the folder; empty if the folder is itself a repository's top, or is in
+        none."""
         here = self._folder.resolve()
         top = next((each for each in (here, *here.parents) if os.path.lexists(each / ".git")), here)
         return "" if top == here else str(top)
 
     def taken(self, paths: Iterable[str]) -> list[str]:
-        """Those of the paths where something is, or where a file or a link stands on the way."""
+        """The paths that exist already, or that have a file or a link on their way."""
         return [path for path in paths if self._is_taken(path)]
 
     def create(self, files: Mapping[str, bytes]) -> bool:
-        """Make the folder and a repository if there is none, and write the files. Returns whether it was made.
+        """Write the files; first make the folder and its repository if there is none. Returns whether a repository was
+        made.
 
         Raises NotEdited GPU6404, and then leaves none of the files; an empty repository stays.
         """
@@ -65,7 +67,7 @@ class NewFolder:
 
     @contextmanager
     def _parent(self, path: str, *, make: bool) -> Iterator[int]:
-        """The folder of a file, opened step by step, so that no step is a link."""
+        """The open folder of a file. It is opened step by step, so that no step is a link."""
         here = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for name in Path(path).parts[:-1]:

@@ -1,4 +1,4 @@
-"""Measurements as Prometheus reads them, and what the two probes answer."""
+"""Measurements in Prometheus' form, and the answers of the two probes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.model.utilisation import ProjectUse
 
 STALE_AFTER_MS: DurationMs = 300_000
-"""A loop that did not come round for so long hangs: longer than a fetch and its retries ever take."""
+"""A loop that last came round this long ago hangs: it is longer than a fetch and its retries ever take."""
 
 USELESS_AFTER_MS: DurationMs = 600_000
-"""A leader that could apply nothing for so long is not ready."""
+"""A leader that could apply nothing for this long is not ready."""
 
 _CYCLE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAIT_SECONDS = (1, 10, 60, 300, 900, 3_600, 14_400, 86_400)
@@ -32,15 +32,15 @@ _MS_NS = 1_000_000
 
 
 def always() -> bool:
-    """One that shares its cluster with no other leads."""
+    """True: a controller that shares its cluster with no other always leads."""
     return True
 
 
 class PrometheusMeters:
     """Implements the port Meters in a registry of its own. `leads`: whether this replica may write now.
 
-    What is so now of projects is said by the leader alone, so that sums over replicas count nothing twice. Counters of
-    projects stay, also of those that are gone: their number is bounded by the projects that there ever were.
+    Only the leader reports the present state of projects, so that sums over replicas count nothing twice. Counters of
+    projects stay when a project is gone; their number is bounded by the projects that there ever were.
     """
 
     def __init__(
@@ -100,28 +100,28 @@ class PrometheusMeters:
         self._useless_ns: int | None = None
         self._shared = _Shared()
         self.document = b""
-        """What /status answers; empty while nothing is known."""
+        """The answer of /status; empty while nothing is known."""
         self._stale_after_ns, self._useless_after_ns = stale_after_ms * _MS_NS, useless_after_ms * _MS_NS
         self._beat_ns = time.monotonic_ns()
 
     def beat(self) -> None:
-        """The loop is alive."""
+        """Note that the loop is alive."""
         self._beat_ns = time.monotonic_ns()
 
     def synced(self) -> None:
-        """The cluster was read whole."""
+        """Note that the whole cluster was read."""
         self._synced = True
 
     def fetched(self, *, well: bool) -> None:
-        """Git was asked."""
+        """Count a fetch from Git."""
         self._fetches.labels("ok" if well else "failed").inc()
 
     def following(self, revision: Revision, at_ms: Instant) -> None:
-        """A revision was taken up."""
+        """Note the revision that was taken up."""
         self._now.revision = (revision, at_ms)
 
     def cycle(self, measured: Measurements) -> None:
-        """A cycle has ended."""
+        """Take the measurements of a cycle that has ended."""
         self._now.measured = measured
         self._cycles.observe(measured.duration_ms / 1000)
         self._begin_series(measured)
@@ -139,7 +139,7 @@ class PrometheusMeters:
         self._drift.inc(measured.drift)
 
     def _begin_series(self, measured: Measurements) -> None:
-        """Have counters at 0 before they first count: of a series that begins at 1 Prometheus sees no increase."""
+        """Begin counters at 0 before they first count: Prometheus sees no increase in a series that begins at 1."""
         for sort in measured.queued:
             self._waits.labels(sort.project, sort.type)
         for row in measured.shares:
@@ -147,35 +147,35 @@ class PrometheusMeters:
                 self._pauses.labels(row.project, code)
 
     def predicted(self, result: str, causes: Mapping[str, int]) -> None:
-        """A prediction has ended."""
+        """Count a prediction that has ended."""
         self._predictions.labels(result).inc()
         for cause, count in causes.items():
             self._differences.labels(cause).inc(count)
 
     def notified(self, receiver: str, result: str) -> None:
-        """A message to a receiver outside has ended so. From any thread."""
+        """Count a message to a receiver outside, by its result. From any thread."""
         self._notifications.labels(receiver, result).inc()
 
     def standing(self, codes: Mapping[str, int]) -> None:
-        """How many problems of each code stand now."""
+        """Take how many problems of each code there are now."""
         self._now.problems = dict(codes)
 
     def enforced(self, *, well: bool) -> None:
-        """Whether something could be applied, if anything had to be."""
+        """Note whether something could be applied, or nothing had to be."""
         since_ns = self._useless_ns or time.monotonic_ns()
         self._useless_ns = None if well else since_ns
 
     def status(self, told: ToldStatus) -> None:
-        """The status has changed."""
+        """Take the changed status."""
         self.document, self._now.status = told.document, told
 
     def request(self, verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
-        """A request to the API server was answered; code 0: it was not. From any thread."""
+        """Count a request to the API server; code 0: it got no answer. From any thread."""
         self._requests.labels(verb, kind, str(code)).inc()
         self._latency.labels(verb, kind).observe(duration_ms / 1000)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """All metrics in the form that a client accepts, and the form's name."""
+        """All metrics in a form that the client accepts, and the form's media type."""
         encode, kind = choose_encoder(accept)
         return self._shared(kind, lambda: encode(self.registry)), kind
 
@@ -184,7 +184,7 @@ class PrometheusMeters:
         return time.monotonic_ns() - self._beat_ns < self._stale_after_ns
 
     def unready(self) -> str:
-        """Why it is not ready; empty if it is. A replica in standby is ready once it has read the cluster."""
+        """The reason why this replica is not ready; empty if it is. A standby is ready once it has read the cluster."""
         since_ns = self._useless_ns
         if not self._synced:
             return "the cluster was not read yet"
@@ -197,8 +197,8 @@ class PrometheusMeters:
 
 
 class _Shared:
-    """Makes a text once for all requests from before it was begun, one at a time: however many come, the loop has half
-    of the interpreter. Safe for threads."""
+    """Makes one text for all requests that came before it was begun, and one text at a time. So the loop has half of
+    the interpreter, however many requests come. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -206,7 +206,7 @@ class _Shared:
         self._last = (0, "", b"")
 
     def __call__(self, kind: str, make: Callable[[], bytes]) -> bytes:
-        """The text of a kind, begun after this was called."""
+        """A text of this kind that was begun after the call."""
         asked = self._begun
         with self._lock:
             number, known, text = self._last
@@ -219,7 +219,8 @@ class _Shared:
 
 
 class _Now(Collector):
-    """What is so now. Made anew for each scrape, so that a project which is gone is not told of any more."""
+    """The gauges of the present state. They are made anew for each scrape, so that a project that is gone
+    disappears."""
 
     def __init__(self, leads: Callable[[], bool]) -> None:
         self._leads = leads
@@ -264,7 +265,8 @@ class _Now(Collector):
                 [((), int(status.ready))],
             )
             frozen = [
-                # Texts of people: half a character in one of them would keep all metrics from being written.
+                # Security: people write these texts, and half a character in one would keep all metrics from being
+                # written.
                 (tuple(map(printable, (each.project or "", each.by, each.reason))), (each.since_ms or 0) / 1000)
                 for each in status.frozen
             ]
@@ -318,7 +320,7 @@ def _of_projects(measured: Measurements) -> Iterator[Metric]:
 
 
 def _of_size(size: DeclaredSize) -> Iterator[Metric]:
-    """What is declared, and the bounds where they are known: without `--jobs` there are none."""
+    """The declared jobs and text, and their limits where known: without `--jobs` there are none."""
     of_jobs = "Declared jobs that are in force, each of a sweep; gpuctl explain GPU3035 says what too many are"
     of_text = "Text in declared jobs: commands, environment, manifests"
     for name, told, amounts in (("jobs", of_jobs, size.jobs), ("text_bytes", of_text, size.text_bytes)):

@@ -1,11 +1,12 @@
-"""Receives webhooks of GitHub and GitLab for pushes: whoever knows the secret has Git read now, and nothing else.
+"""Receives webhooks of GitHub and GitLab for pushes. A sender with the secret can have Git read now, and nothing else.
 
-What a request says is not read, but its secret: a push to any branch has Git read once. GitHub signs the body, GitLab
-sends the secret itself. A body that was seen before does nothing again, and however many come, Git is asked for at most
-every LEAST_S. Every replica takes them: it asks as `gpuctl sync` does, by the object that the leader watches.
+gpuctl checks only a request's secret; it does not read the rest, so a push to any branch has Git read once. GitHub
+signs the body, GitLab sends the secret itself. A body that was seen before does nothing again, and Git is asked for at
+most every LEAST_S, however many pushes come. Every replica receives them: it asks as `gpuctl sync` does, through the
+object that the leader watches.
 
-Bounds: a request of at most MOST_BYTES, hashed as it comes and never kept, within 10 s; MOST_AT_ONCE of them. Of one
-with neither the secret nor what could be a signature hardly anything is read.
+Bounds: a request of at most MOST_BYTES, hashed as it comes and never kept, within 10 s; MOST_AT_ONCE requests. Hardly
+anything is read of a request that has neither the secret nor what could be a signature.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _SIGNATURE = re.compile(r"sha256=[0-9a-f]{64}")
 class PushReceiver(BoundedServer):
     """Serves POST /push at HOST:PORT until it is closed.
 
-    `secret` is read for each request: "" while there is none, and then nothing is accepted. `ask` has Git read, from a
-    thread of its own; it may raise WorldFault, and is tried again.
+    `secret` is read for each request; while it is "", nothing is accepted. `ask` has Git read. It runs in a thread of
+    its own; if it raises WorldFault it is tried again.
     """
 
     def __init__(
         self, address: str, secret: Callable[[], str], ask: Callable[[], None], least_s: float = LEAST_S
     ) -> None:
-        """Raises WorldFault GPU7031 for what is no address, or one that can't be listened on."""
+        """Raises WorldFault GPU7031 if the address is none, or can't be listened on."""
         self._asker = _Asker(ask, least_s)
         self._secret = secret
         self._seen: OrderedDict[bytes, None] = OrderedDict()
@@ -62,7 +63,7 @@ class PushReceiver(BoundedServer):
         self._asker.close()
 
     def judge(self, headers: Any) -> _Judge | None:
-        """What tells whether the body that follows belongs to its headers; None if nothing can be accepted."""
+        """A judge of whether the body belongs to these headers; None if nothing can be accepted."""
         secret = self._secret()
         if len(secret) < _SHORTEST_SECRET:
             return None
@@ -70,7 +71,7 @@ class PushReceiver(BoundedServer):
         return _Judge(secret, str(headers.get("x-hub-signature-256") or ""), token)
 
     def accept(self, digest: bytes) -> None:
-        """A body with the secret has come."""
+        """Take a body that came with the secret."""
         with self._lock:
             if digest in self._seen:
                 return
@@ -81,7 +82,7 @@ class PushReceiver(BoundedServer):
 
 
 class _Judge:
-    """Compares in constant time, whichever header there is."""
+    """Compares signature and secret in constant time, whichever of them was sent."""
 
     def __init__(self, secret: str, signature: str, token: bytes) -> None:
         self._secret = secret.encode()
@@ -91,7 +92,7 @@ class _Judge:
         self._body = sha256()
 
     def take(self, chunk: bytes) -> None:
-        """A part of the body."""
+        """Take a part of the body."""
         self._hmac.update(chunk)
         self._body.update(chunk)
 
@@ -102,7 +103,7 @@ class _Judge:
 
     @property
     def may_be_right(self) -> bool:
-        """Whether it is worth reading the body: the secret was sent, or what could be a signature."""
+        """Whether the body is worth reading: the secret was sent, or what could be a signature."""
         return self._is_sent or _SIGNATURE.fullmatch(self._signature) is not None
 
     def is_right(self) -> bool:
@@ -112,7 +113,7 @@ class _Judge:
 
 
 class _Asker:
-    """Asks in a thread of its own, at most once in `least_s`; what comes meanwhile is one more time."""
+    """Asks in a thread of its own, at most once in `least_s`; all requests meanwhile make one more."""
 
     def __init__(self, ask: Callable[[], None], least_s: float) -> None:
         self._ask = ask

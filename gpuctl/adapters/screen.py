@@ -1,4 +1,4 @@
-"""A whole terminal, drawn by curses: lines of text that may be longer than it is high, and keys."""
+"""A whole terminal, drawn by curses: shows lines, perhaps more than fit, and takes keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHADES = {"strong": curses.A_BOLD, "dim": curses.A_DIM, "head": curses.A_REVERS
 
 
 class Screen:
-    """The terminal, from entering this to leaving it."""
+    """The terminal, between `__enter__` and `__exit__`."""
 
     def __enter__(self) -> Self:
         """Take the terminal."""
@@ -29,7 +29,7 @@ class Screen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it back as it was."""
+        """Give the terminal back as it was."""
         curses.nocbreak()
         self._window.keypad(False)  # noqa: FBT003
         curses.echo()
@@ -37,12 +37,12 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Its columns now."""
+        """The columns of the terminal now."""
         return self._window.getmaxyx()[1]
 
     def show(self, lines: Sequence[ScreenLine], wait_ms: int) -> bool:
-        """Show lines for a time, moved up and down by the arrows. Returns early as False once it is to end, and as True
-        when the terminal's size has changed."""
+        """Show lines for a time; the arrows scroll them. Returns early with False if the user quits, and with True if
+        the terminal's size has changed."""
         while True:
             self._draw(lines)
             self._window.timeout(wait_ms)

@@ -1,4 +1,4 @@
-"""The defaults of the command line, in the user's own file: `gpuctl/config.yaml` in XDG_CONFIG_HOME or ~/.config."""
+"""The user's own defaults for the command line: `gpuctl/config.yaml` in XDG_CONFIG_HOME or ~/.config."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Settings:
 
 
 def settings_file() -> Path | None:
-    """Where the settings are; None for a user without a home."""
+    """The path of the settings; None for a user without a home."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     if not Path(base).is_absolute():
         base = os.environ.get("HOME", "")
@@ -32,14 +32,14 @@ def settings_file() -> Path | None:
 
 
 def read_settings() -> Settings:
-    """The settings; without a file, none is set. Raises NotEdited GPU6119 for a file that can't be used."""
+    """The settings; without a file, none is set. Raises NotEdited GPU6119 if the file can't be used."""
     file = settings_file()
     content = _content(file) if file is not None else None
     return Settings() if file is None or content is None else _parsed(file, content)
 
 
 def write_project(project: str | None) -> Path:
-    """Set the default project, or none; what else is in the file stays. Raises NotEdited."""
+    """Set the default project, or remove it; the rest of the file stays. Raises NotEdited."""
     from gpuctl.compile.reading import parse_documents  # noqa: PLC0415 - only to write
     from gpuctl.edit.nodes import root_of  # noqa: PLC0415
     from gpuctl.edit.splices import REMOVED, applied, change  # noqa: PLC0415

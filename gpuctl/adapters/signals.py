@@ -1,4 +1,4 @@
-"""The operating system's wish that the process end, and a bell that other threads ring to wake it."""
+"""Signals that ask the process to end, and a bell by which other threads wake it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MANY = 4096
 
 
 class StopOnSignal:
-    """SIGTERM or SIGINT ends the loop: between two writes, in the middle of a wait or of a fetch.
+    """Ends the loop at SIGTERM or SIGINT: between two writes, or in the middle of a wait or a fetch.
 
-    A wait also ends when `wake` was called since the last one: by the threads that watch the cluster.
+    A wait also ends if `wake` was called since the last one; the threads that watch the cluster call it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class StopOnSignal:
         return self._requested
 
     def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait, less if a signal comes or the bell is rung."""
+        """Wait, but no longer than until a signal comes or the bell rings."""
         if not self._requested and select.select([self._reading], [], [], duration_ms / 1000)[0]:
             os.read(self._reading, _MANY)
         return self._requested

@@ -1,10 +1,12 @@
-"""The caches of `validate` and `plan`, in the user's cache folder: a file for each tree that was validated, for each
-cluster's folder of which changes were planned, and for each base that they were planned for.
+"""The caches of `validate` and `plan`, in the user's cache folder.
+
+There is a file for each tree that was validated, for each cluster's folder whose changes were planned, and for each
+base that they were planned for.
 
 Threat model: others can write in the cache folder, or a service has restored it. So an entry begins with a code
-(HMAC-SHA256) over its body, its key and the code of gpuctl, by a secret that lies in another folder, which only the
-user reads. What is damaged, cut off, forged, of another tree or of another version is not believed, and made anew.
-Reading a body runs nothing, either: see those that write it. Whatever fails here, the command works without the cache.
+(HMAC-SHA256) over its body, its key and the code of gpuctl. The secret lies in another folder, which only the user
+reads. An entry that is damaged, cut off, forged, or of another tree or version is not believed, and made anew. Reading
+a body runs nothing either: see the modules that write it. Whatever fails here, the command works without the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from gpuctl.adapters.files import read_regular
 
 
 class Bounds(NamedTuple):
-    """Of a folder: entries, and bytes of one and of all. The entries that stay are those used last."""
+    """The bounds of a folder: entries, bytes of one entry and of all. The entries used last stay."""
 
     entries: int
     entry_bytes: int
@@ -34,17 +36,18 @@ class Bounds(NamedTuple):
 
 
 OF_VERDICTS = Bounds(entries=200, entry_bytes=2 << 20, bytes=32 << 20)
-"""A thousand diagnostics of a project, the most that are told, are half a MiB."""
+"""A thousand diagnostics of a project, the most that are reported, take half a MiB."""
 OF_COMPILED = Bounds(entries=50, entry_bytes=64 << 20, bytes=192 << 20)
-"""25,000 jobs are 64 MiB."""
+"""25,000 jobs take 64 MiB."""
 OF_RESTS = Bounds(entries=50, entry_bytes=8 << 20, bytes=32 << 20)
-"""10,000 jobs are 1.5 MiB."""
+"""10,000 jobs take 1.5 MiB."""
 _DIGEST_BYTES = 32
 _MOST_CODE_BYTES = 2 << 20
 _COMPILING = ("compile", "diag", "k8s", "model", "app/validate.py", "app/validation.py")
-"""The code that a verdict depends on: what it is made of is a part of every key, as are the installed packages."""
+"""The code that a verdict depends on. What the verdict is made from is part of every key, as are the installed
+packages."""
 _ALL = ("",)
-"""For what depends on more: all code."""
+"""All code, for entries that depend on more."""
 
 
 class VerdictFolder:
@@ -57,7 +60,7 @@ class VerdictFolder:
         self._bounds = bounds
 
     def get(self, key: bytes) -> bytes | None:
-        """The body that was put under the key by this version with this secret; what else is there is removed."""
+        """The body that this version put under the key with this secret; anything else under the key is removed."""
         path = self._path(key)
         try:
             content = read_regular(path, _DIGEST_BYTES + self._bounds.entry_bytes)
@@ -72,7 +75,7 @@ class VerdictFolder:
         return None
 
     def put(self, key: bytes, body: bytes) -> None:
-        """Write beside the entry and rename: a reader finds all of it or nothing."""
+        """Write a file beside the entry and rename it: a reader finds all of it or nothing."""
         if len(body) > self._bounds.entry_bytes:
             return
         path = self._path(key)
@@ -87,7 +90,7 @@ class VerdictFolder:
         return hmac.digest(self._secret, self._version + key + body, "sha256")
 
     def _forget(self) -> None:
-        """Remove what was used longest ago, until the rest is within the bounds."""
+        """Remove the entries that were used longest ago, until the rest is within the bounds."""
         entries = sorted(_entries(self._folder), reverse=True)
         size_bytes = 0
         for place, (_, size, path) in enumerate(entries):
@@ -112,17 +115,17 @@ class Entry(NamedTuple):
 
 
 def verdict_folder(environ: Mapping[str, str]) -> VerdictFolder | None:
-    """The user's cache of verdicts; None without a home, or where its folders are not the user's alone."""
+    """The user's cache of verdicts; None without a home, or if others can write to its folders."""
     return _folder_of(environ, "verdicts", OF_VERDICTS)
 
 
 def compiled_folder(environ: Mapping[str, str]) -> VerdictFolder | None:
-    """The same for what files compile to."""
+    """The user's cache of compiled files."""
     return _folder_of(environ, "compiled", OF_COMPILED)
 
 
 def rest_folder(environ: Mapping[str, str]) -> VerdictFolder | None:
-    """The same for what declared nodes come to with the jobs of a base."""
+    """The user's cache of clusters at rest: what the declared nodes and the jobs of a base come to."""
     return _folder_of(environ, "rests", OF_RESTS, _ALL)
 
 
@@ -150,7 +153,7 @@ def _base(environ: Mapping[str, str], name: str, default: str) -> Path | None:
 
 
 def _own_folder(folder: Path) -> None:
-    """Make the folder if need be. OSError where others own it or may write to it."""
+    """Make the folder if need be. Raises OSError if others own it or may write to it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.lstat()
     if not S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
@@ -158,7 +161,7 @@ def _own_folder(folder: Path) -> None:
 
 
 def _secret(path: Path) -> bytes:
-    """The user's secret, made if there is none that only the user can read. Of two that are made at once, one stays."""
+    """The user's secret. It is made if there is none that only the user can read; of two made at once, one stays."""
     for _ in range(2):
         with suppress(OSError):
             facts = path.lstat()
@@ -196,7 +199,7 @@ def _create(path: Path, content: bytes) -> None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, int, str]]:
-    """When each file of a folder was last used, its size and its path."""
+    """The time of last use, size and path of each file of a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -206,10 +209,10 @@ def _entries(folder: Path) -> Iterator[tuple[int, int, str]]:
 
 @functools.cache
 def _version(name: str, deciding: tuple[str, ...]) -> bytes:
-    """The digest of what makes an entry besides the files: gpuctl's code, Python, the installed packages.
+    """The digest of what an entry depends on besides the files: gpuctl's code, Python, the installed packages.
 
-    The folder's name is a part of it, so that an entry of one folder is none of another. OSError where the code is in
-    no files. Cost: a hundred files are read once a process, which runs the code it has begun with; 0.03 s for all.
+    The folder's name is part of it, so that an entry of one folder is not valid in another. Raises OSError if the code
+    is in no files. Cost: a hundred files are read once a process, which runs the code it began with; 0.03 s for all.
     """
     digest = hashlib.sha256(f"{name}\0{__version__}\0{sys.version}\0".encode())
     top = Path(__file__).parent.parent

@@ -1,1 +1,1 @@
-"""The verbs. They depend on ports, never on adapters."""
+"""The verbs of gpuctl, such as `plan` and `apply`. They depend on ports, never on adapters."""

@@ -13,7 +13,8 @@ from gpuctl.model.source import SourceFile, SourceTree
 
 
 class Taken(NotEdited):
-    """GPU6401: something is already where files are to be. `paths`: all of those, however many."""
+    """GPU6401: a file or folder exists already where new files are to be written. `paths`: all such paths, however
+    many."""
 
     def __init__(self, paths: Sequence[str], files: int) -> None:
         super().__init__("GPU6401", message("GPU6401", {"taken": len(paths), "files": files}))
@@ -21,26 +22,26 @@ class Taken(NotEdited):
 
 
 class NewRepository(Protocol):
-    """The folder that is to be the top of a repository."""
+    """The folder that becomes the top of a repository."""
 
     def outer(self) -> str:
-        """The top of the repository that the folder is inside of; empty if it is itself one, or in none."""
+        """The top of the repository that contains this folder; empty if this folder is a repository's top, or in no
+        repository."""
         ...
 
     def taken(self, paths: Iterable[str]) -> list[str]:
-        """Those of the paths where something is already, or a link or a file on the way."""
+        """The paths that cannot be created: something exists there, or a link or a file is in the way of a parent
+        folder."""
         ...
 
     def create(self, files: Mapping[str, bytes]) -> bool:
-        """Make a repository if there is none, and write all files, or none. Returns whether it was made.
-
-        Raises NotEdited GPU6404.
-        """
+        """Make a repository if there is none, and write all files or none. Returns whether a repository was made.
+        Raises NotEdited GPU6404."""
         ...
 
 
 def mistakes(files: Mapping[str, bytes], cluster_dir: str) -> Sequence[Diagnostic]:
-    """What the compiler says of the files as the declarations of a cluster."""
+    """The compiler's diagnostics for these files as the declarations of a cluster."""
     declared = {
         path: SourceFile(content=content)
         for path, content in files.items()
@@ -50,9 +51,9 @@ def mistakes(files: Mapping[str, bytes], cluster_dir: str) -> Sequence[Diagnosti
 
 
 def begin(files: Mapping[str, bytes], place: NewRepository) -> bool:
-    """Write the files where none of them is yet. Returns whether a repository was made.
+    """Write the files, none of which may exist yet. Returns whether a repository was made.
 
-    Raises NotEdited: Taken, GPU6405 for a folder inside another repository, GPU6404 for what can't be written.
+    Raises NotEdited: Taken; GPU6405 for a folder inside another repository; GPU6404 for a file that can't be written.
     """
     outer = place.outer()
     if outer:

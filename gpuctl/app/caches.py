@@ -1,7 +1,7 @@
-"""The caches that a cycle hands to the next. They change no result, only the cost.
+"""The caches that one cycle hands to the next. They never change a result, only its cost.
 
-Each stage has its own. An entry is compared with its inputs, so nothing has to be invalidated. All caches may be
-dropped at any time: the first cycle of a process begins with empty ones.
+Each stage has its own cache. Each entry is compared with its inputs, so nothing has to be invalidated. All caches may
+be dropped at any time: the first cycle of a process begins with empty ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Which changes of objects are worth a cycle, and how soon. Most are not: a running job's counters, a pod on its way.
+"""Decides how soon a change of an object needs a cycle. Most changes need none: a running job's counters, a starting
+pod.
 
-A change matters when it is to the declared part of an object (its own fields, its labels, its field managers), when a
-workload has stopped, or when the observed state of the cluster differs. After any other change a cycle would write
-nothing, and the next cycle sees it at the latest. Expected progress is worth a cycle, but not at once, so that a job
-that ends meanwhile does not wait for that cycle: that released runs start where they were placed, and that a Job tells
-the end of a run whose pods have ended, and so gave their GPUs back, up to a second before.
+A change needs a cycle at once when it is to the declared part of an object (its own fields, its labels, its field
+managers), when a workload has stopped, or when the observed state of the cluster differs. After any other change a
+cycle would write nothing, and the next cycle sees the change anyway.
+
+Expected progress needs a cycle soon, but not at once, so that the end of another job does not wait for that cycle. Two
+changes are expected progress: a released run starts where it was placed; a Job reports the end of a run whose pods have
+already ended (they gave their GPUs back up to a second before).
 """
 
 from __future__ import annotations
@@ -27,12 +30,13 @@ from gpuctl.model.state import Body, ClusterState, Run, RunPhase
 _ONLY_OBSERVED = frozenset({kinds.POD, kinds.STATEFUL_SET, kinds.RESOURCE_CLAIM, kinds.RESOURCE_SLICE})
 """Kinds that gpuctl never writes: only their observed state matters."""
 _PUBLISHED = frozenset(ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, name) for name in names.PUBLISHED)
-"""What the leader publishes for people: no cycle follows from it."""
+"""Objects that the leader publishes for people. A change of one never needs a cycle."""
 _OF_EVERY_WRITE = frozenset({"resourceVersion", "managedFields"})
 
 
 def alters(ref: ObjectRef, old: Body | None, new: Body | None, rows: Rows) -> bool:
-    """Whether an object that came, changed or went may change what is written, whatever is observed of it."""
+    """Whether an object that was created, changed or deleted may change what gpuctl writes, whatever is observed of
+    it."""
     if (ref.api_version, ref.kind) in _ONLY_OBSERVED or ref in _PUBLISHED:
         return False
     if old is None or new is None:
@@ -43,7 +47,7 @@ def alters(ref: ObjectRef, old: Body | None, new: Body | None, rows: Rows) -> bo
 
 
 class ChangeUrgency(Enum):
-    """How soon a change needs a cycle: none; soon, for expected progress; or now, when other jobs may wait for it."""
+    """How soon a change needs a cycle. NONE: never. SOON: expected progress. NOW: other jobs may be waiting for it."""
 
     NONE = 0
     SOON = 1
@@ -51,7 +55,8 @@ class ChangeUrgency(Enum):
 
 
 def urgency_of(before: ClusterState, now: ClusterState) -> ChangeUrgency:
-    """How soon the difference of two observed states needs a cycle. Cheap where both share the same values."""
+    """How soon the difference of two observed states needs a cycle. Cost: low where both states share the same
+    values."""
     if len(before.runs) != len(now.runs) or (
         (before.nodes, before.ledgers, before.damaged, before.shards, before.claimed)
         != (now.nodes, now.ledgers, now.damaged, now.shards, now.claimed)
@@ -66,7 +71,7 @@ def urgency_of(before: ClusterState, now: ClusterState) -> ChangeUrgency:
 
 
 def _comes_up(old: Run, new: Run) -> bool:
-    """Whether a released run has only come further in its start, on the nodes that it had."""
+    """Whether a released run has only come further in its start, on the nodes that it had before."""
     if old.phase is not RunPhase.STARTING or new.phase not in (RunPhase.STARTING, RunPhase.RUNNING):
         return False
     onward = replace(
@@ -76,7 +81,8 @@ def _comes_up(old: Run, new: Run) -> bool:
 
 
 def _ends_as_foreseen(old: Run, new: Run) -> bool:
-    """Whether a run that held nothing any more has ended, as its pods had told, or its Job tells when it has."""
+    """Whether the end of this run was expected: it held no GPUs any more and ended as its pods had reported, or it had
+    ended already and only the time that its Job reports has changed."""
     if old.phase.final:
         return replace(old, finished_at_ms=new.finished_at_ms) == new
     return old.phase is RunPhase.STOPPING and old.placement is None and new.phase is old.ends_as
@@ -89,7 +95,7 @@ def _declared_part(body: Body) -> Mapping[str, Any]:
 
 
 def _owners(body: Body) -> list[tuple[object, ...]]:
-    """Which manager owns which fields, without the fields of the status."""
+    """The manager, operation and fields of each entry of `managedFields`, without the entries for the status."""
     return [
         (entry.get("manager"), entry.get("operation"), entry.get("fieldsV1"))
         for entry in items(body, "metadata", "managedFields")

@@ -1,6 +1,6 @@
-"""What people ask of a running controller in the cluster, without a commit: to freeze a part, and to read Git now.
+"""What people ask of a running controller without a commit: to freeze a part of the cluster, and to read Git now.
 
-It stands in two annotations of one ConfigMap in gpuctl's own namespace; whoever may write that object may do both.
+Both are annotations of one ConfigMap in gpuctl's own namespace; anyone who may write that object may do both.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from gpuctl.model.units import Instant
 from gpuctl.observe import decode_frozen, encode_frozen
 
 MOST_FROZEN = 200
-"""More parts than that are frozen as the cluster."""
+"""A freeze of one more part than this is refused with GPU7084."""
 LONGEST_REASON = 200
 _TRIES = 5
 
 
 class ControlObject(Protocol):
-    """The ConfigMap by which people control gpuctl, with the rights of the person who runs the command."""
+    """The ConfigMap by which people control gpuctl. It is read and written with the rights of the person at the
+    command."""
 
     def read(self) -> Body | None:
         """The object as it is now; None if it is not there."""
         ...
 
     def annotate(self, notes: Mapping[str, str | None], resource_version: str) -> None:
-        """Set annotations, None: remove, on that version of the object; "": make the object, which is not there.
+        """Set annotations on this version of the object; the value None removes one. `resource_version` "": create the
+        object.
 
-        Raises Conflict where it has another version, Forbidden.
+        Raises Conflict if the object has another version, and Forbidden.
         """
         ...
 
     def overview(self) -> Body | None:
-        """What the leader publishes; None if it is not there, or the person may not read it."""
+        """The overview that the leader publishes; None if it does not exist or the person may not read it."""
         ...
 
     def person(self) -> str:
@@ -52,7 +54,7 @@ class ControlObject(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """What is frozen: a project, or with None the cluster."""
+    """A part of the cluster that can be frozen: one project, or the whole cluster (`project` None)."""
 
     project: ProjectName | None = None
 
@@ -62,7 +64,8 @@ class Part:
 
 
 def projects(control: ControlObject) -> tuple[ProjectName, ...] | None:
-    """The projects that the cluster declares, as the leader published them; None where not all can be known."""
+    """The projects of the cluster, from the overview that the leader publishes; None where the overview is missing or
+    has not all of them."""
     body = control.overview()
     overview = None if body is None else decode_overview(body)
     if overview is None or overview.left_out:
@@ -71,7 +74,8 @@ def projects(control: ControlObject) -> tuple[ProjectName, ...] | None:
 
 
 def freeze(control: ControlObject, part: Part, reason: str, now_ms: Instant) -> Frozen:
-    """Freeze a part, or say anew why it is frozen. Raises WorldFault: GPU7083, GPU7084, and as the object does."""
+    """Freeze a part, or replace the reason of its freeze. Raises WorldFault GPU7083, GPU7084, and what `control`
+    raises."""
     made = Frozen(project=part.project, by=control.person(), reason=reason, since_ms=now_ms)
 
     def with_it(known: tuple[Frozen, ...]) -> tuple[Frozen, ...]:
@@ -85,7 +89,7 @@ def freeze(control: ControlObject, part: Part, reason: str, now_ms: Instant) -> 
 
 
 def unfreeze(control: ControlObject, part: Part) -> Frozen | None:
-    """End a freeze. Returns what it was; None if the part was not frozen."""
+    """End a freeze. Returns the freeze; None if the part was not frozen."""
     ended: list[Frozen] = []
 
     def without_it(known: tuple[Frozen, ...]) -> tuple[Frozen, ...]:
@@ -97,17 +101,17 @@ def unfreeze(control: ControlObject, part: Part) -> Frozen | None:
 
 
 def sync(control: ControlObject, now_ms: Instant) -> None:
-    """Have the controller read Git now."""
+    """Ask the controller to read Git now."""
     _written(control, lambda _: {names.SYNC_ANNOTATION: format_timestamp(now_ms)})
 
 
 def last_sync(body: Body | None) -> str:
-    """What stands on the object since Git was last asked for; "" for never. It differs each time."""
+    """The time of the last request to read Git, as the annotation has it; "" for never. Each request changes it."""
     return text(annotations_of(body or {}), names.SYNC_ANNOTATION)
 
 
 def _change(control: ControlObject, change: Callable[[tuple[Frozen, ...]], tuple[Frozen, ...]]) -> None:
-    """Write what is frozen after a change; nothing where it is the same."""
+    """Change the list of frozen parts and write it, if it differs."""
 
     def notes(body: Body) -> Mapping[str, str | None]:
         said = annotations_of(body).get(names.FROZEN_ANNOTATION)
@@ -123,7 +127,8 @@ def _change(control: ControlObject, change: Callable[[tuple[Frozen, ...]], tuple
 
 
 def _written(control: ControlObject, notes: Callable[[Body], Mapping[str, str | None]]) -> None:
-    """Write what `notes` makes of the object, if anything; again where another person was faster."""
+    """Write the annotations that `notes` returns, if any. Tries again where another person wrote the object in
+    between."""
     for left in reversed(range(_TRIES)):
         body = control.read()
         version = "" if body is None else str(body["metadata"]["resourceVersion"])

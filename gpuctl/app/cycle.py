@@ -1,7 +1,8 @@
-"""One reconcile cycle, and cycles until nothing is left to do. All of gpuctl in the order in which data flows.
+"""One reconcile cycle, and cycles until nothing is left to do. All of gpuctl, in the order in which data flows.
 
-A cycle reads everything, decides once and applies the plan. All state that must survive is in the cluster; a cycle
-hands the next one only what the server refused, and caches. So it may be killed at any point, and run at any time.
+A cycle reads everything, decides once and applies the plan. All state that must survive is in the cluster: a cycle
+hands the next one only the writes that the server refused, and caches. So a cycle may be killed at any point, and run
+at any time.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ from gpuctl.render import render
 from gpuctl.targets import Engine
 
 CYCLES_TO_A_FIXED_POINT = 64
-"""More than any change needs: a cycle each to create a run, see it, admit it, take its place and give it back."""
+"""More cycles than any change needs: one each to create a run, see it, admit it, take its place and give it back."""
 
 LONGEST_MAKING_MS: DurationMs = 1_000
-"""New runs that are not created by then are left to the next cycle, which also releases the created ones."""
+"""The time for creating new runs in one cycle. Those left are created in the next one, which also releases the
+first."""
 
 LONGEST_TELLING_MS: DurationMs = 250
-"""Updates of waiting runs that are not written by then are left to the next cycle: the end of a job comes first."""
+"""The time for updating waiting runs in one cycle. Updates left go to the next one: the end of a job comes first."""
 
 _LEADS_NOWHERE = frozenset({Stage.LEDGER, Stage.ADMIT, Stage.RECORD, Stage.QUEUE})
 """Stages whose updates cause no write of the next cycle: the cluster has to act on them first."""
@@ -55,9 +57,10 @@ _LEADS_NOWHERE = frozenset({Stage.LEDGER, Stage.ADMIT, Stage.RECORD, Stage.QUEUE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleReport:
-    """What one cycle saw, decided and did. `state` is observed before the writes; `result` is empty without any.
+    """What one cycle saw, decided and wrote. `state` was observed before the writes; `result` is empty if there were
+    none.
 
-    `declared`: as enforced, with all that stays as it is, whatever is declared.
+    `declared`: the declarations as enforced, with the projects that stay as they are whatever is declared.
     """
 
     at_ms: Instant
@@ -71,23 +74,24 @@ class CycleReport:
 
     @property
     def settled(self) -> bool:
-        """Whether the cycle wrote nothing, so that another would see the same."""
+        """Whether the cycle wrote nothing, so that another cycle would see the same."""
         return self.result.writes == 0
 
     @property
     def calm(self) -> bool:
-        """Whether another cycle surely writes nothing before something happens in the cluster."""
+        """Whether another cycle is sure to write nothing until something happens in the cluster."""
         return self.settled or all(map(_leads_nowhere, self.result.outcomes))
 
     @property
     def faults(self) -> tuple[Outcome, ...]:
-        """Writes that the cluster refused or did not answer, or that met a newer object than the one read."""
+        """Writes that failed: refused by the cluster, not answered, or made for an older version of the object than is
+        there."""
         failed = {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}
         return tuple(o for o in self.result.outcomes if o.status in failed)
 
     @property
     def unwritten(self) -> tuple[ObjectRef, ...]:
-        """What the cluster did not take although it may soon: the next cycles write it."""
+        """Objects whose write failed but may soon succeed: the next cycles write them again."""
         return tuple(outcome.change.ref for outcome in self.faults if not outcome.refused)
 
 
@@ -98,12 +102,12 @@ def _leads_nowhere(outcome: Outcome) -> bool:
 
 
 def at_rest(report: CycleReport) -> bool:
-    """Whether to end here, for cycles that go on until one has written nothing."""
+    """End condition for cycles that go on until one has written nothing."""
     return report.settled
 
 
 def until_calm(report: CycleReport) -> bool:
-    """Whether to end here, for cycles of a loop that runs again a moment later."""
+    """End condition for the cycles of a loop that runs again a moment later."""
     return report.calm
 
 
@@ -121,11 +125,12 @@ def none_rests(change: Change, now_ms: Instant) -> bool:
 class CycleContext:
     """What a cycle works with: the cluster, the clock, and what earlier cycles found.
 
-    `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
-
-    What `rests` is not written now, nor objects that the server has `rejected` and would reject again. `caches` come
-    from the cycles before. `incidents`: why runs do not start, where no pod says it. `idle`: since when idle runs are
-    idle; None: nothing measures that. `engine`: the other engine that decides which jobs run; None: gpuctl's own.
+    - `settle` makes everything happen that is due in the cluster; `stop` is asked before every write.
+    - `rests`: which changes are left for later. `rejected`: writes that the server refused and would refuse again.
+    - `caches` come from the cycles before.
+    - `incidents`: why runs do not start, where no pod says so.
+    - `idle`: since when idle runs are idle; None: nothing measures that.
+    - `engine`: the other engine that decides which jobs run; None: gpuctl's own.
     """
 
     object_cache: ObjectCache
@@ -141,7 +146,8 @@ class CycleContext:
 
 
 def foresee(declared: Declared, context: CycleContext, confirmations: frozenset[str] = frozenset()) -> CycleReport:
-    """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden if it can't be read."""
+    """Read and decide: a cycle without its writes. Raises ClusterUnavailable or Forbidden if the cluster can't be
+    read."""
     context.object_cache.read_also(declared.cluster.workload_kinds)
     context.object_cache.refresh()
     if any(pool.sharing is Sharing.DRA for pool in declared.cluster.pools):
@@ -172,10 +178,10 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
     engine: Engine | None = None,
     unread: Collection[Kind] = (),
 ) -> CycleReport:
-    """Decide on these objects, and plan the writes. Never raises, whatever is in them.
+    """Decide on these objects, and plan the writes. Never raises, whatever the objects contain.
 
-    `unread`: kinds that the server lacks or can't read now, or that gpuctl has no rights on. No job that is one is
-    made: its ledger would name an object that nothing can see. One that is there is left as it is.
+    `unread`: kinds that the server lacks or can't read now, or that gpuctl has no rights on. No job of such a kind is
+    created: its ledger would name an object that cannot be seen. An existing one is left as it is.
     """
     state = with_idle(caches.state_of(raw, declared.tenancy), idle)
     state = with_problems(state, incidents.of(unexplained_runs(state, now_ms)))
@@ -212,7 +218,8 @@ def foreseen(  # noqa: PLR0913, PLR0917 - all that a cycle knows, and nothing be
 
 
 def _of_unread_kinds(declared: Declared, unread: Collection[Kind]) -> Mapping[JobId, Reason]:
-    """The jobs that are objects of such kinds, each with the reason. Cost: nothing where there are no such kinds."""
+    """The jobs whose object has a kind that can't be read, with the reason. Cost: nothing where all kinds can be
+    read."""
     if not unread:
         return {}
     kinds = ((job.id, kind_of(job)) for job in declared.jobs)
@@ -233,7 +240,8 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
     foreseen = foresee(declared, replace(context, rejected=rejected), confirmations)
     context.object_cache.drop_gone(partial(_is_on_record, foreseen.state))
     began_ms = context.clock.now_ms()
-    # A write of a kind that can't be read fails as if the server were away, which would end all others of the cycle.
+    # A write of a kind that can't be read fails as if the server were away, which would end all other writes of the
+    # cycle.
     unread = {each.ref for each in foreseen.plan.changes if _kind(each.ref) in context.object_cache.unread}
     result = apply_plan(
         foreseen.plan,
@@ -249,7 +257,7 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
 
 
 def _is_on_record(state: ClusterState, ref: ObjectRef) -> bool:
-    """Whether the end of the run that an object is of is in its ledger, or is not to be."""
+    """Whether an object may be forgotten: the end of its run is in the ledger, or does not belong there."""
     own = state.own.get(ref)
     ledger = None if own is None else state.ledgers.get(own.run[0].project)
     return own is None or ledger is None or own.run in ledger.finished or own.run not in ledger.seen
@@ -275,7 +283,7 @@ def cycles(
     confirmations: frozenset[str] = frozenset(),
     done: Callable[[CycleReport], bool] = at_rest,
 ) -> Iterator[CycleReport]:
-    """Run cycles until one is `done`: by default, until one wrote nothing. The cluster settles after each other one.
+    """Run cycles until one is `done`: by default, until one wrote nothing. The cluster settles between two cycles.
 
     The last report is the fixed point, unless a stop or the bound of cycles came first: then it is not `settled`.
     """

@@ -1,4 +1,4 @@
-"""`demo`: the story of NetApp TR-4858, told by commits. Each is fetched, compiled and reconciled like any other.
+"""`demo`: the story of NetApp TR-4858, told by commits. Each commit is fetched, compiled and reconciled like any other.
 
 The story is in `story.yaml` beside this module.
 """
@@ -60,7 +60,7 @@ class Ending:
 class Stage:
     """Where the story is played. `example` reads a file of the example cluster by its path there.
 
-    `begin` creates the play. A commit comes `every_ms`; if that is 0, as soon as the one before has settled.
+    `begin` creates the play. A commit comes every `every_ms`; if that is 0, as soon as the one before has settled.
     """
 
     example: Callable[[str], bytes]
@@ -72,7 +72,7 @@ class Stage:
 
 
 class Demo:
-    """Plays the story: `steps` yields it commit by commit, `report` returns the whole of it afterwards."""
+    """Plays the story. `steps` yields it commit by commit; `report` returns all of it afterwards."""
 
     def __init__(self, story: bytes, stage: Stage) -> None:
         self._story, self._document = read_story(STORY, story)
@@ -135,7 +135,7 @@ class Demo:
         return workshop.commit(commit.text, at_ms)
 
     def _reconcile(self, at_ms: Instant) -> Play:
-        """Fetch, compose what is to be enforced, and declare it to the play."""
+        """Fetch, compose the declarations to enforce, and hand them to the play."""
         declared = self._declared()
         if self._play is None:
             self._play = self._stage.begin(self._stage.venue, declared, self._zero_ms)

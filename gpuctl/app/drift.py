@@ -23,11 +23,11 @@ _NAMING = frozenset({"apiVersion", "kind"})
 
 
 def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftReport:
-    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden if nothing can be decided on it.
+    """Compare a cluster with declarations. Raises ClusterUnavailable or Forbidden if that is not possible.
 
-    Where another engine decides, they are compared as its objects, and whether jobs run is no difference. gpuctl's own
-    ledgers are left out: their changes follow from the others. Kinds that can't be read are left out too, and told
-    where there may be objects of them, or are to be: all would be missing.
+    Where another engine decides, its objects are compared, and whether a job runs is no difference. gpuctl's own
+    ledgers are left out, because their changes follow from the others. Kinds that can't be read are left out too, as
+    all their objects would seem missing; the report names each such kind that has, or should have, objects.
     """
     engine = deciding_engine(cluster, declared.cluster.name)
     more = () if engine is None else kinds.of_engine(engine)
@@ -66,7 +66,7 @@ def drift_report(declared: Declared, cluster: Cluster, clock: Clock) -> DriftRep
 
 
 def _fields(change: Change, foreseen: CycleReport) -> tuple[FieldDrift, ...]:
-    """The fields of an update that differ, all fields of an object to create, none of one to delete."""
+    """The fields of an update that differ, all fields of an object to create, no field of one to delete."""
     live = foreseen.state.live.get(change.ref)
     if change.body is None:
         return ()

@@ -1,7 +1,7 @@
-"""The verbs that edit declarations: what becomes of a file, whether the cluster compiles with it, and the commit.
+"""The verbs that edit declarations: the new text of a file, whether the cluster compiles with it, and the commit.
 
-An edit is a value: files before and after. It is judged by compiling the whole cluster with it; one that adds errors
-is not written. Files and commits are behind ports.
+An edit is a value: files before and after. It is judged by compiling the whole cluster with it; an edit that adds
+errors is not written. Files and commits are behind ports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SUSPEND = ("spec", "suspend")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEdit:
-    """A file that becomes another one; None: there is none."""
+    """A file before and after an edit; None: the file does not exist."""
 
     path: str
     before: bytes | None
@@ -41,7 +41,7 @@ class FileEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """Files that become others. `title` says it in the words of a commit."""
+    """The files that an edit changes. `title`: the subject of its commit."""
 
     files: tuple[FileEdit, ...]
     title: str
@@ -53,15 +53,16 @@ class Edit:
 
     @property
     def what(self) -> str:
-        """The file, or how many there are."""
+        """The path of the file, or the number of files if there are several."""
         return self.files[0].path if len(self.files) == 1 else f"{len(self.files)} files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the compiler says of the cluster with an edit. `added`: errors that it does not have without the edit.
+    """The compiler's diagnostics of the cluster with an edit. `added`: errors that the cluster does not have without
+    it.
 
-    `before` and `after`: what is declared without it and with it; None where there are errors.
+    `before` and `after`: the declarations without and with the edit; None where there are errors.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -96,7 +97,7 @@ class WorkingTree:
             self._documents.setdefault(named, []).append(claim.document)
 
     def documents(self, kind: str) -> Sequence[tuple[Target, Document]]:
-        """All declarations of a kind, right or not, in order of path and line."""
+        """All declarations of a kind, valid or not, in order of path and line."""
         return [
             (Target(kind=kind, name=claim.name, project=claim.project), claim.document)
             for claim in self._claims
@@ -108,7 +109,7 @@ class WorkingTree:
         return sum(claim.document.source.path == path for claim in self._claims)
 
     def has(self, target: Target) -> bool:
-        """Whether something of those names is declared."""
+        """Whether something of this kind, name and project is declared."""
         return target in self._documents
 
     def find(self, target: Target) -> Document:
@@ -121,16 +122,16 @@ class WorkingTree:
         return found[0]
 
     def undeclared(self, target: Target) -> NotEdited:
-        """What is said of a target that is not declared, with the name that is written most like it."""
+        """The fault for a target that is not declared; it suggests the most similar name."""
         beside = {found.name for found, _ in self.documents(target.kind) if found.project == target.project}
         near = most_similar(target.name, beside)
         meant = f"; did you mean {near}?" if near else ""
         return not_edited("GPU6105", what=str(target), folder=self.tree.cluster_dir, meant=meant)
 
     def judge(self, edit: Edit) -> Judgement:
-        """Compile the cluster without and with an edit, which policies about a change judge.
+        """Compile the cluster without and with an edit; policies about changes judge the difference.
 
-        Cost: two compilations, the second of the edited files.
+        Cost: two compilations; the second compiles only the edited files.
         """
         before = compile_tree(self.tree, self._cache)
         changed = {file.path: file.after for file in edit.files}
@@ -146,7 +147,8 @@ class WorkingTree:
 
 
 def added_errors(before: Sequence[Diagnostic], after: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The errors that were not there before. One is known without its line, which an edit above moves."""
+    """The errors that were not there before. Two errors are equal without their lines, which an edit above them
+    moves."""
     known = Counter(map(_told, before))
     added = []
     for found in after:
@@ -161,7 +163,8 @@ def _told(found: Diagnostic) -> tuple[str, str, str]:
 
 
 def submit(working: WorkingTree, job: Target, spec: Mapping[str, Value], file: str | None = None) -> Edit:
-    """Declare a job. `file`: where, instead of beside the project's other jobs. Raises NotEdited, Refused."""
+    """Declare a job. `file`: the file to put it in, instead of beside the project's other jobs. Raises NotEdited,
+    Refused."""
     if working.has(job):
         raise not_edited("GPU6104", job=f"{job.project}/{job.name}", place=str(working.find(job).name))
     if not working.has(Target(kind="Project", name=job.project)):
@@ -178,7 +181,7 @@ def submit(working: WorkingTree, job: Target, spec: Mapping[str, Value], file: s
 
 
 def delete(working: WorkingTree, jobs: Sequence[Target]) -> Edit:
-    """Take declarations out of their files. Raises NotEdited, Refused."""
+    """Remove declarations from their files. Raises NotEdited, Refused."""
     return _in_files(working, jobs, "Delete", lambda path, content, here: remove(path, content, *here))
 
 
@@ -190,7 +193,7 @@ def assign(working: WorkingTree, target: Target, changes: Changes, title: str) -
 
 
 def suspend(working: WorkingTree, jobs: Sequence[Target], *, suspended: bool) -> Edit:
-    """Set `suspend` of jobs, or take it out. Nothing changes where it is so already."""
+    """Set `suspend` of jobs, or remove it. A job that is already so stays unchanged."""
 
     def changed(path: str, content: bytes, here: Sequence[Target]) -> bytes:
         others = [job for job in here if _is_suspended(working.find(job)) is not suspended]
@@ -202,10 +205,10 @@ def suspend(working: WorkingTree, jobs: Sequence[Target], *, suspended: bool) ->
 
 
 def _resumed(path: str, content: bytes, jobs: Sequence[Target]) -> bytes:
-    """The file without the jobs' `suspend`, as it was before they were suspended; with false in its place where the
-    line can't go alone, or has a comment.
+    """The file with the jobs resumed: without their `suspend`, as it was before they were suspended. `suspend: false`
+    takes its place where the line can't be removed alone, or has a comment.
 
-    Cost: linear in the file, but for each such line again.
+    Cost: linear in the file, and again for each such line.
     """
     try:
         without = set_field(path, content, jobs, (_SUSPEND, REMOVED))
@@ -234,7 +237,7 @@ def _in_files(
     verb: str,
     change: Callable[[str, bytes, Sequence[Target]], bytes | None],
 ) -> Edit:
-    """Change the declarations of each file together. Raises NotEdited, Refused."""
+    """Change the declarations of each file in one step. Raises NotEdited, Refused."""
     by_file: dict[str, list[Target]] = {}
     for job in jobs:
         by_file.setdefault(working.find(job).source.path, []).append(job)
@@ -251,10 +254,10 @@ def _several(jobs: Sequence[Target]) -> str:
 
 
 def place_of_new_job(working: WorkingTree, job: Target) -> str:
-    """Where a project's next job is declared.
+    """The file in which a project's next job is declared.
 
-    In the one file that has all jobs of the project, if it declares several things. Else in a file of its own, named as
-    the job: in the folder with most of the project's jobs, without any in `projects/<project>/jobs/`.
+    If one file has all jobs of the project and declares several things, that file. Else a new file named after the job:
+    in the folder with most of the project's jobs, or in `projects/<project>/jobs/` if the project has none.
     """
     tree = working.tree
     jobs = [document.source.path for names, document in working.documents("Job") if names.project == job.project]
@@ -270,7 +273,7 @@ def place_of_new_job(working: WorkingTree, job: Target) -> str:
 
 
 def _named_place(tree: SourceTree, file: str) -> str:
-    """The file that a person named, in the terms of the tree."""
+    """The path within the tree of a file that a person named."""
     path, top = posixpath.normpath(file), posixpath.normpath(tree.cluster_dir)
     below = path if top == "." else posixpath.relpath(path, top)
     if below.startswith(("../", "/")) or below in {".", ".."}:
@@ -293,9 +296,9 @@ def _content(tree: SourceTree, path: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to become of an edit.
+    """What to do with an edit.
 
-    `branch` and `push` go with a commit, `review`, a pull or merge request, with a push. `text` None: the edit's title.
+    `branch` and `push` need a commit; `review` (a pull or merge request) needs a push. `text` None: the edit's title.
     """
 
     commit: bool = False
@@ -307,7 +310,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What became of an edit. `failed`: the fault that came after the file was written, if there was one."""
+    """What was done with an edit. `failed`: the fault that came after the file was written, if any."""
 
     made: Committed | None = None
     pushed_to: str = ""
@@ -318,7 +321,8 @@ class Done:
 def carry_out(edit: Edit, judged: Judgement, wish: Wish, checkout: Checkout) -> Done:
     """Write the edit, all files or none, and commit it if that is wished and the cluster compiles.
 
-    Whatever can be known to forbid the commit is found before the file is written. Raises NotEdited, SourceUnavailable.
+    Everything that can be known to forbid the commit is checked before a file is written. Raises NotEdited,
+    SourceUnavailable.
     """
     before = {file.path: file.before for file in edit.files}
     draft = checkout.draft(before, wish.branch) if wish.commit else None
@@ -331,7 +335,7 @@ def carry_out(edit: Edit, judged: Judgement, wish: Wish, checkout: Checkout) -> 
 
 
 def _write(edit: Edit, checkout: Checkout) -> None:
-    """Write all files. Where one can't be, those before it become again what they were."""
+    """Write all files. Where one can't be written, the files written before it are restored."""
     done: list[FileEdit] = []
     try:
         for file in edit.files:
@@ -345,14 +349,14 @@ def _write(edit: Edit, checkout: Checkout) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Reviews:
-    """Where the review is opened, and by what."""
+    """Where the review is opened, and the code host that opens it."""
 
     place: ReviewPlace
     forge: Forge
 
 
 def _commit(edit: Edit, judged: Judgement, wish: Wish, draft: Draft, reviews: _Reviews | None) -> Done:
-    """Commit, push and have reviewed what is written."""
+    """Commit the written files, push, and open a review."""
     if not judged.is_valid:
         errors = sum(found.severity is Severity.ERROR for found in judged.diagnostics)
         words = "1 error" if errors == 1 else f"{errors} errors"

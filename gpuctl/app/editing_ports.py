@@ -14,7 +14,7 @@ from gpuctl.model.ids import Revision
 
 
 class NotEdited(WorldFault):
-    """The edit is not made; nothing is written."""
+    """The edit was not made; nothing is written."""
 
 
 def not_edited(code: str, **params: str) -> NotEdited:
@@ -40,15 +40,15 @@ class ReviewPlace:
 
 
 class Draft(Protocol):
-    """A commit of some files that has been found possible."""
+    """A commit of some files that has been checked to be possible."""
 
     def commit(self, after: Mapping[str, bytes | None], text: str) -> Committed:
-        """Commit the files as they are to be, and nothing else. Raises SourceUnavailable."""
+        """Commit these files with these contents, and nothing else. Raises SourceUnavailable."""
         ...
 
     def review_place(self) -> ReviewPlace:
-        """Where the branch of the commit is reviewed. Raises SourceUnavailable GPU6122: nothing is known, or the branch
-        is the one that it would be merged into."""
+        """Where the branch of the commit is reviewed. Raises SourceUnavailable GPU6122: the place is not known, or the
+        branch is the one that it would be merged into."""
         ...
 
     def push(self, made: Committed) -> str:
@@ -60,13 +60,13 @@ class Checkout(Protocol):
     """The working tree that is edited, and where changes of it are reviewed."""
 
     def write(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        """Replace a file at once, or create or delete it. Raises NotEdited for one that is not as `before` says, or
+        """Replace a file at once, or create or delete it. Raises NotEdited for a file that is not as `before` says, or
         that is outside of the repository."""
         ...
 
     def draft(self, before: Mapping[str, bytes | None], branch: str | None) -> Draft:
-        """Prepare a commit of these files, on a new branch if one is named. Raises SourceUnavailable where none can be
-        made: there is no author, a file has other changes, a merge is under way."""
+        """Prepare a commit of these files, on a new branch if one is named. Raises SourceUnavailable where no commit
+        can be made: there is no author, a file has other changes, a merge is under way."""
         ...
 
     def forge(self, place: ReviewPlace) -> AbstractContextManager[Forge]:

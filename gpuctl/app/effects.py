@@ -1,7 +1,7 @@
-"""Computes the effect of a change on jobs, and what the guards would refuse, for `plan`. Nothing is written.
+"""Computes for `plan` the effect of a change on jobs, and what the guards would refuse. Nothing is written.
 
 It starts from the live objects of a cluster. Without a cluster it starts from the declared nodes, on which the jobs of
-base have just been scheduled; every job counts as having run for `minRuntime` there.
+base have just been scheduled; there every job counts as having run for `minRuntime`.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from gpuctl.plan import (
 )
 
 Inventory = Callable[[Sequence[NodePool]], Sequence[Body]]
-"""The objects of nodes as pools declare them."""
+"""Makes the objects of the nodes that pools declare."""
 
 _OF_ALL = frozenset({"GPU6007", "GPU6010", "GPU6013"})
-"""Refusals that are bound to all that a commit declares."""
+"""Refusals whose confirmation is a digest of everything that a commit declares."""
 _UNKNOWN = (
     f"the `{CONFIRM_TRAILER}:` line is made of what the merge declares, which is not known: resolve the conflicts "
     "(where git is older than 2.38, merge base into the branch), and `gpuctl plan` shows it"
@@ -69,9 +69,10 @@ _AT_MS: Instant = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The effect, the state it starts from, and what guards refuse of the change.
+    """The effect, the state it starts from, and the changes that guards refuse.
 
-    `in_the_way`, by objects that can't be created: foreign ones of that name, and namespaces that are being deleted.
+    `in_the_way`: objects that can't be created, with the reason: an object of that name that gpuctl did not make, or a
+    namespace that is being deleted.
     """
 
     effect: Effect
@@ -82,7 +83,7 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """What commits confirm: with the change `of_all`, `before` it those of base alone."""
+    """The confirmations in commits. `of_all`: with the change. `before`: those of base alone."""
 
     of_all: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
@@ -92,14 +93,14 @@ NONE_CONFIRMED = Confirmed()
 
 
 class Entry(Protocol):
-    """Where the bytes of one value are kept for later processes. It may forget them at any time, and never raises."""
+    """Keeps the bytes of one value for later processes. It may forget them at any time, and never raises."""
 
     def get(self) -> bytes | None:
-        """What was put there, by the same version of gpuctl, if it is whole."""
+        """The kept bytes, if they are whole and the same version of gpuctl put them there."""
         ...
 
     def put(self, body: bytes) -> None:
-        """Keep a body, if there is room for it."""
+        """Keep these bytes, if there is room."""
         ...
 
 
@@ -132,7 +133,8 @@ def on_inventory(  # noqa: PLR0913, PLR0917 - what it depends on
 
 
 def _base_at_rest(base: Declared, inventory: Inventory, entry: Entry | None) -> Rest:
-    """The declared nodes with the jobs of base on them; kept in the entry, which is of all files of base and of gpuctl.
+    """The declared nodes with the jobs of base on them. The result is kept in the entry, whose key covers all files of
+    base and the version of gpuctl.
 
     Cost: for 10,000 jobs 0.1 s where it is kept, else 2 s. Measured: without it, a plan whose base was planned before
     takes 1.33x of CPU (`gpuctl bench review`).
@@ -153,9 +155,9 @@ def on_cluster(
 ) -> Foreseen:
     """The effect of a change on a cluster as it is now.
 
-    What base is refused already stays as it is, until the change confirms it.
+    Parts of base that are refused already stay as they are, until the change confirms them.
 
-    Cost: a plan of base and one of head, of which the schedules are the first of the effect; of head another one where
+    Cost: a plan of base and one of head, whose schedules are the first of the effect; a second plan of head if
     something is refused.
     """
     caches = CycleCaches()
@@ -180,7 +182,7 @@ def on_cluster(
 def _enforced(
     declared: Declared, objects: RawObjects, now_ms: Instant, confirmed: frozenset[str], caches: CycleCaches
 ) -> CycleReport:
-    """What the next cycle decides."""
+    """The report of the next cycle, without its writes."""
     return foreseen_twice(lambda rejected: foreseen(declared, objects, now_ms, caches, rejected, confirmed))[0]
 
 
@@ -197,7 +199,8 @@ def _in_the_way(head: Declared, found: Obstacles, state: ClusterState) -> Mappin
 
 
 def _of_people(head: Declared, state: ClusterState) -> Iterator[ObjectRef]:
-    """Objects that gpuctl did not make, of kinds and in namespaces in which one could be in the place of its own."""
+    """Objects that gpuctl did not make, of a kind and in a namespace where one could stand in the place of gpuctl's
+    own."""
     spaces = {"", *(project.namespace for project in head.projects)}
     for ref, live in state.live.items():
         if ref.namespace in spaces and (ref.api_version, ref.kind) in RENDERED and is_of_people(ref, live):
@@ -205,7 +208,7 @@ def _of_people(head: Declared, state: ClusterState) -> Iterator[ObjectRef]:
 
 
 def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], confirmed: frozenset[str]) -> Refusals:
-    """Tell refusals of the change from those that a commit confirms, and from those without the change."""
+    """Sort refusals: new by this change, confirmed by a commit, standing without the change, and lifted."""
     known = {(refusal.code, refusal.message) for refusal in standing}
     new, said, old = list[Diagnostic](), list[Diagnostic](), list[Diagnostic]()
     for refusal in refused:
@@ -216,9 +219,9 @@ def _sorted_out(refused: Iterable[Diagnostic], standing: Iterable[Diagnostic], c
 
 
 def in_time(base: Declared | None, head: Declared, confirmed: frozenset[str], added: frozenset[str]) -> Confirmed:
-    """The confirmations that count: what the change does is confirmed by the change alone.
+    """The confirmations that count. A confirmation of an effect of this change must be in this change.
 
-    `added`: those of the change. One of base was of an earlier change, which has been undone since.
+    `added`: the confirmations of the change. One from base confirmed an earlier change, which has been undone since.
     """
     if base is None:
         return Confirmed(of_all=confirmed)
@@ -239,12 +242,13 @@ def read_objects(cluster: Cluster) -> RawObjects:
     """Read what a cycle reads of a cluster. Raises ClusterUnavailable or Forbidden if it can't be read whole."""
     object_cache = ObjectCache(cluster)
     object_cache.refresh()
-    object_cache.require({*OF_DEVICES, CLAIM})  # claims, because of them a removal is refused
+    object_cache.require({*OF_DEVICES, CLAIM})  # claims: those in use make gpuctl refuse a removal
     return object_cache.objects()
 
 
 def newest_instant(objects: RawObjects, now_ms: Instant) -> Instant:
-    """The newest instant that objects bear: they were read then or later. Now for those that bear none."""
+    """The newest timestamp in the objects, at most `now_ms`: they were read then or later. `now_ms` if they have
+    none."""
     found = [at for body in objects.objects.values() for at in _instants(body)]
     return min(max(found, default=now_ms), now_ms)
 
@@ -306,14 +310,14 @@ def _patient(declared: Declared) -> Declared:
 
 
 def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic]:
-    """The refusals with their help. Without the contents of the merge, what confirms them is not known."""
+    """The refusals with their help. Without the contents of the merge, the confirmation line is not known."""
     for refusal in refusals:
         is_unknown = refusal.code in _OF_ALL and not head.project_contents
         yield replace(refusal, help=_UNKNOWN) if is_unknown else refusal
 
 
 def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Instant) -> Iterator[Diagnostic]:
-    """The refusal of what a freeze window of base forbids now."""
+    """The refusal if a freeze window of base is open and forbids the change."""
     if base is None or not base.cluster.freeze:
         return
     ended = (each.job for each in effect.stopped if each.why is not Stop.REMOVED)
@@ -327,7 +331,7 @@ def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Insta
 
 
 def _cuts(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
-    """A refusal for each quota that is cut below what jobs that can't be preempted hold."""
+    """A refusal for each quota that is cut below what the project's non-preemptible jobs hold."""
     fixed = {(each.project, each.domain): each.fixed[0] for each in (*effect.holdings, *effect.steady)}
     for cut in _lowered(base, head, fixed):
         if cut.quota[1] < cut.fixed_milli:
@@ -348,7 +352,7 @@ def _lowered(
 
 
 def _unconfirmed(base: Declared | None, head: Declared, effect: Effect) -> Iterator[Diagnostic]:
-    """A refusal for each removed project of which jobs run, or more wait than the cluster lets one commit remove."""
+    """A refusal for each removed project with running jobs, or with more waiting jobs than one commit may remove."""
     left, most = {project.name for project in head.projects}, head.cluster.scheduling.delete_guard_jobs
     if base is None:
         return

@@ -20,11 +20,10 @@ from gpuctl.plan import foreign_namespaces
 def explain_live(
     declared: Declared, cluster: Cluster, clock: Clock, job: JobId, sessions: Sessions | None = None
 ) -> Explanation | None:
-    """Explain a job in a cluster, if these declarations were its newest commit; None if the job is not declared.
+    """Explain a job in a cluster, as if these declarations were its newest commit; None if the job is not declared.
 
-    `sessions`: by which events are read of runs that do not start.
-
-    Raises ClusterUnavailable or Forbidden if the cluster can't be read whole.
+    `sessions`: reads the events of runs that do not start. Raises ClusterUnavailable or Forbidden if the cluster can't
+    be read whole.
     """
     incidents = NO_INCIDENTS if sessions is None else AskedNow(sessions)
     context = CycleContext(object_cache=ObjectCache(cluster), clock=clock, incidents=incidents)

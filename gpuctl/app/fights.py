@@ -1,12 +1,14 @@
-"""Objects that gpuctl writes again and again: another manager or an admission policy changes them back, or gpuctl's
-decisions alternate.
+"""Limits the writes to objects that gpuctl writes again and again: another manager or an admission policy changes them
+back, or gpuctl's decisions alternate.
 
-Neither may cost the API server an endless stream of writes. A difference that is there again after each write is put
-right at once a few times, and then after delays that double. Only where it matters to no other team: what pauses a run,
-lets it go or removes it, and which pods it has, is written all the same, so no tenant keeps or gains GPUs by changing
-its own object back. An object that is written too often within a minute, for whatever reason, is left alone until a
-minute after the first of these writes; what may take GPUs back is written all the same, only not at once after the
-write before. The journal names the fields and the other manager.
+Neither may cost the API server an endless stream of writes. A difference that returns after each write is corrected at
+once a few times, and then after delays that double. The delay applies only to changes that matter to no other team. A
+change that pauses, releases or removes a run, or sets which pods it has, is written without this delay, so that no
+tenant keeps or gains GPUs by changing its own object back.
+
+An object that is written too often within a minute, for whatever reason, is left alone until a minute after the first
+of these writes. A change that may take GPUs back is still written, but not at once after the write before. The journal
+names the fields and the other manager.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from gpuctl.model.units import DurationMs, Instant
 
 WINDOW_MS: DurationMs = 60_000
 WRITES_IN_A_WINDOW = 12
-"""More than the life of a job takes in a minute: created, admitted, paused, admitted again, changed, pruned."""
+"""More writes than the life of a job takes in a minute: created, admitted, paused, admitted again, changed, pruned."""
 RETURNS_AT_ONCE = 3
-"""How often the same difference is put right without a delay: a person may make a mistake twice."""
+"""How often the same difference is corrected without a delay: a person may make a mistake twice."""
 FIRST_DELAY_MS: DurationMs = 5_000
 LONGEST_DELAY_MS: DurationMs = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fight:
-    """How often an object was written of late, and what was changed the last time."""
+    """How often an object was written lately, and what was changed the last time."""
 
     times: int
     what: str
@@ -42,7 +44,8 @@ class Fight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Return:
-    """A difference by its words, how often in a row it was put right, when for the last time, and when last seen."""
+    """A difference that returns: its words, how often in a row it was corrected, when it was last corrected, when last
+    seen."""
 
     what: str
     times: int
@@ -51,14 +54,15 @@ class _Return:
 
     @property
     def until_ms(self) -> Instant:
-        """When it is put right again."""
+        """When the difference may be corrected again."""
         if self.times < RETURNS_AT_ONCE:
             return self.at_ms
         return self.at_ms + min(FIRST_DELAY_MS << min(self.times - RETURNS_AT_ONCE, 16), LONGEST_DELAY_MS)
 
 
 class Fights:
-    """The times at which each object was written of late. Ledgers don't count: they are written with everything."""
+    """The times of the recent writes to each object. Ledgers don't count: they are written together with everything
+    else."""
 
     def __init__(self) -> None:
         self._writes: dict[ObjectRef, deque[Instant]] = {}
@@ -87,7 +91,8 @@ class Fights:
         self._returns[change.ref] = _Return(what=change.reason, times=times, at_ms=at_ms, seen_ms=at_ms)
 
     def rests(self, change: Change, now_ms: Instant) -> bool:
-        """Whether a change is left for later: it came back each time, or its object was written too often."""
+        """Whether a change is left for later: its difference returned each time, or its object was written too
+        often."""
         back, times = self._returns.get(change.ref), self._writes.get(change.ref, deque())
         if change.may_rest and back is not None and now_ms < back.until_ms:
             return True
@@ -106,7 +111,8 @@ class Fights:
         return frozenset(ref for ref, times in self._writes.items() if len(times) >= WRITES_IN_A_WINDOW)
 
     def standing(self, now_ms: Instant) -> Mapping[ObjectRef, Fight]:
-        """All of these objects, with what is known of each."""
+        """All objects in a fight, with what is known of each: those written too often, and those whose difference
+        returned often."""
         of_all = {ref: Fight(times=len(self._writes[ref]), what=self._last[ref]) for ref in self.fought_over(now_ms)}
         back = {ref: each for ref, each in self._returns.items() if each.times > RETURNS_AT_ONCE}
         return {**of_all, **{ref: Fight(times=each.times, what=each.what) for ref, each in back.items()}}

@@ -1,8 +1,8 @@
 """Follows the branch: fetches, reads and compiles its newest commit in the background, beside the loop.
 
 So a silent remote, a large tree or a slow compilation never delays the scheduling: the loop polls for a result, and
-goes on with what it has. There are two steps, each a task of its own: fetch and read the newest commit; then compose
-what is to be enforced. The loop provides the current ledgers between the two.
+goes on with what it has. There are two background tasks: the first fetches and reads the newest commit; the second
+composes the declarations to enforce. Between the two, the loop provides the current ledgers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuctl.plan import void_confirmations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A fault while following.
+    """A fault while following the branch.
 
     `event` is "source" for the repository itself, "unreadable" or "unverified" for a commit of it.
     """
@@ -35,11 +35,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """The result of following the branch once. `desired` None: what was good before stays in force.
+    """The result of following the branch once. `desired` None: the earlier declarations stay in force.
 
-    `confirmations` are of all commits up to `head`, the newest one; `rewritten` are applied commits that `head` does
-    not contain. `commits`: what the log says of those in force. `standing`: what an earlier process enforced, where it
-    differs and freeze windows may hold the commit.
+    - `confirmations`: of all commits up to `head`, the newest commit.
+    - `rewritten`: applied commits that `head` does not contain.
+    - `commits`: the log entries of the commits in force.
+    - `standing`: what an earlier process enforced, where it differs and freeze windows may hold the new commit.
     """
 
     desired: Desired | None = None
@@ -53,7 +54,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """The newest commit, not yet composed. `tree` None: it could not be read, and no other commit is known."""
+    """The newest commit, not yet composed. `tree` None: the commit could not be read, and no other commit is known."""
 
     tree: SourceTree | None = None
     confirmations: frozenset[str] | None = None
@@ -62,7 +63,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What this process follows so far: the newest commit, and whether anything that compiles is known."""
+    """What this process knows of the branch: the newest commit, and whether any declarations that compile are known."""
 
     head: Revision
     compiles: bool
@@ -78,7 +79,7 @@ class Follower:
         self.forget()
 
     def forget(self) -> None:
-        """Start over like a new process. The result of a task that is under way will be dropped."""
+        """Start over like a new process. The result of a task that is under way is dropped."""
         self._revisions = Revisions(self._source, self._most_jobs)
         self._head = NO_REVISION
         self._knows = False
@@ -97,7 +98,7 @@ class Follower:
     def take(self, records: Callable[[], Records]) -> Followed | None:
         """Take the result; None while there is none yet. `records` reads the current ledgers.
 
-        Raises what `records` raises, and gpuctl's own bugs: then the next `begin` starts anew.
+        Raises what `records` raises, and exceptions from gpuctl's own bugs: then the next `begin` starts anew.
         """
         while self._underway is not None and self._underway.done():
             ended, self._underway = self._underway, None
@@ -130,7 +131,7 @@ def _read(source: Source, known: Revision, *, knows: bool) -> _Read | Followed:
 
 
 def _compose(source: Source, revisions: Revisions, found: _Read, records: Records, known: _Known) -> Followed:
-    """Compose what is to be enforced; without a commit, what was last good, in this process or an earlier one."""
+    """Compose the declarations to enforce. Without a commit: the last good ones, of this process or an earlier one."""
     tree, problem = found.tree, found.problem
     if tree is not None:
         try:
@@ -162,10 +163,10 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
 def _in_time(
     source: Source, confirmations: frozenset[str] | None, desired: Desired, records: Records
 ) -> frozenset[str] | None:
-    """The confirmations that came with the change that they are of, or after it. May raise SourceUnavailable.
+    """The confirmations that came together with the change they confirm, or after it. May raise SourceUnavailable.
 
-    The removal of a project that has no folder of its own is not known by its files: then those count that came after
-    the commit on record.
+    The removal of a project without a folder of its own can't be found by its files. For it, the confirmations after
+    the commit in its ledger count.
     """
     declared = desired.declared
     if declared is None or not confirmations:
@@ -181,7 +182,7 @@ def _in_time(
 
 
 def _commits(source: Source, desired: Desired) -> tuple[Commit, ...]:
-    """What the log says of the commits in force. Nothing depends on it."""
+    """The log entries of the commits in force. Nothing depends on them."""
     revisions = {} if desired.declared is None else desired.declared.project_revisions
     try:
         return source.commits(sorted({desired.revision, *revisions.values()} - {NO_REVISION}))
@@ -204,13 +205,13 @@ def _standing(anew: Revisions, desired: Desired, records: Records) -> Desired | 
 
 
 def _recorded(records: Records) -> list[Revision]:
-    """The commits in all ledgers, of whichever cluster: each was good when it was applied."""
+    """The commits in all ledgers, of any cluster: each was good when it was applied."""
     found = {ledger.revision for known in records.by_cluster.values() for ledger in known.ledgers.values()}
     return sorted(found - {NO_REVISION})
 
 
 def _applied(before: Revision, desired: Desired, records: Records) -> list[Revision]:
-    """The commits in force until now: the one this process applied, or else the ledgers' commits."""
+    """The commits in force until now: the commit that this process applied, else the commits in the ledgers."""
     if before:
         return [before]
     ledgers = {} if desired.declared is None else records.of(desired.declared.cluster.name).ledgers

@@ -1,7 +1,7 @@
-"""What a cycle would decide and write, for those that only look: `diff` and `plan`.
+"""What a cycle would decide and write, for the commands that only look: `diff` and `plan`.
 
-A cycle writes, and learns by that which names are taken. Here it is known beforehand: what an object of others keeps
-from being made is refused as the API server would, and decided anew.
+A real cycle writes, and learns from the answers which names are taken. These commands do not write: they compute which
+creations the API server would refuse because another object has the name, and decide again with that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gpuctl.plan import TAKEN
 
 
 def foreseen_twice(look: Callable[[Rejections], CycleReport]) -> tuple[CycleReport, ApplyResult]:
-    """What a cycle decides once it knows which names are taken, and the writes that are refused for that.
+    """The cycle's decisions once it knows which names are taken, and the writes that are refused for that reason.
 
-    `look` decides, given what is refused. Cost: one look, and a second where a name is taken.
+    `look` decides, given the refused writes. Cost: one look, and a second where a name is taken.
     """
     first = look({})
     refused = _refused(first)
@@ -28,7 +28,7 @@ def foreseen_twice(look: Callable[[Rejections], CycleReport]) -> tuple[CycleRepo
 
 
 def _refused(foreseen: CycleReport) -> ApplyResult:
-    """What becomes of the writes in whose place there is an object of others."""
+    """The refused outcomes of writes whose name another object has."""
     taken = ((change, Taken(change.ref)) for change in foreseen.plan.changes if change.reason == TAKEN)
     return ApplyResult(
         outcomes=tuple(

@@ -10,7 +10,7 @@ from gpuctl.model.ids import Revision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewRequest:
-    """A pull request, or merge request, to open: a branch, where it is to be merged, and the words."""
+    """A pull or merge request to open: its branch, the branch to merge into, and its words."""
 
     source: str
     target: str
@@ -31,7 +31,7 @@ class Forge(Protocol):
     """A repository's code host, GitHub or GitLab. Every method raises ForgeFault."""
 
     def put_comment(self, number: int, marker: str, body: str) -> str:
-        """Make `body` the comment of this account on a request that begins with `marker`: edit it, or create it.
+        """Write `body` as this account's comment that begins with `marker`: edit that comment, or create it.
 
         `body` begins with the marker itself. Comments of other accounts are left alone. Returns the comment's address.
         Cost: a request for each 50 comments, and one or two more.
@@ -39,13 +39,13 @@ class Forge(Protocol):
         ...
 
     def set_labels(self, number: int, ours: frozenset[str], wanted: frozenset[str]) -> None:
-        """Of the labels `ours`, leave a request exactly those that are `wanted`. Other labels are left alone."""
+        """Of the labels `ours`, leave exactly the `wanted` ones on a request. Other labels are left alone."""
         ...
 
     def commits_of(self, number: int) -> frozenset[Revision]:
-        """The newest commit of a request, and the one that merges it, where the code host has made that."""
+        """The newest commit of a request, and the commit that merges it, where the code host has made one."""
         ...
 
     def open_request(self, wanted: ReviewRequest) -> OpenRequest:
-        """Open a request for a branch; the one that is open already for the two branches is returned unchanged."""
+        """Open a request for a branch. If one is open already for the two branches, it is returned unchanged."""
         ...

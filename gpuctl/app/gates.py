@@ -11,11 +11,13 @@ from gpuctl.views.plan_report import Failed, PlanReport
 
 
 class Gate(StrEnum):
-    """An effect that may be made a failure.
+    """An effect that can make `plan` fail.
 
-    PAUSED: a run that is paused, and waits again. STOPPED: a run that ends, also if a new run of its job starts.
-    MOVED: a run that starts again elsewhere. STARVED: a job that waits because of the change, with no start forecast.
-    DELETED: an object that is deleted and not replaced by that of a new run.
+    - PAUSED: a run is paused, and waits again.
+    - STOPPED: a run ends, even if a new run of its job starts.
+    - MOVED: a run starts again elsewhere.
+    - STARVED: a job waits because of the change, with no start forecast.
+    - DELETED: an object is deleted and not replaced by that of a new run.
     """
 
     PAUSED = "paused"
@@ -26,7 +28,7 @@ class Gate(StrEnum):
 
 
 def failed(report: PlanReport, gates: Collection[Gate]) -> Iterator[Failed]:
-    """The gates that the change fails, each with the jobs or objects."""
+    """The gates that the change fails, each with its jobs or objects."""
     found = _on_jobs(report.effect) if report.effect is not None else {}
     gone = [o for o in report.objects if o.action is Action.DELETE and not o.replaced]
     found = {**found, Gate.DELETED: [str(each.ref) for each in gone]}

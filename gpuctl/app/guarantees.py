@@ -1,4 +1,5 @@
-"""What projects are guaranteed and have not got: GPUs of waiting jobs that what their quotas leave would hold."""
+"""The GPUs that projects are guaranteed but do not have: those of waiting jobs that fit in their project's free
+quota."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ Key: TypeAlias = tuple[ProjectName, DomainName]
 def unmet_guarantees(declared: Declared, schedule: Schedule) -> Mapping[Key, GpuMilli]:
     """GPUs that waiting jobs could have within their project's quota, by project and domain; 0 where there are none.
 
-    A job counts with the fewest workers that it starts with, in the first domain where its project holds so little that
-    they fit. So two jobs of 2 GPUs under a quota of 3 leave one waiting that counts nowhere: no third GPU would start
-    it. A job that waits for something else than room (other jobs, a limit, its own pods) does not count. Where quotas
-    may exceed what there is (`overcommitQuota`), what they guarantee counts in their place.
+    A job counts with the fewest workers that it starts with, in the first domain where they fit in the project's free
+    quota. Example: of two jobs of 2 GPUs under a quota of 3, one waits and counts nowhere, as one more GPU would not
+    start it. A job that waits for something other than room (other jobs, a limit, its own pods) does not count. Where
+    quotas may exceed the capacity (`overcommitQuota`), the guarantee counts in place of the quota.
 
     Cost: linear in the decisions.
     """
@@ -46,7 +47,7 @@ def unmet_guarantees(declared: Declared, schedule: Schedule) -> Mapping[Key, Gpu
 
 
 def _least(job: Job, places: Mapping[PoolName, tuple[NodePool, DomainName]]) -> Iterator[tuple[Key, GpuMilli]]:
-    """What the fewest workers of a job are charged in each pool, in its order of pools."""
+    """What the fewest workers of a job are charged in each pool, in the job's order of pools."""
     for pool, domain in (places[name] for name in job.pools if name in places):
         grant = pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes))
         if grant is not None:

@@ -1,7 +1,8 @@
-"""What each cycle hands to the history, and what it comes to: the difference to what was known of each run before.
+"""What a cycle hands to the history, and how the history's events are made of it: by comparing each run with its last
+mark.
 
-A cycle hands over references and goes on. The rest, and all writing, is done by a thread that takes the newest of what
-was handed over, so that a slow disk costs details of the past and nothing else.
+A cycle hands over references and goes on. A thread does the rest, and all writing. It takes only the newest hand-over,
+so a slow disk costs details of the past and nothing else.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from gpuctl.model.utilisation import RunUse
 from gpuctl.views.jobs import HOLDING, held_milli, job_state
 
 MOST_WAITS = 500
-"""The most events of one moment about runs that only wait for another reason; the others are told the next time."""
+"""The most events of one moment about runs whose reason for waiting has changed; the others are told the next time."""
 
 _WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
 OVER = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
-"""States that a run stays in."""
+"""The final states of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +55,15 @@ class HistoryKeeper(Protocol):
     """Keeps the past. Nothing depends on it."""
 
     def offer(self, facts: Facts) -> None:
-        """Have a cycle kept; a newer one takes the place of one that waits. Returns at once, never raises."""
+        """Offer a cycle for keeping; a newer one replaces one that still waits. Returns at once, never raises."""
         ...
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Have what is known of commits kept. Returns at once, never raises."""
+        """Keep notes on commits. Returns at once, never raises."""
         ...
 
     def fault(self) -> str:
-        """Why nothing can be kept now; empty if it can."""
+        """Why nothing can be kept now; empty if the history works."""
         ...
 
 
@@ -84,7 +85,7 @@ UNKEPT = Unkept()
 
 
 def facts_of(report: CycleReport, desired: Desired, uses: Mapping[RunKey, RunUse]) -> Facts:
-    """What the history needs of a cycle, with what is known of the runs' GPUs. Cost: linear in its queue and runs."""
+    """The facts of a cycle for the history, with the use of the runs' GPUs. Cost: linear in its queue and runs."""
     return Facts(
         at_ms=report.at_ms,
         runs=report.state.runs,
@@ -99,7 +100,7 @@ def facts_of(report: CycleReport, desired: Desired, uses: Mapping[RunKey, RunUse
 
 
 def check_of(checked: Checked) -> Check:
-    """What is kept of the end of a prediction."""
+    """The record of a checked prediction."""
     return Check(
         revision=checked.revision,
         at_ms=checked.at_ms,
@@ -112,14 +113,14 @@ def check_of(checked: Checked) -> Check:
 
 
 def unkept(keeper: HistoryKeeper) -> list[Entry]:
-    """The problem that nothing can be kept, where that is so."""
+    """The standing problem that the history cannot be kept; empty if it can."""
     why = keeper.fault()
     facts = {"code": "GPU8023", "message": message("GPU8023", {"why": why})}
     return [Entry(event="unkept", level=Level.WARNING, fields=facts, rewords=True)] if why else []
 
 
 def moment(facts: Facts, before: Mapping[RunKey, Mark]) -> Moment:
-    """The moment of a cycle. `before`: the marks of all runs that had not ended when last looked at.
+    """The moment of a cycle: levels, events and the new marks. `before`: the last marks of all runs that had not ended.
 
     Cost: linear in runs.
     """
@@ -150,7 +151,7 @@ def moment(facts: Facts, before: Mapping[RunKey, Mark]) -> Moment:
 
 
 def _in_sweeps(jobs: Sequence[Job], events: Sequence[RunEvent]) -> tuple[RunEvent, ...]:
-    """The events with the sweeps of their jobs."""
+    """The events, each with the sweep of its job."""
     named = {event.job for event in events}
     sweeps = {job.id: job.sweep.sweep for job in jobs if job.sweep is not None and job.id in named} if named else {}
     return tuple(replace(event, sweep=sweeps[event.job]) if event.job in sweeps else event for event in events)
@@ -195,7 +196,7 @@ def _gone(facts: Facts, keys: set[RunKey], finished: Mapping[RunKey, FinishedRun
 
 
 def _levels(facts: Facts) -> Mapping[ProjectName, Amounts]:
-    """The levels of each project that holds, wants or may have anything, and of all."""
+    """The levels of each project that holds, wants or may have anything, and of all projects together."""
     held: Counter[ProjectName] = Counter()
     running: Counter[ProjectName] = Counter()
     waiting: Counter[ProjectName] = Counter()

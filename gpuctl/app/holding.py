@@ -1,5 +1,5 @@
-"""Holds the newest commit: while a freeze window of what is in force forbids what it would do, and while there are
-objects of a kind that it declares no more."""
+"""Holds the newest commit back: while an open freeze window of the declarations in force forbids its effect, or while
+objects exist of a workload kind that it no longer declares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan import Doing, frozen, is_confirmed, removed, says_otherwise
 
 LOOK_AGAIN_MS: DurationMs = 60_000
-"""How long it counts what a commit would do: jobs end meanwhile, so that it may come to pause none."""
+"""How long the computed effect of a commit is used: jobs end meanwhile, so that the commit may come to pause none."""
 _MOST_NAMED = 3
 _INTERRUPTED = frozenset({Fate.PAUSED, Fate.MOVED, Fate.STOPPED})
 
@@ -41,9 +41,9 @@ class Held:
     def refusal(
         self, in_force: Desired, newest: Desired, confirmed: frozenset[str], objects: RawObjects, now_ms: Instant
     ) -> Diagnostic | None:
-        """Why the newest commit is not to be enforced while a window is open; None if it may be.
+        """Why the newest commit may not be enforced while a window is open; None if it may.
 
-        Cost: two cycles without their writes and two predictions a minute, four where jobs are left as they are.
+        Cost: two cycles without their writes and two predictions a minute; four where jobs are left as they are.
         """
         before, after = in_force.declared, newest.declared
         if before is None or after is None:
@@ -57,7 +57,7 @@ class Held:
 
 
 def lost_kinds(newest: Declared, ledgers: Iterable[Ledger]) -> Diagnostic | None:
-    """Why the newest commit is not to be enforced: it declares a kind no more of which there are objects."""
+    """Why the newest commit may not be enforced: it no longer declares a kind that still has objects."""
     rows = rows_of(newest.cluster.workload_kinds)
     kept: dict[Kind, list[str]] = defaultdict(list)
     for ledger in ledgers:
@@ -88,8 +88,8 @@ def _doing(before: Declared, after: Declared, objects: RawObjects, confirmed: fr
 
 
 def _interrupted(declared: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> set[JobId]:
-    """The jobs that are interrupted. What is refused stays, and its GPUs spare no other a pause; jobs whose restart is
-    refused count too: the commit would be in force when that is lifted."""
+    """The jobs that are interrupted under these declarations. A refused change stays undone, and its GPUs spare no
+    other job a pause. Jobs whose restart is refused count too: the commit would be in force when the refusal ends."""
     cycle = foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
     looks = [cycle.declared, replace(cycle.declared, blocked={})] if cycle.declared.blocked else [cycle.declared]
     found = (predict(each, cycle.state, now_ms) for each in looks)

@@ -1,4 +1,4 @@
-"""The verb that declares what another system's cluster holds: what compiles is written, the rest is told."""
+"""The verb that imports what another system's cluster holds: what compiles is written, the rest is reported."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from gpuctl.model.source import SourceFile, exceeded
 from gpuctl.scaffold.foreign import Found, Left, Place, Thing, made
 
 _OF_ALL = frozenset({"GPU3009", "GPU3010"})
-"""Mistakes that are no single declaration's: the quotas add up to more than there is."""
+"""Mistakes that belong to no single declaration: the quotas add up to more than the capacity."""
 _POOL_LABEL = "gpuctl.dev/pool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Files by path, each with what it declares; what is left; and the errors for which nothing may be written."""
+    """The result of an import: files by path, what each declares, what is left out, and errors that prevent all
+    writing."""
 
     files: Mapping[str, bytes]
     things: Mapping[str, Thing]
@@ -31,7 +32,7 @@ class Imported:
 
 
 def place_in(working: WorkingTree) -> Place:
-    """What the cluster's declarations have that imported ones may name."""
+    """The names in the cluster's declarations that imported declarations may refer to."""
     specs = [document.data.get("spec") for _, document in working.documents("Cluster")]
     spec = next((each for each in specs if isinstance(each, dict)), {})
     listed = spec.get("nodePools")
@@ -51,7 +52,7 @@ def place_in(working: WorkingTree) -> Place:
 
 
 def _with_rights(place: Place, declared: Declared | None) -> Place:
-    """The place with what jobs may have there; as by default, where what is declared has a mistake."""
+    """The place with what jobs may use there: the defaults, where the declarations have a mistake."""
     if declared is None:
         return place
     cluster = declared.cluster
@@ -65,7 +66,7 @@ def _with_rights(place: Place, declared: Declared | None) -> Place:
 
 
 def imported(working: WorkingTree, found: Found) -> Imported:
-    """Declare what is new, without what the compiler refuses. Cost: some compilations of the cluster."""
+    """Declare what is new, without what the compiler refuses. Cost: a few compilations of the cluster."""
     tree, cache = working.tree, CompileCache()
     files, things, left = made(found, tree.cluster_dir)
     left = [*found.left, *left]

@@ -1,4 +1,4 @@
-"""The port by which a cycle finds out why runs do not start, where no pod says it."""
+"""The port by which a cycle finds out why runs do not start, where no pod says so."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuctl.observe import Unexplained
 
 
 class Incidents(Protocol):
-    """Finds out why runs do not start. Nothing is decided by it."""
+    """Finds out why runs do not start. No decision depends on it."""
 
     def of(self, late: Sequence[Unexplained]) -> Mapping[RunKey, PodProblem]:
-        """What is known of these runs by now; more is found out later. Returns at once, never raises."""
+        """What is known of these runs by now; more may be known later. Returns at once, never raises."""
         ...
 
     def has_news(self) -> bool:
-        """Whether more is known than was last told."""
+        """Whether more is known than at the last call of `of`."""
         ...
 
 
 class NoIncidents:
-    """Implements the port Incidents where pods say all there is to know."""
+    """Implements the port Incidents where nothing besides the pods is asked."""
 
     def of(self, late: Sequence[Unexplained]) -> Mapping[RunKey, PodProblem]:
         """Nothing."""

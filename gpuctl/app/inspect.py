@@ -1,7 +1,7 @@
 """Reads a cluster once for the commands, and finds a job or a pod in it by name.
 
-The person who runs a command may be allowed less than the controller. The kinds that the command needs must be
-readable; which of the others were not is reported.
+A person who runs a command may have fewer rights than the controller. The kinds that the command needs must be
+readable; of the others, those that could not be read are reported.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ READ: tuple[Kind, ...] = (
 """The kinds that commands read. The other kinds that a cycle reads say nothing of jobs, projects or nodes."""
 
 MOST_ASKED = 20
-"""The most runs whose events a command reads."""
+"""The most runs whose events one command reads."""
 
 ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """A cluster as it is observed now. `unread` are the faults of kinds that could not be read, and are missing.
+    """A cluster as it is observed now. `unread`: the faults of kinds that could not be read, and are missing.
 
-    `overview` and `utilisation`: what the leader publishes, where it does and it may be read.
+    `overview` and `utilisation`: what the leader publishes, if it does and they may be read.
     """
 
     state: ClusterState
@@ -62,37 +62,37 @@ class Live:
 
     @property
     def uses(self) -> Mapping[ProjectName, ProjectUse] | None:
-        """What the GPUs of each project do; None where that is not known."""
+        """How each project's GPUs are used; None where that is not known."""
         return None if self.utilisation is None else self.utilisation.projects
 
     def of_project(self, project: ProjectName | None) -> tuple[JobView, ...]:
-        """The jobs of a project, or all, newest start first."""
+        """The jobs of a project, or all jobs; the newest start first."""
         return tuple(job for job in self.jobs if project is None or job.id.project == project)
 
     def find(self, job: JobId | str) -> tuple[JobView, ...]:
-        """Runs of a job by its id, or of all jobs of a name; the newest first."""
+        """The runs of one job by its id, or of all jobs with a name; the newest first."""
         return tuple(view for view in self.jobs if job in {view.id, view.id.name})
 
     def sweep(self, name: JobId | str) -> tuple[JobView, ...]:
-        """The jobs of a sweep by its id, or of the sweeps of a name."""
+        """The jobs of one sweep by its id, or of all sweeps with a name."""
         return tuple(
             view for view in self.jobs if view.sweep and name in {JobId(view.id.project, view.sweep), view.sweep}
         )
 
     def ended(self, job: JobId | str) -> FinishedRun | None:
-        """The newest run of a job that has ended according to the ledgers; its object may be gone."""
+        """The newest ended run of a job, according to the ledgers; its object may be gone."""
         runs = [run for ledger in self.state.ledgers.values() for run in ledger.finished.values()]
         return max((run for run in runs if job in {run.job, run.job.name}), key=lambda run: run.at_ms, default=None)
 
 
 def is_in_deleted_namespace(current: Live, ref: ObjectRef) -> bool:
-    """Whether an object goes with its namespace; False too where the namespace may not be read."""
+    """Whether an object is deleted with its namespace; also False where the namespace may not be read."""
     namespace = current.state.live.get(ObjectRef(*kinds.NAMESPACE, "", ref.namespace))
     return namespace is not None and is_deleting(namespace)
 
 
 def in_the_way(current: Live, wanted: JobId | str) -> tuple[str, str] | None:
-    """What may keep a job from being there, in words, with the code that explains it; None where nothing is seen."""
+    """The reason that may prevent a job from existing, with its diagnostic code; None if none is found."""
     project, name = (wanted.project, wanted.name) if isinstance(wanted, JobId) else ("", wanted)
     for ref in sorted(current.state.foreign):
         if names.is_run_name(ref.name, name) and ref.namespace.endswith(project):
@@ -108,9 +108,10 @@ def in_the_way(current: Live, wanted: JobId | str) -> tuple[str, str] | None:
 
 
 def removal_in(cluster: Cluster, current: Live, wanted: JobId | str) -> tuple[JobId, Removal] | None:
-    """Since when a job is declared no more, as ledgers tell, or else what is published; None where neither does.
+    """When a job was removed from the declarations, from the ledgers or else from the overview; None where neither
+    says.
 
-    Of several jobs of a name the one that was removed last. Cost: a request, where ledgers may not be read.
+    Of several jobs with the name, the one that was removed last. Cost: one request, where ledgers may not be read.
     """
     found = [
         (JobId(project, name), removal)
@@ -137,7 +138,7 @@ def _published_removals(cluster: Cluster, overview: Overview, wanted: JobId | st
 
 
 def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: bool = False) -> Live:
-    """Read a cluster, one list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind that is needed.
+    """Read a cluster, one list a kind, all at once. Raises ClusterUnavailable; Forbidden for a kind in `needed`.
 
     `or_published`: no kind is needed where the overview can be read.
     """
@@ -152,7 +153,7 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
         except ClusterUnavailable as fault:
             if not kinds.is_of_others(kind):
                 raise
-            return unread_now(kind, fault)  # the server answers for its own kinds: what is missing is told
+            return unread_now(kind, fault)  # the server answers for its own kinds; what is missing is reported
 
     found = dict(zip(READ, cluster.each(listed, READ), strict=True))
     told = found[kinds.CONFIG_MAP]
@@ -167,7 +168,7 @@ def live(cluster: Cluster, needed: Iterable[Kind] = WORKLOADS, *, or_published: 
 
 
 def _declared_kinds(config_maps: Iterable[Body]) -> tuple[WorkloadKind, ...]:
-    """The kinds that the Cluster declares, as the leader publishes them."""
+    """The workload kinds that the Cluster declares, as the leader publishes them."""
     published = next((body for body in config_maps if ref_of(body) == OVERVIEW_REF), None)
     overview = None if published is None else decode_overview(published)
     return () if overview is None else tuple(row for row in overview.workload_kinds if kinds.is_declared(row.kind))
@@ -176,7 +177,7 @@ def _declared_kinds(config_maps: Iterable[Body]) -> tuple[WorkloadKind, ...]:
 class AskedNow:
     """Implements the port Incidents for commands: it asks at once, about the first MOST_ASKED runs.
 
-    Where events may not be read it knows nothing. Cost: nothing where all runs start; else a request an object.
+    Where events may not be read it reports nothing. Cost: nothing where all runs start; else a request an object.
     """
 
     def __init__(self, sessions: Sessions) -> None:
@@ -195,12 +196,12 @@ class AskedNow:
         return told
 
     def has_news(self) -> bool:
-        """Never: it has told all."""
+        """Never: `of` has told everything."""
         return False
 
 
 def with_events(current: Live, sessions: Sessions, now_ms: Instant) -> Live:
-    """The same with why runs do not start, where events alone say it."""
+    """The same cluster, with the reasons why runs do not start that only events give."""
     told = AskedNow(sessions).of(unexplained_runs(current.state, now_ms))
     if not told:
         return current
@@ -209,20 +210,20 @@ def with_events(current: Live, sessions: Sessions, now_ms: Instant) -> Live:
 
 
 def live_of(bodies: Iterable[Body]) -> Live:
-    """What some objects of a cluster say of it."""
+    """The cluster that these objects describe."""
     return observed(RawObjects(objects={ref_of(body): body for body in bodies}))
 
 
 @dataclass(frozen=True, slots=True)
 class LiveCache:
-    """What was observed and made of objects, for where a cluster is read again and again. It changes no result."""
+    """Caches for where a cluster is read again and again. They change no result."""
 
     observe: ObserveCache = field(default_factory=ObserveCache)
     views: Sweep[RunKey, JobView] = field(default_factory=Sweep)
 
 
 def observed(raw: RawObjects, cache: LiveCache | None = None) -> Live:
-    """What the objects of a cluster say of it. `cache`: of earlier calls."""
+    """The cluster that these objects describe. `cache`: of earlier calls."""
     cache = cache or LiveCache()
     published = raw.objects.get(OVERVIEW_REF)
     state = observe(raw, cache=cache.observe, declared_kinds=_declared_kinds(() if published is None else (published,)))
@@ -235,7 +236,8 @@ def observed(raw: RawObjects, cache: LiveCache | None = None) -> Live:
 
 
 def measured(current: Live, now_ms: Instant) -> Live:
-    """The same with what the jobs' GPUs do, where that is published and no older than MOST_GAP_MS; else without."""
+    """The same with the measured use of the jobs' GPUs, if it is published and no older than MOST_GAP_MS; else
+    without."""
     told = current.utilisation
     if told is None or not now_ms - MOST_GAP_MS <= told.at_ms <= now_ms + MOST_GAP_MS:
         return replace(current, utilisation=None)
@@ -248,7 +250,7 @@ def measured(current: Live, now_ms: Instant) -> Live:
 
 
 def _with_tolerated(state: ClusterState, overview: Overview) -> ClusterState:
-    """The nodes that the reconciler uses in spite of a taint are usable: only Git says what a pool tolerates."""
+    """Mark nodes usable that the reconciler uses in spite of a taint: only Git says which taints a pool tolerates."""
     tainted = {node.name for node in state.nodes if not node.usable}
     used = {node.name for node in overview.nodes if node.name in tainted and node.status == READY}
     if not used:
@@ -259,10 +261,10 @@ def _with_tolerated(state: ClusterState, overview: Overview) -> ClusterState:
 
 
 class Mirror:
-    """A cluster that is read again and again: after the first time only what changed is.
+    """A cluster that is read again and again: after the first time only changes are read.
 
-    A kind that must not be read is left out for good, unless jobs are made of it. What can't be read any more, or now,
-    is as it was before, or missing: `unread` says so.
+    A kind that may not be read is left out for good, unless jobs are made of it. A kind that can't be read now, or any
+    more, stays as it was before or is missing; `unread` names it.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -286,7 +288,7 @@ class Mirror:
         return self._last[1]
 
     def _readable(self) -> list[Kind]:
-        """The kinds that may be read and are served. Those that jobs are made of have to be: the cache finds out."""
+        """The kinds that may be read and are served. Those of WORKLOADS must be: the cache finds out."""
         found = list(WORKLOADS)
         for kind in READ:
             if kind in WORKLOADS:
@@ -310,7 +312,7 @@ class Unreachable(WorldFault):
 
 
 def pod_of(view: JobView, worker: int, *, started: bool = False) -> PodView:
-    """The pod of one worker of a job's run; the newest if it was replaced. `started`: it must run now.
+    """The pod of one worker of a job's run; the newest if it was replaced. `started`: the pod must run now.
 
     Raises Unreachable, which says why there is no such pod.
     """

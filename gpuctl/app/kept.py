@@ -1,10 +1,11 @@
-"""Cuts the cluster's objects down to what observing and planning read of them, for the object cache.
+"""Cuts objects of the cluster down to the parts that observing and planning read, for the object cache.
 
-The API server holds as much as tenants like to write: annotations of 256 KiB, the manager of each field, the status of
-each container. A copy of all that could exhaust the memory of the process. So a body is cut down as it comes in, to
-what the tables below say for its kind, and equal parts become one object.
+Tenants can make objects large: annotations of 256 KiB, the manager of each field, the status of each container. A copy
+of everything could exhaust the memory of the process. So each body is cut down on arrival to the parts in the tables
+below, and equal parts become one object.
 
-Of gpuctl's own objects all is kept that is compared. Of any other object a few facts, however large it is.
+Of gpuctl's own objects, everything is kept that is compared. Of any other object a few facts are kept, however large it
+is.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gpuctl.observe.problems import REPLICA_FAILURE, kept_status, refusal_of
 from gpuctl.plan.ownership import FieldSet, owned_fields
 
 Parts = Mapping[str, Any]
-"""The parts to keep of a mapping, by key; of a list, of each of its items."""
+"""The parts to keep: of a mapping, by key; of a list, for each of its items."""
 
 WHOLE: Final[Parts] = {}
 """Keep the value as it is."""
@@ -47,7 +48,7 @@ _DEVICES = {
 
 
 def _of_status(paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
-    """What is read of a status, by paths that begin there."""
+    """The parts to keep of an object's status, from paths that begin at `status`."""
     found: dict[str, Any] = {}
     for path in paths:
         below = found
@@ -85,15 +86,14 @@ KEPT: Mapping[Kind, Parts] = {
     kinds.RESOURCE_SLICE: {"spec": {**_whole("driver", "nodeName", "pool"), "devices": _DEVICES}},
     kinds.DEVICE_CLASS: {"spec": _whole("extendedResourceName")},
 }
-"""The parts to keep of a kind besides its metadata; of a pod also the sum of its requests, and why it
-does not run, if it does not.
-
-Of gpuctl's own objects all but the status is kept as well. Of a kind that is not here only the metadata.
+"""The parts to keep of each kind, besides its metadata. A pod also keeps the sum of its requests, and, if it does
+not run, the reason. gpuctl's own objects also keep all parts except the status. Other kinds keep only the metadata.
 """
 
 _OF_DECLARED: Parts = {"status": WHOLE}
 _CONDITIONS_ALONE: Parts = {"status": {"conditions": _CONDITIONS}}
-"""Of a kind that a Cluster declares: its row says where in the status something is read, and may change."""
+"""For kinds that a Cluster declares. The declaration says where in the status a value is read, and may change; so a
+small status is kept whole, and of a large one only the conditions."""
 _LARGEST_STATUS = 1 << 14
 _MEAN = {"current": _whole("averageValue")}
 _MEASURED: Parts = {"status": {**_whole("currentReplicas"), "currentMetrics": {"pods": _MEAN, "external": _MEAN}}}
@@ -110,22 +110,24 @@ NOTES: Mapping[Kind, Collection[str]] = {
         names.CHECKPOINTED_ANNOTATION,
     ),
 }
-"""The annotations to keep of objects that are not gpuctl's own; none of other kinds."""
+"""The annotations to keep of objects that are not gpuctl's own; other kinds keep none."""
 
 LONGEST_NOTE = 1 << 16
-"""The longest annotation to keep of an object that is not gpuctl's own: a longer one reads as absent."""
+"""The longest annotation to keep of an object that is not gpuctl's own. A longer one reads as absent."""
 LARGEST_WHOLE = 1 << 16
-"""The largest object, in bytes as `marshal` writes it, that a command keeps as it is, and that a cycle takes for one of
-gpuctl's own by its field manager alone: any user may name that. With the guard only gpuctl writes the label."""
+"""A size limit in bytes, as `marshal` writes them. A command keeps an object up to this size as it is. A cycle takes an
+object up to this size for gpuctl's own by its field manager alone. A larger one must also bear gpuctl's label: any user
+may write under that manager name, but with the guard only gpuctl writes the label."""
 MOST_PARTS = 5_000
-"""An object of gpuctl's own has some hundreds of parts. One with more is kept like an object of others."""
+"""An object of gpuctl's own has some hundreds of parts. One with more than this is kept like any other team's
+object."""
 _MARKS = {value: value for name, value in vars(names).items() if name.endswith(("_LABEL", "_ANNOTATION"))}
 """Every label and annotation that gpuctl knows."""
 _IDENTITY = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller")
 _LONGEST_LINK = 253
 _MOST_LINKS = 16
-"""How many owners and finalizers are kept; the controlling owner is the first."""
+"""How many owners and finalizers are kept; the controlling owner comes first."""
 _BRIEFLY = 4
 """The version of the marshal format in which each value takes at least a byte."""
 _TOLD = ("status", "conditions")
@@ -168,7 +170,7 @@ class Keep:
         if may_be_own and (fields or _bears_our_name(body)) and not _is_too_much(body, fields):
             kept["metadata"] = self._own_metadata(body, fields)
             kept |= {key: self._section(body[key], fields) for key in body if key not in _ASIDE and key != "data"}
-            if "data" in body:  # a ledger's: no two are alike
+            if "data" in body:  # a ledger's data: no two are alike
                 kept["data"] = body["data"]
         else:
             kept["metadata"] = self._metadata(body, kind)
@@ -180,7 +182,7 @@ class Keep:
             told = [{**c, "message": words} if c.get("type") == REPLICA_FAILURE else c for c in items(kept, *_TOLD)]
             kept["status"] = {**mapping(kept, "status"), "conditions": self._shared.part(told)}
         if kind == kinds.AUTOSCALER and condition(body, "ScalingLimited"):
-            # What it measures changes all the time; it is read only where more replicas are wanted than it may have.
+            # The measured values change all the time. They are read only where more replicas are wanted than allowed.
             kept["status"] = {**mapping(kept, "status"), **self._cut(body, _MEASURED).get("status", {})}
         if kind == kinds.POD:
             is_given = names.HAMI_DEVICES_ANNOTATION in annotations_of(body)
@@ -196,7 +198,7 @@ class Keep:
         meta, labels = self._identity(body), labels_of(body)
         if labels:
             meta["labels"] = self._shared.part(labels) if kind == kinds.NODE else self._marks(labels, {})
-        # The managers tell that gpuctl did not make the object.
+        # The managers show that gpuctl did not make the object.
         if kinds.may_be_own(kind) and (others := self._last_of_others(body)):
             meta["managedFields"] = others
         if kind in NOTES:
@@ -206,7 +208,7 @@ class Keep:
         return meta
 
     def _own_metadata(self, body: Body, fields: FieldSet) -> dict[str, Any]:
-        """The metadata to keep of an object of gpuctl's own: with gpuctl's fields, and the last other manager."""
+        """The metadata to keep of gpuctl's own object: with the fields that gpuctl set, and the last other manager."""
         meta, owned = self._identity(body), mapping(fields, "f:metadata")
         for part in ("labels", "annotations"):
             if part in mapping(body, "metadata"):
@@ -216,7 +218,7 @@ class Keep:
         return meta
 
     def _last_of_others(self, body: Body) -> list[dict[str, Any]]:
-        """The entry of the last other manager, without its fields; none if only gpuctl wrote the object."""
+        """The entry of the last other manager, without its fields; empty if only gpuctl wrote the object."""
         told = [entry for entry in items(body, "metadata", "managedFields") if not entry.get("subresource")]
         others = [entry for entry in told if not is_own_apply(entry)]
         if not others:
@@ -250,8 +252,8 @@ class Keep:
         }
 
     def _section(self, section: Any, fields: FieldSet) -> Any:
-        """A section of an object of gpuctl's own, without what the server adds to a pod template: that names the run,
-        and would make the templates of equal runs differ."""
+        """A section of gpuctl's own object. The labels that the server adds to a pod template are left out: they name
+        the run, so that the templates of equal runs would differ."""
         template = mapping(section, "template") if isinstance(section, dict) else {}
         if not template:
             return self._shared.part(section)
@@ -277,8 +279,9 @@ class Keep:
 
 
 class KeepSmall:
-    """Leaves small bodies as they are, and what is published, and cuts others down: for commands, which show more of an
-    object than a cycle reads, and must not need memory for what a tenant made large. Safe for threads."""
+    """Cuts down large bodies only, for commands: they show more of an object than a cycle reads, but must not need
+    memory for what a tenant made large. ConfigMaps, among them what is published, stay as they are. Safe for
+    threads."""
 
     __slots__ = ("_keep",)
 
@@ -296,7 +299,7 @@ class KeepSmall:
 
 
 def _bears_our_name(body: Body) -> bool:
-    """Whether the object is gpuctl's own by its labels and name; for an object without managed fields."""
+    """Whether an object without managed fields is gpuctl's own by its labels and name."""
     ref = ref_of(body)
     if (ref.api_version, ref.kind) == kinds.CONFIG_MAP:
         return names.ledger_owner(ref.name) is not None or names.shard_owner(ref.name) is not None
@@ -304,8 +307,8 @@ def _bears_our_name(body: Body) -> bool:
 
 
 def _is_too_much(body: Body, fields: FieldSet) -> bool:
-    """Whether an object has more parts than any that gpuctl makes, or is large and does not bear gpuctl's label. Parts
-    are counted only if the object is large."""
+    """Whether an object has more parts than any that gpuctl makes, or is large and lacks gpuctl's label. The parts are
+    counted only if the object is large."""
     open_ = [fields, annotations_of(body), *(body[key] for key in body if key not in _ASIDE)]
     with suppress(ValueError):  # no JSON
         size_bytes = len(marshal.dumps(open_, _BRIEFLY))
@@ -339,13 +342,13 @@ def _requests(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _requests_by_container(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The requests by container, of a pod with devices of HAMi: its annotation has them in the containers' order."""
+    """The requests by container, for a pod with devices of HAMi: its annotation lists them in the containers' order."""
     asked = _asked(spec)
     return _as_one(spec) if _written(asked, LONGEST_NOTE) is None else asked
 
 
 def _written(value: dict[str, Any], most_bytes: int) -> bytes | None:
-    """The value as bytes; None if it is larger, or no JSON."""
+    """The value as bytes; None if it is larger than `most_bytes`, or no JSON."""
     with suppress(ValueError):
         written = marshal.dumps(value, 0)
         return written if len(written) <= most_bytes else None

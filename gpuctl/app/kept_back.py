@@ -1,4 +1,4 @@
-"""What is told of the parts that do not follow the newest commit."""
+"""Diagnostics about projects that do not follow the newest commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def notes(
     head: Revision,
     files: Mapping[ProjectName, Collection[str]],
 ) -> list[Diagnostic]:
-    """A diagnostic for each part that does not follow the newest commit, at the place of one of its mistakes."""
+    """A diagnostic for each project (or the cluster's own part) that does not follow the newest commit, at one of its
+    mistakes."""
     errors = sorted_diagnostics(d for d in told if d.severity is Severity.ERROR)
     notes = []
     for code, severity, owners in (

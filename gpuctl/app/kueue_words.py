@@ -23,9 +23,9 @@ def words_of_kueue(cluster: Cluster, current: Live, view: JobView) -> list[Condi
 
 
 def with_words(cluster: Cluster, current: Live) -> Live:
-    """The same with what Kueue says of each job that it decides about. Raises ClusterUnavailable or Forbidden.
+    """`current` with Kueue's message on each job that Kueue decides about. Raises ClusterUnavailable or Forbidden.
 
-    Cost: a list of Workloads, where there is such a job, and linear in them; else nothing.
+    Cost: one list of Workloads if there is such a job, and linear in them; else nothing.
     """
     live = current.state.live
     asked = {view.ref for view in current.jobs if engine_of(labels_of(live.get(view.ref, {}))) is Engine.KUEUE}
@@ -53,6 +53,6 @@ def _listed(cluster: Cluster) -> Iterable[Body]:
 
 
 def _owners(current: Live, view: JobView) -> Collection[str]:
-    """The uids of a run's object and its pods: of a Job that one, of a service its pods own Workloads."""
+    """The uids of a run's object and its pods. A Job owns its Workload itself; for a service its pods own Workloads."""
     pods = (ObjectRef(*kinds.POD, view.ref.namespace, pod.name) for pod in view.pods)
     return {uid(current.state.live.get(ref, {})) for ref in (view.ref, *pods)} - {""}

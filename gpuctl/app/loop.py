@@ -1,10 +1,11 @@
-"""The unattended loop: follow the branch, enforce what it says, stay up whatever happens outside.
+"""The unattended loop: follow the branch, enforce its declarations, stay up whatever happens outside.
 
-Git is fetched every interval, in the background, so that it never delays the scheduling. In between the cluster is
-watched: a change there starts a cycle at once; expected progress and gpuctl's own writes, half a second later. What
-can't be reached is retried after one second, then two, then four: Git up to five minutes, while what was last good is
-enforced; the cluster up to the interval. Nothing is decided by a clock that differs from the API server's. A bug,
-wherever it is, is reported and does not end the loop.
+Git is fetched every interval, in the background, so that it never delays the scheduling. In between, the cluster is
+watched: a change there starts a cycle at once; expected progress and gpuctl's own writes, half a second later.
+
+A system that can't be reached is retried after one second, then two, then four: Git up to every five minutes, while the
+last good declarations are enforced; the cluster up to every interval. Nothing is decided by a clock that differs from
+the API server's. A bug, wherever it is, is reported and does not end the loop.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from gpuctl.app.timekeeping import LAST_RETRY_MS, retry_ms
 from gpuctl.model.units import DurationMs
 
 SHORTEST_WAIT_MS: DurationMs = 20
-"""The least time between two turns: being late by that costs nothing."""
+"""The shortest time between two turns: a delay of this length costs nothing."""
 
 LONGEST_STANDBY_MS: DurationMs = 60_000
-"""How long `once` waits to lead: several times what a leader that has died is still taken for alive."""
+"""How long `once` waits to lead: several times as long as a dead leader still counts as alive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """`interval_ms`: how often Git is fetched; `react_ms`: how often the cluster's watch is read in between."""
+    """`interval_ms`: how often Git is fetched. `react_ms`: how often the cluster's watch is read in between."""
 
     interval_ms: DurationMs = 30_000
     react_ms: DurationMs = 250
@@ -38,7 +39,7 @@ class LoopSettings:
 def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) -> int:
     """Reconcile until told to stop, or once. Returns the exit code.
 
-    It is 1 only for `once`: where an error stands, it is told to stop before it is done, or another process leads.
+    The code is 1 only for `once`: where an error stands, a stop came before it was done, or another process leads.
     """
     reconciler = Reconciler(outside, journal, stop)
     rhythm = _Rhythm(settings, reconciler, outside.clock)
@@ -54,7 +55,7 @@ def run(settings: LoopSettings, outside: Outside, journal: Journal, stop: Stop) 
 
 
 class _Rhythm:
-    """Knows what is due when: to fetch, to enforce, to read the cluster's changes."""
+    """Knows what is due when: a fetch, a cycle, reading the cluster's changes."""
 
     def __init__(self, settings: LoopSettings, reconciler: Reconciler, clock: Clock) -> None:
         self._settings = settings
@@ -94,7 +95,7 @@ class _Rhythm:
             reconciler.stand_by()
             self._begin()
             return settings.react_ms
-        # What is asked while a fetch is under way may be about a commit that this fetch no longer sees: it is kept.
+        # A request during a fetch may be about a commit that this fetch no longer sees, so it is kept.
         self._is_asked |= reconciler.is_asked_for_git()
         if reconciler.is_following:
             self._follow()
@@ -112,7 +113,8 @@ class _Rhythm:
         return min(settings.react_ms, max(SHORTEST_WAIT_MS, next_ms - clock.now_ms()))
 
     def _believe_a_clock_put_back(self) -> None:
-        """Bound the due times by their longest delay: after a clock that was days ahead, nothing waits for days."""
+        """Bound the due times by their longest delay: after a clock was days ahead and is put back, nothing waits for
+        days."""
         now_ms, interval_ms = self._clock.now_ms(), self._settings.interval_ms
         self._fetch_due = min(self._fetch_due, now_ms + max(interval_ms, LAST_RETRY_MS))
         self._enforce_due = min(self._enforce_due, now_ms + interval_ms)

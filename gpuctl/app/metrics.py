@@ -1,6 +1,7 @@
 """The measurements of the loop, as values, and the port that takes them.
 
-Labels are bounded by what is declared (projects, pools) or by gpuctl itself (codes, kinds, types): never a job's name.
+Labels are bounded by what is declared (projects, pools) or by gpuctl itself (codes, kinds, types). A job's name is
+never a label.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ WRITTEN = "ok"
 """The code of a write that took effect."""
 _CODE_WIDTH = len("GPU7001")
 PAUSES = tuple(entry.code for entry in PAUSED)
-"""The codes by which other jobs, and nodes, have a run paused."""
+"""The reason codes with which a run is paused for other jobs, or because of a node."""
 
 
 class Sort(NamedTuple):
-    """What jobs are counted by. A job that is no longer declared has no type, a node of no pool none either."""
+    """The labels by which jobs are counted. The type is empty for a job that is no longer declared, the pool for a node
+    in no pool."""
 
     project: ProjectName
     type: str
@@ -45,7 +47,7 @@ class Sort(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """Jobs, and what they hold or ask for."""
+    """A number of jobs, and the GPUs that they hold or ask for."""
 
     jobs: int
     gpu_milli: GpuMilli
@@ -55,15 +57,18 @@ class Amount(NamedTuple):
 class Measurements:
     """One cycle in numbers.
 
-    `decisions` counts jobs by the decision's kind and reason code. `queued` and `running` are jobs that wait, but for
-    those that come after others, by their first pool, and runs that hold GPUs, by the pool of their first node.
-    `problems` counts runs whose pods do not run by project and reason, `failures` those that were seen to fail
-    likewise, `pauses` those written by project and reason code; `waits` has the wait of each run that was let go.
-    `writes` counts requests by action and WRITTEN or the fault's code, without skipped writes. `drift` counts objects
-    that were put back to what had been wanted before. `forecast_errors`: of each run that was let go and of which a
-    start had been forecast, how much later than by the first forecast it was; less than 0: earlier. `unmet`: GPUs that
-    waiting jobs could have within their project's quota. `uses`: what the GPUs of each project do, as last measured at
-    `used_at_ms`. `size`: what is declared, against what there is memory for.
+    - `decisions`: jobs by the decision's kind and reason code.
+    - `queued`: waiting jobs by their first pool, without those that come after other jobs.
+    - `running`: runs that hold GPUs, by the pool of their first node.
+    - `problems`: runs whose pods do not run, by project and reason. `failures`: runs seen to fail, likewise.
+    - `pauses`: pauses written, by project and reason code. `waits`: the waiting time of each run that was released.
+    - `writes`: requests by action and by WRITTEN or the fault's code, without skipped writes.
+    - `drift`: objects that were restored to what an earlier cycle had already written.
+    - `forecast_errors`: for each released run with a forecast, how much later it started than its first forecast said;
+      negative: earlier.
+    - `unmet`: GPUs that waiting jobs could have within their project's quota.
+    - `uses`: how each project's GPUs are used, as last measured at `used_at_ms`.
+    - `size`: how much is declared, against what there is memory for.
     """
 
     duration_ms: DurationMs
@@ -87,7 +92,7 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldStatus:
-    """The status in JSON, and what is measured of it. Instants are None for what has not happened."""
+    """The status in JSON, and what is measured of it. An instant is None for what has not happened."""
 
     document: bytes = b""
     ready: bool = False
@@ -100,39 +105,41 @@ class Meters(Protocol):
     """Takes the measurements. Called from the loop's thread; never raises and never waits."""
 
     def beat(self) -> None:
-        """The loop is alive: call it every turn, also while another replica leads. Without it /healthz fails."""
+        """The loop is alive. Call it every turn, also while another replica leads. Without it /healthz fails."""
         ...
 
     def synced(self) -> None:
-        """The cluster was read whole: call it after every refresh that succeeded. Until the first /readyz fails."""
+        """The cluster was read whole. Call it after every refresh that succeeded. Until the first call /readyz
+        fails."""
         ...
 
     def fetched(self, *, well: bool) -> None:
-        """Git was fetched: call it after each fetch, failed or not."""
+        """Git was fetched. Call it after each fetch, failed or not."""
         ...
 
     def following(self, revision: Revision, at_ms: Instant) -> None:
-        """A revision is in force since that time: call it when the revision changes."""
+        """A revision is in force since that time. Call it when the revision changes."""
         ...
 
     def cycle(self, measured: Measurements) -> None:
-        """A cycle has ended: call it for each, with `measure` of its report."""
+        """A cycle has ended. Call it for each cycle, with `measure` of its report."""
         ...
 
     def predicted(self, result: str, causes: Mapping[str, int]) -> None:
-        """A prediction has ended: call it with its result and how many differences each kind of cause explains."""
+        """A prediction has ended. Call it with its result and how many differences each kind of cause explains."""
         ...
 
     def standing(self, codes: Mapping[str, int]) -> None:
-        """How many problems of each code stand now: call it with `Journal.codes` when they may have changed."""
+        """How many problems of each code stand now. Call it with `Journal.codes` when they may have changed."""
         ...
 
     def enforced(self, *, well: bool) -> None:
-        """Whether something could be applied, if anything had to be. Where nothing can for long, /readyz fails."""
+        """Whether anything could be applied, if anything had to be. Where nothing can be applied for long, /readyz
+        fails."""
         ...
 
     def status(self, told: ToldStatus) -> None:
-        """The status: call it whenever it has changed."""
+        """The status. Call it whenever it has changed."""
         ...
 
 
@@ -172,7 +179,7 @@ _GOES_ON = Admit | Resize
 
 
 def measure(report: CycleReport, previous: CycleReport | None, duration_ms: DurationMs) -> Measurements:
-    """One cycle in numbers. `previous`, the report of the cycle before in this process, tells what drifted.
+    """One cycle in numbers. `previous`: the report of this process's cycle before; it shows what drifted.
 
     Cost: linear in decisions; in objects too when something was written.
     """
@@ -201,7 +208,7 @@ def measure(report: CycleReport, previous: CycleReport | None, duration_ms: Dura
 
 
 def _failures(report: CycleReport, previous: CycleReport | None) -> Iterator[tuple[ProjectName, str]]:
-    """Runs that have failed since the last cycle. One that had failed before this process began is not among them."""
+    """Runs that have failed since the last cycle. A run that had failed before this process began is not among them."""
     failed = [run for run in report.state.runs if run.phase is RunPhase.FAILED]
     if not failed or previous is None:
         return
@@ -251,7 +258,7 @@ def _decided(report: CycleReport, done: Iterable[Change]) -> Sequence[Decision]:
 
 
 def _waits(report: CycleReport, decided: Iterable[Decision]) -> Iterator[tuple[ProjectName, str, DurationMs]]:
-    """How long each run had waited that was let go."""
+    """How long each released run had waited."""
     admitted = {each.job: each.record.queued_at_ms for each in decided if isinstance(each, Admit)}
     for job in report.declared.jobs if admitted else ():
         if job.id in admitted:
@@ -267,7 +274,7 @@ def _request(outcome: Outcome) -> tuple[str, str] | None:
 
 
 def _drifted(done: Iterable[Change], report: CycleReport, previous: CycleReport) -> Iterable[bool]:
-    """For each write, whether the cycle before wanted the object the same and found it so."""
+    """For each write of an unplanned difference, whether the cycle before wanted the object exactly so."""
     changed = {change.ref for change in done if change.action is not Action.DELETE}
     settled = changed - {change.ref for change in previous.plan.changes}
     if not settled:

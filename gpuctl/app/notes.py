@@ -1,4 +1,4 @@
-"""The notes of a cycle: what it did, as events of the objects concerned, which `kubectl describe` shows."""
+"""The notes of a cycle: what it did, as events of the objects concerned. `kubectl describe` shows them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PAUSES: Mapping[type[Decision], str] = {
 }
 
 MOST_WAITING = 20
-"""The most notes of a cycle about jobs that wait: thousands may get another reason at once."""
+"""The most notes of a cycle about waiting jobs: thousands may get another reason at once."""
 
 
 class Unrecorded:
@@ -44,12 +44,12 @@ class Unrecorded:
 
 
 def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[Note, ...]:
-    """A note for each start and pause that was written, with its reason; for each write that the server refused; for
-    each run whose pods do not run, when that begins or its reason changes since the `previous` report; and for each job
-    that waits, when the code of its reason is written anew.
+    """The notes of one cycle, about four things: each start and pause that was written, with its reason; each write
+    that the server refused; each run whose pods do not run, when that begins or its reason changes since the `previous`
+    report; each waiting job, when the code of its reason is written anew.
 
-    Of the last at most MOST_WAITING, of each namespace in turn, and first, so that a recorder that drops the oldest
-    notes keeps the others. The annotation of the object tells all of them.
+    There are at most MOST_WAITING notes of the last kind, taken from each namespace in turn. They come first, so that a
+    recorder that drops the oldest notes keeps the others; the annotation of the object tells all of them.
 
     Cost: linear in what was written, not in what waits.
     """
@@ -57,9 +57,9 @@ def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[
 
 
 def _waits(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:
-    """Why jobs wait: told beside the write of another reason, and once the object of a new run has been seen.
+    """Why jobs wait: a note when another reason is written, and one when the object of a new run is first seen.
 
-    What the object says itself is compared, so a restarted process repeats nothing.
+    The comparison is with the reason in the object itself, so a restarted process repeats nothing.
     """
     made = {ref for ref in _written(previous, Action.CREATE) if ref in report.state.live} if previous else set()
     told = {*_written(report, Action.UPDATE), *made}
@@ -77,7 +77,7 @@ def _waits(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:
 
 
 def _written(report: CycleReport, action: Action) -> Iterator[ObjectRef]:
-    """The workloads that were written so."""
+    """The workloads that were written with this action."""
     for outcome in report.result.outcomes:
         change = outcome.change
         if outcome.status is OutcomeStatus.APPLIED and change.action is action and is_workload(change.ref):
@@ -99,7 +99,8 @@ def _problems(report: CycleReport, previous: CycleReport | None) -> Iterator[Not
 
 
 def _is_news(problem: PodProblem, known: PodProblem) -> bool:
-    """Another reason, or the first words for the same: what a server says of refused pods is found out later."""
+    """Whether a problem is news: another reason, or the first message for the same reason. The server's message about
+    refused pods is found out later."""
     return problem.reason != known.reason or (bool(problem.message) and not known.message)
 
 
@@ -121,7 +122,7 @@ def _notes(report: CycleReport) -> Iterator[Note]:
 
 
 def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
-    """The reason and the message of the note for a workload's write; None if it carried out no decision."""
+    """The reason and the message of the note for a workload's write; None if the write carried out no decision."""
     why = reason_text(decision.reason)
     if change.stage == Stage.ADMIT and isinstance(decision, Admit):
         nodes = sorted(decision.placement.nodes)
@@ -136,7 +137,7 @@ def _told(change: Change, decision: Decision) -> tuple[str, str] | None:
 def note_of(  # noqa: PLR0913 - what an event has
     ref: ObjectRef, state: ClusterState, reason: str, text: str, at_ms: Instant, *, is_warning: bool
 ) -> Note:
-    """The note of an object, with what is invisible in its text escaped."""
+    """A note about an object, with the invisible characters in its text escaped."""
     return Note(
         regarding=ref,
         uid=uid(state.live.get(ref, {})),

@@ -1,6 +1,7 @@
-"""What receivers outside are told of the reconciler's state: parts held back and recovered, refusals, applied commits.
+"""Notices for receivers outside about the reconciler's state: parts held back and recovered, refusals, applied commits.
 
-Told by what the status says, each thing once: a new leader goes on from what the last one published.
+Notices are made by comparing statuses, each thing once: a new leader goes on from the status that the last one
+published.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from gpuctl.model.ids import NO_REVISION, Revision
 from gpuctl.views.status_form import HeldForm, StatusV1
 
 MOST_AT_ONCE = 20
-"""The most notices of one change: a commit may break hundreds of projects at once."""
+"""The most notices at once: a commit may break hundreds of projects."""
 _SHOWN_REVISION = 12
 
 
 class NoticeKind(StrEnum):
-    """What a notice tells."""
+    """The kind of change that a notice reports."""
 
     HELD = "held"
     RECOVERED = "recovered"
@@ -30,7 +31,7 @@ class NoticeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing that changed, in a printable sentence. `project`: whose it is; "": the whole cluster's."""
+    """One thing that changed, in a printable sentence. `project`: the project concerned; "": the whole cluster."""
 
     kind: NoticeKind
     cluster: str
@@ -41,7 +42,7 @@ class Notice:
 
 
 class Verdict(StrEnum):
-    """How a commit ended, as code hosts show it beside the commit."""
+    """The state of a commit, as code hosts show it beside the commit."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -50,7 +51,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitNotice:
-    """How the followed commit stands in a cluster, in a printable sentence."""
+    """The state of the followed commit in a cluster, in a printable sentence."""
 
     commit: Revision
     verdict: Verdict
@@ -62,7 +63,7 @@ class Notifier(Protocol):
     """Tells receivers outside. Nothing depends on it."""
 
     def notify(self, notices: Sequence[Notice], commit: CommitNotice | None) -> None:
-        """Tell them soon, as far as possible. Returns at once, never raises."""
+        """Notify the receivers soon, as far as possible. Returns at once, never raises."""
         ...
 
 
@@ -78,7 +79,7 @@ UNNOTIFIED = Unnotified()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What receivers know: the commit that is applied, the parts held back, the refusals, how the commit stands."""
+    """What receivers know: the applied commit, the parts held back, the refusals, and the state of the commit."""
 
     applied: Revision = NO_REVISION
     held: frozenset[tuple[str, str]] = frozenset()
@@ -87,7 +88,7 @@ class Told:
 
 
 def told_by(status: StatusV1) -> Told:
-    """What is known to receivers once they were told of a status."""
+    """The knowledge of receivers that were told of a status."""
     return Told(
         applied=Revision(status.commit.applied or ""),
         held=frozenset(map(_key, status.held)),
@@ -97,10 +98,10 @@ def told_by(status: StatusV1) -> Told:
 
 
 def notices_of(told: Told, status: StatusV1) -> tuple[tuple[Notice, ...], Told]:
-    """What to tell of a status beyond what was told, and what is told then.
+    """The notices that a status adds to what was told, and what receivers know afterwards.
 
-    That something is over is told once the newest commit is applied as far as it can be: not while a new leader has
-    yet to find out what is held.
+    The end of a problem is told only once the newest commit is applied as far as it can be: before that, a new leader
+    may not yet know what is held back.
     """
     now, is_settled = told_by(status), _is_settled(status)
     made = [*_begun(told, status), *(_over(told, now, status) if is_settled else ())]
@@ -132,7 +133,7 @@ def _over(told: Told, now: Told, status: StatusV1) -> Iterator[Notice]:
 
 
 def commit_notice(status: StatusV1) -> CommitNotice | None:
-    """How the newest commit stands; None while that is not certain."""
+    """The state of the newest commit; None while that is not certain."""
     head, problems = status.commit.head, [*status.held, *status.refusals]
     window = next((held for held in status.held if held.state == "window"), None)
     if head is None or not (window or _is_settled(status)):

@@ -1,16 +1,16 @@
 """The object cache: a local copy of the cluster, kept current by watches. An unchanged cluster is not read again.
 
-Level-triggered: watch events only bring the cache up to date; what to do is decided from the whole of it. When a watch
-can't be continued, a new list replaces everything of its kind.
+Level-triggered: watch events only bring the cache up to date; decisions are made from all of it. When a watch can't be
+continued, a new list replaces everything of its kind.
 
-Of each object the cache has only what a cycle reads (`gpuctl/app/kept.py`), however large the object is.
+Of each object the cache has only the parts that a cycle reads (`gpuctl/app/kept.py`), however large the object is.
 
-The object of a run that has succeeded stays in the cache until a cycle has recorded that, also when it is gone: a
+The object of a run that has succeeded stays in the cache after it is deleted, until a cycle has recorded the success. A
 policy of the cluster may have Kubernetes delete a Job as soon as it has ended, before any cycle could see its end.
 
-Writes go through the cache and are in it at once: the next cycle never decides on a cluster as it was before the writes
-of this one, however late the watch reports them. Versions tell which of two bodies is newer: the API server gives them
-out in ascending order (KEP-5504).
+Writes go through the cache and are in it at once. So the next cycle never decides on a cluster as it was before the
+writes of this one, however late the watch reports them. Of two bodies the one with the higher resource version is
+newer: the API server gives versions out in ascending order (KEP-5504).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from gpuctl.model.workload_kind import WorkloadKind
 from gpuctl.observe.shapes import has_succeeded
 
 _MOST_GONE = 1_000
-"""How many objects that are gone are kept until the success of their runs is on record. Of more, the oldest of the
-namespace that has the most is dropped: people who may make Jobs there can have thousands succeed, and delete them."""
+"""The most deleted objects that are kept until the success of their runs is recorded. Beyond it, the oldest of the
+namespace with the most is dropped: people who may make Jobs there can have thousands succeed, and delete them."""
 
 
 def unread_now(kind: Kind, fault: ClusterUnavailable) -> ClusterUnavailable:
-    """That the server can't read a kind of another controller now, which is no reason to have no other kind."""
+    """The fault for a kind of another controller that the server can't read now. The other kinds are still read."""
     return ClusterUnavailable("GPU7025", message("GPU7025", {"kind": kinds.in_words(kind), "why": str(fault)}))
 
 
 class ObjectCache:
-    """A local copy of the cluster's objects, which writes go through. Bodies in it are replaced, never changed."""
+    """A local copy of the cluster's objects; writes go through it. Bodies in it are replaced, never changed."""
 
     def __init__(
         self, cluster: Cluster, read: Iterable[Kind] = OBSERVED, keep: Callable[[Body], Body] | None = None
     ) -> None:
-        """`read`: the kinds, besides those that a Cluster declares. `keep` cuts a body down to what is cached of it;
-        the default is a `Keep`."""
+        """`read`: the kinds, besides those that a Cluster declares. `keep` cuts a body down to the parts to cache; the
+        default is a `Keep`."""
         self._cluster = cluster
         self._keep = keep or Keep()
         self._objects: dict[Kind, dict[ObjectRef, Body]] = {kind: {} for kind in read}
@@ -61,7 +61,7 @@ class ObjectCache:
         self._copy: RawObjects | None = None
         self._rows = BUILT_IN
         self._gone: dict[ObjectRef, None] = {}
-        """Of the cached objects those that are gone, in the order in which they went."""
+        """The cached objects that are deleted, in the order of their deletion."""
 
     @property
     def altered(self) -> bool:
@@ -70,23 +70,24 @@ class ObjectCache:
 
     @property
     def synced(self) -> bool:
-        """Whether every kind that the server lets gpuctl read has been read at least once since it was last lost."""
+        """Whether each kind was read at least once since its watch was last lost, except kinds that can't be read or
+        are absent."""
         return self._objects.keys() == self._versions.keys() | self._faults.keys() | self._absent
 
     @property
     def faults(self) -> Mapping[Kind, Forbidden | ClusterUnavailable]:
-        """Why kinds could not be read at the last refresh; GPU7025 but for those that gpuctl has no right to."""
+        """Why kinds could not be read at the last refresh: Forbidden where gpuctl has no right to, else GPU7025."""
         return {**self.refused, **self.unread}
 
     @property
     def refused(self) -> Mapping[Kind, Forbidden]:
-        """Kinds that gpuctl has no right to read, none of them decisive. The cache has their objects as they were read
-        last, if they ever were."""
+        """Kinds that gpuctl has no right to read, none of them decisive. The cache has their objects as last read, if
+        ever."""
         return {kind: fault for kind, fault in self._faults.items() if isinstance(fault, Forbidden)}
 
     @property
     def missed(self) -> Mapping[Kind, Forbidden | ClusterUnavailable]:
-        """Those faults by which objects may be missed: there is no right to kinds that have some, or may have; or the
+        """The faults that may hide objects: gpuctl lost the right to a kind that has objects, or may have some; or the
         server can't read a kind now."""
         refused = {k: fault for k, fault in self.refused.items() if self._objects[k] or self._is_in_a_ledger(k)}
         return {**self.unread, **refused}
@@ -98,17 +99,18 @@ class ObjectCache:
 
     @property
     def unread(self) -> Mapping[Kind, ClusterUnavailable]:
-        """Kinds of other controllers that the server can't read now, such as one whose conversion webhook is away. The
-        cache has their objects as they were read last."""
+        """Kinds of other controllers that the server can't read now, for example as a conversion webhook is away. The
+        cache has their objects as last read."""
         return {k: unread_now(k, fault) for k, fault in self._faults.items() if isinstance(fault, ClusterUnavailable)}
 
     @property
     def lacking(self) -> frozenset[Kind]:
-        """Kinds of which nothing is read now, for whatever reason."""
+        """Kinds that are not read now, for whatever reason."""
         return frozenset({*self._absent, *self._faults})
 
     def read_also(self, declared: Sequence[WorkloadKind]) -> None:
-        """Read the kinds that a Cluster declares from the next refresh on, and those no more that it did before."""
+        """From the next refresh on, read the kinds that a Cluster declares. Kinds that are no longer declared are
+        dropped."""
         rows = rows_of(declared)
         if rows == self._rows:
             return
@@ -121,10 +123,11 @@ class ObjectCache:
         self._rows, self._copy = rows, None
 
     def refresh(self) -> int:
-        """Take in what happened since the last call. Returns how many objects changed, gpuctl's own writes not counted.
+        """Take in the changes since the last call. Returns how many objects changed, without gpuctl's own writes.
 
-        Errors: ClusterUnavailable, Forbidden; the changes taken in before it stay. GPU7026 where there are runs of a
-        kind that could never be read.
+        Raises ClusterUnavailable, Forbidden; changes taken in before that stay. Raises GPU7026 where there are runs of
+        a kind that could never be read.
+
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
         changes = self.take_in()
@@ -142,14 +145,14 @@ class ObjectCache:
                 raise fault.with_traceback(None)
 
     def take_in(self) -> int:
-        """Refresh where what can be read is only shown, and the rest is told by `faults`."""
+        """Refresh, for callers that only show what can be read; `faults` tells the rest."""
         self._altered = False
         return sum(self._refresh_if_it_can(kind) for kind in self._objects)
 
     def _refresh_if_it_can(self, kind: Kind) -> int:
-        """Refresh a kind; one that can't be read now and is not decisive keeps gpuctl from no other kind.
+        """Refresh a kind. If a kind that is not decisive can't be read now, the other kinds are still read.
 
-        The server answers for all of its own kinds, or is away.
+        Of its own kinds the server answers for all, or it is away.
         """
         before = self._faults.pop(kind, None)
         try:
@@ -165,7 +168,8 @@ class ObjectCache:
                 self._copy = None
 
     def _is_in_a_ledger(self, kind: Kind) -> bool:
-        """Whether gpuctl may have made objects of the kind: without seeing them it would take their runs for gone."""
+        """Whether gpuctl may have made objects of the kind: if it could not see them, it would take their runs for
+        gone."""
         ledgers = self._objects.get(CONFIG_MAP, {}).values()
         return any(kind[1] in str(text) for body in ledgers for text in mapping(body, "data").values())
 
@@ -188,17 +192,17 @@ class ObjectCache:
         return self._objects.get(kind, {}).values()
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
-        """Apply, as the port does. The cache has the stored object at once."""
+        """Apply, as the port does. The stored object is in the cache at once."""
         stored = self._cluster.apply(body, is_new=is_new)
         self._take(ref_of(stored), stored)
         return stored
 
     def check(self, body: Body) -> None:
-        """Apply and change nothing, as the port does."""
+        """Check a write without changing anything, as the port does."""
         self._cluster.check(body)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete, as the port does. The cache drops the object at once, or has it as it is while it ends."""
+        """Delete, as the port does. The cache drops the object, or keeps its state while it ends."""
         ending = self._cluster.delete(ref, uid, resource_version)
         if ending is not None:
             self._take(ref, ending)
@@ -211,7 +215,7 @@ class ObjectCache:
         return self._cluster.each(work, items)
 
     def drop_gone(self, is_on_record: Callable[[ObjectRef], bool]) -> None:
-        """Drop those objects that are gone of which nothing more is to be recorded."""
+        """Drop the deleted objects whose end is on record."""
         for ref in [ref for ref in self._gone if is_on_record(ref)]:
             self._forget(ref)
 
@@ -221,7 +225,7 @@ class ObjectCache:
         self._copy = None
 
     def _of_kind(self, ref: ObjectRef) -> dict[ObjectRef, Body]:
-        """The cached objects of the kind of `ref`; a new mapping, which is dropped, for a kind that is not watched."""
+        """The cached objects of the kind of `ref`; a new mapping, which is not kept, for a kind that is not watched."""
         return self._objects.get((ref.api_version, ref.kind), {})
 
     def _take(self, ref: ObjectRef, body: Body) -> bool:
@@ -258,7 +262,7 @@ class ObjectCache:
         return changes
 
     def _drop(self, body: Body) -> bool:
-        """Drop an object, unless it was made again since. One that has succeeded is dropped later, by `drop_gone`.
+        """Drop a deleted object, unless it was made again since. If its run has succeeded, `drop_gone` drops it later.
         Returns whether it was there."""
         ref = ref_of(body)
         objects = self._of_kind(ref)
@@ -275,7 +279,8 @@ class ObjectCache:
         return True
 
     def _relist(self, kind: Kind) -> int:
-        """Read a kind anew. What the list has not got is gone, however new it was: the server may have gone back."""
+        """Read a kind anew. An object that is not in the list is gone, however new it was: the server may have gone
+        back."""
         try:
             listed = self._cluster.list(kind)
         except NotFound:
@@ -294,7 +299,7 @@ class ObjectCache:
 
 
 def _age(body: Body) -> int:
-    """The resource version as a number; an object without one is older than all."""
+    """The resource version as a number; an object without one is older than all others."""
     version = resource_version(body)
     number = whole_number(version)
     return -1 if number is None else number

@@ -50,7 +50,8 @@ class ReportIndex:
 
 
 def index_of(report: CycleReport) -> ReportIndex:
-    """Index a report by job: with the run of the declared digest, or, of a removed job, the run that is left."""
+    """Index a report by job. A declared job has its run of the declared digest; a removed job has the run that is
+    left."""
     jobs = {job.id: job for job in report.declared.jobs}
     digests = {job.id: job.digest for job in report.declared.jobs}
     runs = {run.job: run for run in report.state.runs if digests.get(run.job, run.digest) == run.digest}
@@ -87,8 +88,8 @@ class Observer:
         self._acts.update({job: decision for job, decision in index.decisions.items() if isinstance(decision, ACTING)})
 
     def _transition(self, index: ReportIndex, job: JobId) -> Transition:
-        """The transition of one job. A start or a pause has the reason of the decision that caused it, any other the
-        reason of the latest decision."""
+        """The transition of one job. A start or a pause has the reason of the decision that caused it; any other
+        transition has the reason of the latest decision."""
         before, after = self._states.get(job), index.states.get(job)
         decision, act = index.decisions.get(job), self._acts.get(job)
         made = after in ACTIVE | PAUSED and act is not None and decision is not None
@@ -109,7 +110,7 @@ class Observer:
 
 
 def _loss(index: ReportIndex, job: JobId, run: Run | None) -> Mapping[str, Any]:
-    """What a pause now costs the job; `run`: as it was seen last while it ran."""
+    """The work that a pause costs the job now. `run`: the run as it was last seen while it ran."""
     declared = index.jobs.get(job)
     if run is None or declared is None or run.started_at_ms is None:
         return {}
@@ -176,7 +177,7 @@ def _job_row(index: ReportIndex, job: JobId) -> JobRow:
 
 
 def _asked_milli(index: ReportIndex, job: JobId) -> GpuMilli:
-    """The GPUs that the job requests; of a removed job, the GPUs that its last run still holds."""
+    """The GPUs that the job requests; for a removed job, the GPUs that its last run still holds."""
     if job in index.jobs:
         return index.jobs[job].total_gpu_milli
     return held_milli(index.runs[job])

@@ -1,4 +1,4 @@
-"""Declarations for a cluster where another engine decides: its objects, and what is observed in place of decisions."""
+"""Declarations for a cluster where another engine decides: its objects, and observations in place of decisions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gpuctl.targets import Engine, TargetObjects, rendered_for
 
 
 def target_objects(declared: Declared, engine: Engine) -> TargetObjects:
-    """The objects of everything that is declared, for another engine to decide about."""
+    """The objects of all declarations, for another engine to decide about."""
     return rendered_for(engine, declared, waiting_manifests)
 
 
 def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> Manifests:
-    """The objects of everything that is declared, with no job started. `cache`: of nearly the same declarations."""
+    """The objects of all declarations, with no job started. `cache`: of nearly the same declarations."""
     decisions = tuple(
         Pending(job=job.id, reason=reasons.no_free_gpus(job), record=RunRecord(queued_at_ms=0)) for job in declared.jobs
     )
@@ -34,14 +34,14 @@ def waiting_manifests(declared: Declared, cache: RenderCache | None = None) -> M
 
 
 def written_for(engine: Engine, declared: Declared) -> Manifests:
-    """What gpuctl itself writes for that engine: its objects, and the namespace that gpuctl keeps its ledgers in."""
+    """What gpuctl writes for that engine: the engine's objects, and the namespace of gpuctl's ledgers."""
     own = [each for each in waiting_manifests(replace(declared, jobs=())).items if each.ref.name == SYSTEM_NAMESPACE]
     found = target_objects(declared, engine).manifests
     return replace(found, items=tuple(sorted((*found.items, *own), key=lambda item: item.ref)))
 
 
 def deciding_engine(cluster: Cluster, name: str) -> Engine | None:
-    """The other engine whose objects gpuctl keeps for that cluster, by its ledgers; None: gpuctl's own decides.
+    """The other engine whose objects gpuctl keeps for that cluster, by its ledgers; None: gpuctl's own engine decides.
 
     Raises ClusterUnavailable or Forbidden where they can't be read.
     """
@@ -51,7 +51,7 @@ def deciding_engine(cluster: Cluster, name: str) -> Engine | None:
 
 
 def left_to(engine: Engine, declared: Declared, state: ClusterState, now_ms: Instant) -> Schedule:
-    """For each job what is seen of it, as the decisions of a cycle that decides nothing. Cost: linear in jobs."""
+    """The observed state of each job, in the form of decisions, where gpuctl decides nothing. Cost: linear in jobs."""
     runs = {(run.job, run.digest): run for run in state.runs}
     seen = (_seen(engine, job, runs.get((job.id, job.digest)), declared, state, now_ms) for job in declared.jobs)
     return Schedule(at_ms=now_ms, decisions=tuple(seen))
@@ -60,7 +60,8 @@ def left_to(engine: Engine, declared: Declared, state: ClusterState, now_ms: Ins
 def _seen(  # noqa: PLR0913, PLR0917 - a job, its run, and what both depend on
     engine: Engine, job: Job, run: Run | None, declared: Declared, state: ClusterState, now_ms: Instant
 ) -> Decision:
-    known = by_itself(replace(job, max_duration_ms=None), run, declared, state, now_ms)  # its limit is that engine's
+    # the other engine enforces its limit
+    known = by_itself(replace(job, max_duration_ms=None), run, declared, state, now_ms)
     if known is not None:
         return known
     reason, record = reasons.left_to(engine.called), record_of(run, now_ms)

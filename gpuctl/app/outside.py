@@ -1,4 +1,4 @@
-"""The outside world of the loop, as ports, and what stands in for a port that is not used."""
+"""The outside world of the loop, as ports, and stand-ins for ports that are not used."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ UNREAD = UtilisationPorts()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The outside world of the loop, as ports. `reference`: the clock of the cluster's server, if it has one.
+    """The outside world of the loop, as ports.
 
-    `identity`: the name of this process among the replicas; empty if it is the only one.
-    `publish` writes what all teams may read, from another thread; None: nothing is published.
-    `engine`: the other engine that decides which jobs run there; None: gpuctl's own does.
-    `most_jobs`: how many declared jobs this process has memory for; None: not known.
+    - `reference`: the clock of the cluster's server, if it has one.
+    - `identity`: the name of this process among the replicas; empty if it is the only one.
+    - `publish` writes, from another thread, an object that all teams may read; None: nothing is published.
+    - `engine`: the other engine that decides which jobs run there; None: gpuctl's own.
+    - `most_jobs`: how many declared jobs this process has memory for; None: not known.
     """
 
     source: Source

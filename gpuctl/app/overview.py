@@ -1,4 +1,4 @@
-"""Makes the overview that the leader publishes, and publishes it: beside the loop, seldom, and only when it changed."""
+"""Makes and publishes the leader's overview: beside the loop, seldom, and only when it changed."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from gpuctl.views.jobs import HOLDING, held_milli
 from gpuctl.views.nodes import NodeView, node_views
 
 SOONEST_MS: DurationMs = 5_000
-"""How soon one overview follows another."""
+"""The shortest time between two overviews."""
 SHARE = 20
-"""At most one part in so many of the time is spent on making overviews: a large queue takes seconds to forecast."""
+"""At most 1/SHARE of the time is spent on making overviews: forecasting a large queue takes seconds."""
 MOST_REMOVED = 1_000
-"""Removed jobs of all projects that are published: the newest."""
+"""The most removed jobs, of all projects, that are published: the newest."""
 _MINUTE_MS = 60_000
 
 
 class OverviewBoard:
-    """Publishes overviews as they change. `offer` it every cycle's report; what it costs is spent in the background.
-    `take_over` what has come of it before the `errors` of a cycle are asked for.
+    """Publishes overviews as they change. `offer` it every cycle's report; the work is done in the background.
 
-    `publish` writes the object, and may raise WorldFault; None: nothing is published.
+    Call `take_over` after a cycle before its `errors`. `publish` writes the object, and may raise WorldFault; None:
+    nothing is published.
     """
 
     def __init__(self, publish: Callable[[Body], object] | None, background: Background, clock: Clock) -> None:
@@ -60,14 +60,15 @@ class OverviewBoard:
         self._forecast: dict[JobId, Instant] = {}
         """The first forecast of each waiting job's start."""
         self._started: dict[JobId, Instant] = {}
-        """The starts that are not compared with a forecast yet: the overview that is being made may forecast them."""
+        """Starts that are not yet compared with a forecast: the overview that is being made may forecast them."""
         self._basis: tuple[object, ...] = ()
         self._repeat_ms = self._clock.now_ms() + REPEAT_MS
         self._due_ms = self._began_ms = self._clock.now_ms()
 
     def offer(self, report: CycleReport) -> None:
-        """Begin to make and publish an overview where one is due and something has changed since the last, or every
-        REPEAT_MS: the leader does not watch it, and one that was deleted comes back.
+        """Begin to make and publish an overview if one is due and something has changed since the last.
+
+        It is repeated every REPEAT_MS: the leader does not watch the object, so a deleted one comes back.
         """
         if self._publish is None:
             return
@@ -84,9 +85,8 @@ class OverviewBoard:
             self.take_over()
 
     def take_over(self) -> None:
-        """Take over the overview that was being made, if it is. What could not be written is made anew when the next
-        one is due.
-        """
+        """Take over the overview that was being made, if it is ready. If it could not be written, it is made again when
+        the next one is due."""
         if self._underway is None or not self._underway.done():
             return
         ended, self._underway = self._underway, None
@@ -102,8 +102,8 @@ class OverviewBoard:
             self._forecast = {**made.starts, **waiting}
 
     def errors(self, report: CycleReport) -> tuple[DurationMs, ...]:
-        """How much later each run was let go than by the first forecast of its start, once for each start. A start
-        while an overview is made is told after it.
+        """How much later each run was released than the first forecast of its start said, once for each start. A start
+        that comes while an overview is being made is reported after it.
 
         Cost: linear in the decisions.
         """
@@ -116,7 +116,7 @@ class OverviewBoard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """What tells an overview from others, the starts that it forecasts, and all declared jobs."""
+    """An overview's digest, the starts that it forecasts, and all declared jobs."""
 
     mark: str
     jobs: frozenset[JobId]
@@ -135,7 +135,7 @@ def _published(report: CycleReport, publish: Callable[[Body], object], before: s
 
 
 def _basis(report: CycleReport) -> tuple[object, ...]:
-    """What an overview is made of. Cheap to compare: what has not changed is the same object."""
+    """The inputs of an overview. Cost: cheap to compare, as unchanged parts are the same objects."""
     state, schedule = report.state, report.schedule
     return (
         report.declared.projects,
@@ -152,7 +152,7 @@ def _basis(report: CycleReport) -> tuple[object, ...]:
 def overview_of(
     declared: Declared, state: ClusterState, schedule: Schedule, starts: Mapping[JobId, Instant]
 ) -> Overview:
-    """The overview after a cycle. `starts`: the forecast ones of the queue. Cost: linear."""
+    """The overview after a cycle. `starts`: the forecast starts of the queue. Cost: linear."""
     queue = schedule.queue
     uids = {own.run[0]: uid(state.live.get(ref, {})) for ref, own in state.own.items()}
     return Overview(
@@ -173,7 +173,8 @@ def overview_of(
 
 
 def _removed(declared: Declared, state: ClusterState) -> Iterator[tuple[str, Removal]]:
-    """The removed jobs that are on record, by ticket: it is made from what the project's objects show their readers."""
+    """The removed jobs on record, by ticket. A ticket is made from values that only readers of the project's objects
+    can see."""
     for project in declared.projects:
         ledger = state.ledgers.get(project.name)
         quota = uid(state.live.get(ObjectRef(*kinds.RESOURCE_QUOTA, project.namespace, names.QUOTA_NAME), {}))
@@ -215,7 +216,7 @@ def _projects(declared: Declared, state: ClusterState, schedule: Schedule) -> It
 
 
 def _node(view: NodeView) -> NodeOverview:
-    """Without its address and roles, and without the jobs that share its GPUs."""
+    """The node's overview, without its address and roles, and without the jobs that share its GPUs."""
     return NodeOverview(
         name=view.name,
         status=view.status,

@@ -1,6 +1,6 @@
 """`render` and `plan`: the objects of declarations, and how they differ between two revisions.
 
-No cluster is read for that: every job is rendered as it is created, waiting. The effect on the jobs is in `effects`.
+No cluster is read for this: every job is rendered as it is created, waiting. `effects` computes the effect on jobs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gpuctl.views.plan_breaches import BreachChange
 from gpuctl.views.plan_report import DepartmentLimit, ObjectChange, PlanReport, QuotaChange
 
 SHOWN_FIELDS = 3
-"""How many fields a change names; the rest are counted."""
+"""How many changed fields are named; the rest are counted."""
 _CEILINGS = "spec.hard."
 
 _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
@@ -45,7 +45,7 @@ _TOLD_ELSEWHERE = names.PROVENANCE_ANNOTATIONS | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What a revision declares: the values; what its files say; and where they break a policy."""
+    """A revision: its values, what its files say, and where they break a policy."""
 
     declared: Declared
     written: tuple[Written, ...] = ()
@@ -55,7 +55,7 @@ class Side:
 def plan_report(
     before: Side | None, after: Side | None, compared: Comparison, foreseen: Foreseen | None = None
 ) -> PlanReport:
-    """What head declares differently from base; `compared`: where the two come from. None: no cluster is declared."""
+    """The differences between base and head. `compared`: where the two come from. None: no cluster is declared."""
     base, head = (None if side is None else side.declared for side in (before, after))
     stay = _changed_fields(base, head)
     old, new = _differing(base, head)
@@ -81,7 +81,8 @@ def plan_report(
 
 
 def _of_no_folder(before: Side | None, compared: Comparison) -> Refusals:
-    """Where the cluster's folder is gone, or has another name, the controller deletes nothing and takes up nothing."""
+    """The refusal where the cluster's folder is gone, or has another name: the controller then deletes and creates
+    nothing."""
     if before is None:
         return Refusals()
     told = message("GPU8003", {"path": compared.folder, "revision": compared.head})
@@ -92,7 +93,7 @@ def _of_no_folder(before: Side | None, compared: Comparison) -> Refusals:
 def _department_limits(
     base: Declared | None, head: Declared | None, foreseen: Foreseen | None
 ) -> Iterator[DepartmentLimit]:
-    """Departments with less room below their limit than before, and too little for what their projects hold."""
+    """Departments whose room below their limit shrank, and is too little for what their projects hold."""
     if head is None or foreseen is None:
         return
     before = _room(base, foreseen) if base is not None else {}
@@ -123,7 +124,7 @@ def _room(declared: Declared, foreseen: Foreseen) -> Mapping[tuple[str, DomainNa
 def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachChange]:
     """Declarations that start or cease to break a policy, or break it at another severity.
 
-    One that has moved within its file, or breaks it by another value, is the same.
+    A declaration that has moved within its file, or breaks the policy by another value, counts as the same.
     """
     old, new = (Counter(map(_breach, () if side is None else side.breaches)) for side in (before, after))
     started, ceased = tuple(_of(after, new - old)), list(_of(before, old - new))
@@ -142,7 +143,7 @@ def _breach_changes(before: Side | None, after: Side | None) -> Iterator[BreachC
 
 
 def _of(side: Side | None, missing: Counter[tuple[str, str, Severity]]) -> Iterator[Diagnostic]:
-    """The breaches of one side that the other has not as often."""
+    """The breaches of one side that the other side has less often."""
     for breach in () if side is None else side.breaches:
         if missing[_breach(breach)] > 0:
             missing[_breach(breach)] -= 1
@@ -158,7 +159,7 @@ def _broken(breach: Diagnostic) -> tuple[str, str, str]:
 
 
 def _differing(base: Declared | None, head: Declared | None) -> tuple[Declared | None, Declared | None]:
-    """Both revisions without the projects that are equal in both, jobs included: their objects are equal as well."""
+    """Both revisions without the projects that are equal in both, including jobs: their objects are equal as well."""
     if base is None or head is None or (base.cluster, base.domains) != (head.cluster, head.domains):
         return base, head
     before, after = _by_project(base), _by_project(head)
@@ -187,7 +188,8 @@ def _by_ref(declared: Declared | None, cache: RenderCache) -> Mapping[ObjectRef,
 
 
 def _changed_fields(base: Declared | None, head: Declared | None) -> Mapping[JobId, str]:
-    """Jobs that both declare, each with the fields for which its run is another one; none that are the same object."""
+    """Jobs in both revisions that changed, each with the fields that require a new run. Identical objects are left
+    out."""
     before = {job.id: job for job in base.jobs} if base is not None else {}
     jobs = head.jobs if head is not None else ()
     changed = ((before[job.id], job) for job in jobs if before.get(job.id, job) is not job)
@@ -204,8 +206,8 @@ def _object_changes(
     stay: Mapping[JobId, str],
     in_the_way: Mapping[ObjectRef, str],
 ) -> Iterable[ObjectChange]:
-    """The changes from base to head. `stay`: jobs that both declare, with what changed of them. `in_the_way`: what has
-    to happen before some are created."""
+    """The changes from base to head. `stay`: jobs in both revisions, with their changed fields. `in_the_way`: what has
+    to happen before certain objects can be created."""
     for ref in base.keys() | head.keys():
         before, after = base.get(ref), head.get(ref)
         if before is None and after is not None:
@@ -240,7 +242,7 @@ def _sweep_of(manifest: Manifest) -> str:
 
 
 def _changed_words(ref: ObjectRef, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The fields that differ between two bodies of an object; of a ResourceQuota, its ceilings in words."""
+    """The fields that differ between two bodies of an object; for a ResourceQuota, its ceilings in words."""
     if (ref.api_version, ref.kind) != RESOURCE_QUOTA:
         return _named(sorted(_differences(before, after, "")))
     ceilings = [*ceiling_changes(before, after)]
@@ -249,13 +251,14 @@ def _changed_words(ref: ObjectRef, before: Mapping[str, Any], after: Mapping[str
 
 
 def _changed_of(manifest: Manifest, stay: Mapping[JobId, str]) -> str:
-    """What changed of the job whose run the object belongs to."""
+    """The changed fields of the job whose run the object belongs to."""
     run = run_of(manifest.body)
     return "" if run is None else stay.get(run[0], "")
 
 
 def _lasting(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object without the annotations for the place of its declaration, and for what quotas and settings show."""
+    """An object without annotations that the plan reports elsewhere: the place of its declaration, quotas and
+    settings."""
     metadata = body.get("metadata", {})
     annotations = metadata.get("annotations", {})
     kept = {key: value for key, value in annotations.items() if key not in _TOLD_ELSEWHERE}

@@ -1,7 +1,7 @@
 """Runs ordinary cycles in virtual time, and records checkpoints and transitions. `simulate` and `demo` are built on it.
 
-Time jumps to the next instant that is due: an event in the cluster (a pod ends), or an instant from which the engine
-may decide differently by itself. At each, cycles run until one writes nothing.
+Time jumps to the next due instant: an event in the cluster (a pod ends), or an instant from which the engine may decide
+differently by itself. At each instant, cycles run until one writes nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gpuctl.simulate.report import Checkpoint
 from gpuctl.simulate.wakeups import faded, retries, wakeups
 
 INSTANTS = 100_000
-"""A cluster that is not at rest after that many instants is reported as unstable."""
+"""A cluster that is not at rest after this many instants is reported as unstable."""
 
 MOVING = frozenset({RunPhase.STARTING, RunPhase.STOPPING})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Venue:
-    """A cluster, with its machines, what moves it on, and its clock."""
+    """A cluster, with its machines, its clock, and `world`, which makes due events happen in it."""
 
     cluster: Cluster
     machines: Machines
@@ -74,7 +74,8 @@ class Play:
     def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
         """Play what is due up to an instant (None: until nothing is due).
 
-        With a label, returns a checkpoint: of the first instant at which nothing starts or stops, else of the last.
+        With a label, it returns a checkpoint: of the first instant at which nothing starts or stops, else of the last
+        instant.
         """
         self._begun_ms = self.venue.time.now_ms()
         report = self._come_to_rest()
@@ -131,8 +132,8 @@ class Play:
     def _next_due(self, report: CycleReport, until_ms: Instant | None) -> Instant | None:
         """The next instant to play; None if nothing is due.
 
-        Fading past use, and starts that have failed often, count only before another due instant: jobs that share GPUs
-        by turns, or that never start, would never end a play by themselves.
+        The fading of past use, and retries of starts that have failed often, count only before another due instant.
+        Otherwise jobs that share GPUs by turns, or never start, would keep a play from ending.
         """
         now_ms = self.venue.time.now_ms()
         due = [self.venue.world.next_event_ms(), *wakeups(self.declared, report.state, now_ms)]
@@ -146,7 +147,7 @@ class Play:
 
 
 class LivePlay(Play):
-    """A play on a cluster whose time passes by itself: an instant is over when the cluster is at rest."""
+    """A play on a cluster in real time: an instant is over when the cluster is at rest."""
 
     def pass_until(self, until_ms: Instant | None, label: str) -> Checkpoint | None:
         """Run cycles until nothing starts or stops, or the instant has passed. Returns a checkpoint."""

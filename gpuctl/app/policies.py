@@ -1,4 +1,5 @@
-"""`policy list` and `policy test`: what policies match, what breaks them, and how they judge their examples."""
+"""`policy list` and `policy test`: which declarations policies match and which break them, and how policies judge their
+examples."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _BEFORE = ".before.yaml"
 
 
 class Verdict(StrEnum):
-    """What an example is called by its file's name: whether the policy allows it."""
+    """The verdict in the name of an example's file: whether the policy should allow it."""
 
     GOOD = "good"
     BAD = "bad"
@@ -39,7 +40,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCount:
-    """A policy, the declarations it holds for, and its breaches among them; None for a rule about a change."""
+    """A policy, how many declarations it matches, and how many of them break it; None for a rule about changes."""
 
     name: str
     kind: str
@@ -51,7 +52,7 @@ class PolicyCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyTest:
-    """A policy and its examples by verdict, and all that is not as it should be."""
+    """A policy, its examples by verdict, and a diagnostic for each failure."""
 
     name: str
     file: str
@@ -60,7 +61,7 @@ class PolicyTest:
 
 
 def count_policies(tree: SourceTree) -> tuple[tuple[PolicyCount, ...], tuple[Diagnostic, ...]]:
-    """Every policy of a cluster, by name, and what is wrong with policies themselves."""
+    """Every policy of a cluster, by name, and the diagnostics about the policies themselves."""
     declarations = collect(tree, ReadCache())
     found = list(check_policies(declarations, Memo(), Memo()))
     broken = Counter(each.policy for each in found if each.policy)
@@ -88,10 +89,10 @@ def _is_about_a_change(policy: Declaration[PolicyV1]) -> bool:
 
 
 def check_examples(tree: SourceTree) -> tuple[tuple[PolicyTest, ...], tuple[Diagnostic, ...]]:
-    """Hold each policy of a tree against its examples: `examples/NAME/good-*.yaml` and `bad-*.yaml` beside its file.
+    """Test each policy of a tree against its examples: `examples/NAME/good-*.yaml` and `bad-*.yaml` beside its file.
 
-    An example is one or more declarations; what they were before a change is in `good-1.before.yaml`. Also given is
-    what can't be read in the tree: a policy may be in it.
+    An example is one or more declarations; `good-1.before.yaml` has them as before a change. Diagnostics about
+    unreadable files of the tree are returned too: a policy may be in one.
     """
     declarations = collect(tree, ReadCache())
     return tuple(_tests(tree, declarations)), sorted_diagnostics(declarations.diagnostics)
@@ -145,7 +146,7 @@ def _judged(tree: SourceTree, policy: Declaration[PolicyV1], path: str, verdict:
 
 
 def _declared(tree: SourceTree, policy: Declaration[PolicyV1], path: str) -> Declarations:
-    """An example alone, with the policy."""
+    """One example's declarations, with the policy alone."""
     found = collect_files(tree, [path], ReadCache())
     found.policies = [policy]
     found.owners[policy.document.name.file] = None

@@ -22,7 +22,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class WorldFault(Exception):
-    """Something outside failed. `code` is its catalogue code; the cycle reports it, loses nothing and is run again."""
+    """Something outside failed. `code`: its catalogue code. The cycle reports it, loses nothing and is run again."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class ClusterUnavailable(WorldFault):
 
 
 class WrongTime(WorldFault):
-    """The machine's clock differs from the API server's: nothing is decided by it."""
+    """The machine's clock differs from the API server's, so no decision is made by it."""
 
 
 class Conflict(WorldFault):
@@ -54,7 +54,7 @@ class Forbidden(WorldFault):
 
 
 class Taken(WorldFault):
-    """An object that gpuctl did not make has the name: nothing of it was changed."""
+    """An object that gpuctl did not make has the name; that object was not changed."""
 
     CODE = "GPU7060"
 
@@ -103,7 +103,7 @@ class Source(Protocol):
 
     @property
     def branch(self) -> str:
-        """The branch that is followed, in words; "HEAD" while it is not known."""
+        """The name of the followed branch; "HEAD" while it is not known."""
         ...
 
     def head(self) -> Revision:
@@ -121,17 +121,18 @@ class Source(Protocol):
     def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
         """The values of `Gpuctl-Confirm:` trailers in the commits after `since` up to `until`.
 
-        `within`, a folder below the cluster's, "" for all of it with its policies: only in the newest commit of the
-        branch that changed something there, if that is after `since`, in what it merged, and in the commits after it.
+        `within`: a folder below the cluster's; "" for the whole cluster with its policies. With it, only some commits
+        count: the newest one that changed something there, if it is after `since`; the commits that it merged; and all
+        commits after it.
         """
         ...
 
     def commits(self, revisions: Collection[Revision]) -> tuple[Commit, ...]:
-        """What the log says of some commits; of one that is not known, nothing. Raises SourceUnavailable."""
+        """The log entries of some commits; an unknown commit has none. Raises SourceUnavailable."""
         ...
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """Check the signatures of the commits that `head` contains and none of `since`, where signatures are asked for.
+        """Check the signatures of the commits in `head` that are in none of `since`, where signatures are required.
 
         Empty `since`: of `head` alone. Raises SourceUnavailable for a commit whose signature is not accepted.
         """
@@ -160,24 +161,26 @@ class Writable(Protocol):
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored.
 
-        What others wrote in the object's metadata goes where it leaves no room for that.
-        `is_new`: gpuctl has not seen the object. One that is there all the same and that others made is not changed
-        (`k8s.makers`); of a run's object, nothing that others own.
+        Metadata that others wrote is removed where it leaves no room for gpuctl's own.
 
-        Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match; others own what a
-        new object was to have), Taken, Invalid, Forbidden, NotFound (no such namespace).
+        `is_new`: gpuctl has not seen the object. If an object with this name exists and others made it, it is not
+        changed (`k8s.makers`); on a run's object, no field that others own is changed.
+
+        Raises Conflict (the namespace terminates, uid or resourceVersion in the body do not match, or others own fields
+        of the new object), Taken, Invalid, Forbidden, NotFound (no such namespace).
         """
         ...
 
     def check(self, body: Body) -> None:
-        """Apply, and change nothing: raises what `apply` would raise now, as far as the server can tell."""
+        """Apply as a dry run that changes nothing: raises what `apply` would raise now, as far as the server can
+        tell."""
         ...
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, its dependents in the background; before it, where finalizers of others keep a
-        Job or Deployment. Raises Conflict, NotFound.
+        """Delete exactly that object. Its dependents are deleted in the background, or before it where finalizers of
+        others keep a Job or Deployment. Raises Conflict, NotFound.
 
-        Returns the object as it is while it ends, if something has to happen before it is gone; else None.
+        Returns the object as it is while it ends, if something must happen before it is gone; else None.
         """
         ...
 
@@ -205,11 +208,12 @@ class Stop(Protocol):
     """Tells the loop when to end, and is its only way to wait."""
 
     def requested(self) -> bool:
-        """Whether the loop is to end."""
+        """Whether the loop should end."""
         ...
 
     def wait(self, duration_ms: DurationMs) -> bool:
-        """Wait that long, or until the loop is to end or the cluster has changes. Returns whether it is to end."""
+        """Wait that long, or until the loop should end or the cluster has changes. Returns whether the loop should
+        end."""
         ...
 
 
@@ -255,7 +259,7 @@ class Leadership(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """An event to record of an object, for people who look at it. `reason` is one word, `message` a sentence."""
+    """An event to record for an object, for people who look at it. `reason` is one word, `message` a sentence."""
 
     regarding: ObjectRef
     uid: str
@@ -269,7 +273,8 @@ class Recorder(Protocol):
     """Records events of objects, for people to read. Nothing depends on it."""
 
     def record(self, notes: Sequence[Note]) -> None:
-        """Record the notes soon, as far as possible. Returns at once, never raises. Repeats are recorded seldom."""
+        """Record the notes soon, as far as possible. Returns at once, never raises. Repeated notes are recorded
+        seldom."""
         ...
 
 
@@ -281,36 +286,36 @@ class Machines(Protocol):
         ...
 
     def define(self, declared: Sequence[WorkloadKind]) -> None:
-        """Have the cluster serve these kinds, where gpuctl plays their controllers."""
+        """Make the cluster serve these kinds, where gpuctl plays their controllers."""
         ...
 
 
 class Progress(Protocol):
-    """Moves a cluster on by what happens in it without gpuctl."""
+    """Makes the events happen that are due in a cluster without gpuctl."""
 
     def settle(self) -> None:
         """Make everything happen that is due by now in controllers, the scheduler and the nodes."""
         ...
 
     def next_event_ms(self) -> Instant | None:
-        """When something is next due by itself (a pod ends, a deadline passes, a pod is gone); None if not known."""
+        """The time of the next event (a pod ends, a deadline passes, a pod is gone); None if not known."""
         ...
 
 
 class World(Progress, Protocol):
-    """Changes a cluster in virtual time as a scenario says. Only the embedded cluster implements it."""
+    """Changes a cluster in virtual time, as a scenario says. Only the embedded cluster implements it."""
 
     def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
-        """Make the job's pods succeed after they have run that long in all."""
+        """Make the job's pods succeed after they have run this long in total."""
         ...
 
     def checkpoint(self, job: JobId, every_ms: DurationMs | None) -> None:
-        """Have the job's pods go on after a pause from the last multiple of that since their start; None: from where
-        they were."""
+        """Set how often the job's pods checkpoint: after a pause they go on from the last multiple of `every_ms` since
+        their start; None: from where they were."""
         ...
 
     def deal(self, job: JobId, placement: Placement | None) -> None:
-        """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there; None: as
+        """Schedule the job's pods where the placement has them, worker by worker, if they fit there; None: as
         kube-scheduler chooses."""
         ...
 
@@ -319,7 +324,7 @@ class World(Progress, Protocol):
         ...
 
     def set_node_ready(self, node: NodeName, *, ready: bool) -> None:
-        """Lose a node, or bring it back to ready."""
+        """Lose a node, or make it ready again."""
         ...
 
     def cordon(self, node: NodeName, *, cordoned: bool) -> None:
@@ -331,16 +336,17 @@ class World(Progress, Protocol):
         ...
 
     def set_stuck(self, job: JobId, reason: str | None) -> None:
-        """Let the job's pods that do not run yet wait for that reason of a kubelet: ImagePullBackOff; None: start."""
+        """Make the job's pods that do not run yet wait for this reason of a kubelet, such as ImagePullBackOff; None:
+        start them."""
         ...
 
     def set_load(self, job: JobId, load_milli: int) -> None:
-        """Let all workers of a service together have so much of its metric, in thousandths."""
+        """Set the load of a service: the metric's sum over all its workers, in thousandths."""
         ...
 
     def set_strangers(self, node: NodeName, gpus: int) -> None:
-        """Let foreign pods request that many GPUs of a node. They get what is free, and what becomes free before gpuctl
-        does."""
+        """Make foreign pods request that many GPUs of a node. They get free GPUs, and GPUs that become free before
+        gpuctl does."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Checks after the merge what `plan` foretells before it: predicts a commit's effect when it is taken up, before the
-first write, and compares once the cluster is at rest.
+"""Checks the predictions of `plan` after the merge: predicts a commit's effect when it is taken up, before the first
+write, and compares once the cluster is at rest.
 
-One prediction is kept, in memory, for a bounded time. A process that takes over does not know what was predicted, and
-says so.
+One prediction is kept, in memory, for a bounded time. A process that takes over does not know the earlier prediction,
+and reports that.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _UNDER_WAY = frozenset({RunPhase.STARTING, RunPhase.STOPPING})
 MOST_NAMED = 20
 """The most jobs, and the most differences, that one line names."""
 MOST_CAUSES = 200
-"""The most causes that are kept of one prediction."""
+"""The most causes that are kept for one prediction."""
 MOST_PASSED = 8
-"""The most states on the way that are kept of one prediction, the first ones: a difference begins with them."""
+"""The most intermediate states that are kept for one prediction: the first ones, as differences begin there."""
 
 _Enforced: TypeAlias = tuple[Mapping[ProjectName, str], frozenset[ProjectName], frozenset[str]]
-"""What is declared, by contents; the projects that are left alone; and what is confirmed."""
+"""The declarations by content digests, the projects that are left alone, and the confirmations."""
 
 
 class Result(StrEnum):
-    """How a prediction ended. EXPLAINED: differences, each with a cause that was observed. BUG: one without."""
+    """How a prediction ended. EXPLAINED: there were differences, each with an observed cause. BUG: one has no cause."""
 
     AS_PREDICTED = "as-predicted"
     EXPLAINED = "explained"
@@ -79,7 +79,8 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """A prediction that waits for the cluster to be at rest, with causes and states on the way, and the last cycle."""
+    """A prediction that waits for the cluster to be at rest, with the causes and intermediate states so far and the
+    last cycle."""
 
     revision: Revision
     began_ms: Instant
@@ -97,16 +98,16 @@ class Predictions:
         self._open: _Open | None = None
 
     def knows(self, declared: Declared, confirmed: frozenset[str]) -> bool:
-        """Whether these declarations were taken up already, whichever commit they are of."""
+        """Whether these declarations were taken up already, whichever commit they are from."""
         return self._enforced == _enforced(declared, confirmed)
 
     def take_up(
         self, declared: Declared, confirmed: frozenset[str], revision: Revision, foreseen: CycleReport
     ) -> Iterator[Checked]:
-        """A commit is about to be enforced. Yields predictions that can't be checked now.
+        """Predict the effect of a commit that is about to be enforced. Yields predictions that can't be checked now.
 
-        `foreseen`: what the first cycle decides: what it refuses and leaves as it is stays so in the prediction.
-        A commit that changes nothing leaves the prediction before it as it is.
+        `foreseen`: the first cycle's decisions. Parts that it refuses stay unchanged in the prediction. A commit
+        that changes nothing keeps the earlier prediction.
         """
         if self.knows(declared, confirmed):
             return
@@ -123,7 +124,7 @@ class Predictions:
             yield _unchecked(opened, now_ms, "gpuctl was restarted, or another replica led, while it was taking effect")
 
     def note(self, report: CycleReport, now_ms: Instant) -> Checked | None:
-        """A cycle has ended. Returns the end of the prediction, if this is it."""
+        """Note a cycle that has ended. Returns the checked prediction, if it ends with this cycle."""
         if self._open is None:
             return None
         was = self._open.before
@@ -171,7 +172,7 @@ def _refused(report: CycleReport) -> Iterator[Cause]:
         yield Cause(kind=CauseKind.REFUSED, text=f"a guard refuses a part of it ({refusal.code})")
     for job, reason in report.declared.blocked.items():
         yield Cause(kind=CauseKind.REFUSED, text=f"{job} is left as it is ({reason.code})", job=job)
-    for ref in report.unwritten:  # the other jobs' objects were there before
+    for ref in report.unwritten:  # the objects of other jobs existed before
         yield Cause(kind=CauseKind.REFUSED, text=f"the API server did not take {ref.kind} {ref.name} at once")
     for ref, rejection in that_hold(report.rejected).items():
         text = f"the API server refuses {ref.kind} {ref.name}"

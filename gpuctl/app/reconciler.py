@@ -1,6 +1,6 @@
-"""The steps of the loop: follow the branch, enforce what it says, keep the object cache current.
+"""The steps of the loop: follow the branch, enforce its declarations, keep the object cache current.
 
-Each step reports the problems that stand afterwards, in the journal and in the measurements; none ends the loop.
+Each step reports the problems that stand afterwards, in the journal and in the measurements. None ends the loop.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ _PATIENCE_MS: Mapping[ChangeUrgency, DurationMs] = {
     ChangeUrgency.SOON: LOOK_AGAIN_MS,
     ChangeUrgency.NOW: 0,
 }
-"""How long a cycle may wait for more changes of that urgency."""
+"""How long a cycle may wait for more changes, by the urgency of the last ones."""
 
 
 class Reconciler:
-    """Follows the branch and enforces it, each step when the loop says so.
+    """Follows the branch and enforces it, each step when the loop calls it.
 
-    It remembers only what it can read again, and forgets it after another replica has led: what was good then is in the
-    ledgers.
+    It remembers only what it can read again, and forgets it after another replica has led: the last good commits are in
+    the ledgers.
     """
 
     def __init__(self, outside: Outside, journal: Journal, stop: Stop) -> None:
@@ -109,11 +109,11 @@ class Reconciler:
         self._utilisation.begin()
         self._asked: str | None = None
         self.has_followed = False
-        """Whether the branch was read at least once, or could not be."""
+        """Whether the branch was read, or could not be read, at least once."""
         self._desired = Desired()
-        """What is enforced."""
+        """The declarations that are enforced."""
         self._newest: Desired | None = None
-        """What is to be enforced next, as soon as no freeze window holds it."""
+        """The declarations to enforce next, as soon as no freeze window holds them."""
         self._held = Held()
         self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
@@ -123,7 +123,7 @@ class Reconciler:
         self.settled = True
         """Whether the last cycles ended because nothing was left to write."""
         self.calm = True
-        """Whether they ended because nothing is left to write before something happens in the cluster."""
+        """Whether the last cycles ended because nothing is left to write before something happens in the cluster."""
         self.unfinished = 0
         """How many cycles in a row had a failed write that may well succeed soon."""
 
@@ -132,7 +132,7 @@ class Reconciler:
         self.troubles.aside("beat", self._outside.meters.beat)
 
     def leads(self) -> bool:
-        """Whether this process may act. Reports each change of that."""
+        """Whether this process may act. Reports each change of leadership."""
         leadership = self._outside.leadership
         held, term = leadership.held(), leadership.term()
         if self._term not in {None, term}:
@@ -150,7 +150,7 @@ class Reconciler:
             self.troubles.aside("synced", self._outside.meters.synced)
 
     def tell_status(self) -> None:
-        """Have the status told if it may have changed, and the cluster shown if it is looked at."""
+        """Publish the status if it may have changed, and show the cluster if somebody looks at it."""
         self.troubles.aside("status", self._tell_status)
         self.troubles.aside("shown", self._show)
 
@@ -175,7 +175,7 @@ class Reconciler:
             self._board.tell(lambda: self._journal.standing)
 
     def is_asked_for_git(self) -> bool:
-        """Whether a person has asked since the last call to have Git read now."""
+        """Whether a person has asked, since the last call, that Git be read now."""
         before, self._asked = self._asked, last_sync(self._object_cache.get(CONTROL))
         return before is not None and self._asked != before and bool(self._asked)
 
@@ -185,7 +185,7 @@ class Reconciler:
         return self._follower.under_way
 
     def follow(self) -> bool | None:
-        """Begin to fetch the newest commit, unless that is under way, and take the result of it.
+        """Begin to fetch the newest commit, unless that is under way, and take its result.
 
         Returns None while there is no result yet, False if something could not be read.
         """
@@ -214,10 +214,10 @@ class Reconciler:
         return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
 
     def patience_ms(self) -> DurationMs:
-        """How long the next cycle may wait, by the urgency of what changed since the last.
+        """How long the next cycle may wait, by the urgency of the changes since the last one.
 
-        If the changes can't be read, a cycle comes after a delay that doubles each time in a row; until then they are
-        not read again.
+        If the changes can't be read, a cycle comes after a delay that doubles with each failure in a row. Until then
+        they are not read again.
         """
         wait_ms = self._look_due - self._now()
         if 0 < wait_ms <= LAST_RETRY_MS:
@@ -234,7 +234,7 @@ class Reconciler:
         return _PATIENCE_MS[urgency]
 
     def urgency(self) -> ChangeUrgency:
-        """How soon what changed since the last cycle needs another; NOW when the cluster can't be reached."""
+        """How soon the changes since the last cycle need another one; NOW when the cluster can't be reached."""
         try:
             changes = self._object_cache.refresh()
         except WorldFault:
@@ -278,7 +278,7 @@ class Reconciler:
         return [] if problem is None else [of_fault(problem.event, problem.fault)]
 
     def _take_newest(self) -> list[Entry]:
-        """Have the newest commit enforced from now on, unless a freeze window holds it. Returns why it is held."""
+        """Enforce the newest commit from now on, unless it is held. Returns why it is held."""
         newest, in_force = self._newest, self._desired.declared
         if newest is None:
             return []
@@ -320,7 +320,7 @@ class Reconciler:
         return read_ledgers(self._object_cache.objects().objects)
 
     def _enforce(self, done: Callable[[CycleReport], bool]) -> list[Entry]:
-        self._time.now_ms()  # raises before anything is decided or made by a clock that is not to be believed
+        self._time.now_ms()  # raises before anything is decided or written by a clock that is wrong
         held = self._take_newest()
         declared = self._desired.declared
         if declared is None:
@@ -331,8 +331,8 @@ class Reconciler:
             self._outside.machines.provide(declared.cluster.pools)
             self._outside.machines.define(declared.cluster.workload_kinds)
             self._provided = self._desired
-        self._object_cache.read_also(declared.cluster.workload_kinds)  # a prediction counts what runs as a cycle does
-        is_ours = self._outside.engine is None  # what another engine decides is not foreseen
+        self._object_cache.read_also(declared.cluster.workload_kinds)  # a prediction counts runs as a cycle does
+        is_ours = self._outside.engine is None  # the decisions of another engine are not predicted
         if is_ours and not self._predictions.knows(declared, self._confirmations):
             self._object_cache.refresh()
             self.troubles.aside("predicted", partial(self._predict, declared))
@@ -353,8 +353,7 @@ class Reconciler:
     def _cycled(self, declared: Declared, context: CycleContext, done: Callable[[CycleReport], bool]) -> CycleReport:
         """Run cycles until one is done, and journal each as soon as it is over. Returns the last report.
 
-        A report holds the cluster as it was, so earlier ones are dropped: a long row of cycles would hold as many
-        copies of it.
+        Earlier reports are dropped: each holds the cluster as it was, so many cycles would hold as many copies of it.
         """
         last: CycleReport | None = None
         for report in cycles(declared, context, self._confirmations, done):
@@ -364,7 +363,7 @@ class Reconciler:
             self._fights.note(report)
             self.troubles.aside("told", partial(self._tell, report))
             self.troubles.aside("checked", partial(self._check, report))
-            self.troubles.aside("forecast", self._overview.take_over)  # It may be of starts in this cycle.
+            self.troubles.aside("forecast", self._overview.take_over)  # It may forecast starts of this cycle.
             self.troubles.aside("measured", partial(self._measure, report))
             facts = facts_of(report, self._desired, self._utilisation.known.runs)
             self.troubles.aside("history", partial(self._outside.history.offer, facts))
@@ -379,7 +378,7 @@ class Reconciler:
         self._outside.recorder.record(notes_of(report, self._before))
 
     def _predict(self, declared: Declared) -> None:
-        """Predict what new declarations do to the cluster as it is before the first write."""
+        """Predict the effect of new declarations on the cluster as it is before the first write."""
         context, confirmed = self._context, self._confirmations
         first = foreseen(
             declared, self._object_cache.objects(), self._now(), context.caches, context.rejected, confirmed

@@ -22,7 +22,7 @@ from gpuctl.simulate.workload import Layout, equal_quotas, quotas_by_history, re
 
 
 class Format(NamedTuple):
-    """The reader of a trace format, and the columns by which a file of it is recognized."""
+    """The reader of a trace format, and the columns by which its files are recognized."""
 
     read: ReadTrace
     columns: Sequence[str]
@@ -48,7 +48,7 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """An instant, or that long after the trace's first job."""
+    """An instant, or a time after the trace's first job."""
 
     ms: int
     after_first: bool
@@ -60,10 +60,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to replay: the jobs that were submitted between the two bounds, and how.
+    """What to replay and how: the jobs submitted between the two bounds.
 
-    `format`: one of FORMATS; None: the one that has the file's columns. `quotas`: FROM_HISTORY, EQUAL, or a file that
-    holds them; None: from history where there is one.
+    `format`: one of FORMATS; None: the one that has the file's columns. `quotas`: FROM_HISTORY, EQUAL, or a file with
+    quotas; None: from history if there is one.
     """
 
     trace: File
@@ -112,13 +112,13 @@ def replay_trace(order: Order) -> Replayed:
 
 
 def _format_of(file: File) -> Format | None:
-    """The format that has the file's columns."""
+    """The format whose columns the file has."""
     header = header_of(lines_of(file.content))
     return next((each for each in FORMATS.values() if set(each.columns) <= set(header)), None)
 
 
 def _unknown(file: File) -> Replayed:
-    """The result for a file of no known format, or an empty one."""
+    """The result for a file of unknown format, or an empty one."""
     table = Table(file.path, file.content, ())
     if not table.mistakes:
         formats = "; ".join(f"{name} ({', '.join(each.columns)})" for name, each in FORMATS.items())
@@ -127,7 +127,7 @@ def _unknown(file: File) -> Replayed:
 
 
 def _window(trace: Trace, from_ms: Instant | None, until_ms: Instant | None) -> tuple[Instant, Instant]:
-    """The window of the integrals: from the first submission to the last; if all jobs came at once, until the longest
+    """The window of the integrals: from the first submission to the last. If all jobs came at once, until the longest
     could have ended."""
     begin_ms = trace.jobs[0].submitted_ms if from_ms is None else from_ms
     end_ms = trace.jobs[-1].submitted_ms if until_ms is None else until_ms

@@ -1,7 +1,7 @@
 """The inputs of one cycle as lines of JSON, and its decisions made again from them.
 
-Everything that a decision depends on is there: the declarations in force as text, the objects as the controller's copy
-had them, the time, and what was left alone. So a report is one file, and needs neither the cluster nor the repository.
+The lines have everything that a decision depends on: the declarations in force as text, the objects as the controller's
+copy had them, the time, and the projects left alone. So a report is one file, and needs neither cluster nor repository.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from gpuctl.observe import observe, with_idle, with_problems
 
 FORMAT = 1
 _OBJECTS = 200
-"""Objects of a line: encoding them holds up the loop for some milliseconds at most."""
+"""Objects in one line: encoding them holds up the loop for some milliseconds at most."""
 _DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What a cycle decided on. `pinned`, `blocked`: as in `Declared`; `problems`: why pods do not run, as it was told.
-    `idle`: since when runs were idle, as it was measured; None: it was not.
+    """The inputs of one cycle. `pinned`, `blocked`: as in `Declared`; `problems`: the reported reasons why pods do not
+    run.
 
-    `decided`: each decision in a line; of a cycle of this process its `schedule` instead, for lines cost more.
+    `idle`: since when runs were idle, as measured; None: it was not measured. `decided`: each decision as a line. A
+    cycle of this process has its `schedule` instead, as lines cost more.
     """
 
     at_ms: Instant
@@ -78,7 +79,7 @@ def _idle(report: CycleReport) -> Mapping[RunKey, Instant]:
 
 
 def said(decided: Schedule) -> Iterator[str]:
-    """Each decision as a line: the job, what is decided, why, and where."""
+    """Each decision as a line: the job, the decision, its reason and its place."""
     for decision in decided.decisions:
         places = (getattr(decision, name, None) for name in ("placement", "reserved"))
         reason = decision.reason
@@ -93,7 +94,7 @@ def _place(place: Placement | None) -> list[list[Any]]:
 
 
 def decided_again(inputs: Inputs) -> tuple[str, ...]:
-    """The decisions on the inputs, by this version. Raises WorldFault GPU7099 for declarations that do not compile.
+    """The decisions on these inputs, by this version. Raises WorldFault GPU7099 for declarations that do not compile.
 
     Cost: a compilation and a cold schedule.
     """
@@ -108,7 +109,7 @@ def decided_again(inputs: Inputs) -> tuple[str, ...]:
 
 
 def lines_of(inputs: Inputs) -> Iterator[bytes]:
-    """The inputs as lines. Cost: linear in all that is in them."""
+    """The inputs as lines. Cost: linear in the inputs."""
     yield _line({
         "format": FORMAT,
         "version": inputs.version,
@@ -134,7 +135,7 @@ def lines_of(inputs: Inputs) -> Iterator[bytes]:
 
 
 def read_inputs(lines: Iterable[bytes]) -> Inputs:
-    """The inputs that lines have. Raises WorldFault GPU7099 for others."""
+    """The inputs that lines contain. Raises WorldFault GPU7099 for other lines."""
     try:
         return _inputs([json.loads(line) for line in lines])
     except _DAMAGE as error:

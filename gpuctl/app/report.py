@@ -1,6 +1,7 @@
 """The journal of the unattended loop: one line for each thing that happened, none while nothing happens.
 
-A problem stands until it is resolved: a line when it begins and a line when it ends, not one each time it is found.
+A problem stands until it is resolved. It has one line when it begins and one when it ends, not one each time it is
+found.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from gpuctl.model.units import Instant
 from gpuctl.plan import Stage
 
 _OVERTAKEN = "GPU7004"
-"""Another writer changed the object at the same time. The next cycle reads it again, and mostly that resolves it."""
+"""GPU7004: another writer changed the object at the same time. The next cycle reads it again, which mostly resolves
+it."""
 MOST_MISTAKES = 1000
-"""The most mistakes that are journaled of one commit: the loop waits while lines are written."""
+"""The most mistakes of one commit that are journaled: the loop waits while lines are written."""
 FieldValue = str | int | Sequence[str]
 
 
@@ -60,7 +62,7 @@ class Entry:
     level: Level = Level.INFO
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     rewords: bool = False
-    """Whether the message may change while the problem is the same: only the first one is written."""
+    """Whether the message may change while the problem stays the same: only the first message is written."""
 
     @property
     def problem(self) -> str:
@@ -70,7 +72,7 @@ class Entry:
 
     @property
     def subject(self) -> tuple[tuple[str, FieldValue], ...]:
-        """What the entry is about: the fields of the line that says it is resolved."""
+        """What the entry is about: the fields of the line that reports it as resolved."""
         told = ((name, self.fields[name]) for name in ("code", "place", "object") if name in self.fields)
         return ("was", self.event), *told
 
@@ -135,7 +137,7 @@ class Journal:
 
 
 def of_fault(event: str, fault: WorldFault) -> Entry:
-    """The entry of a fault of the outside world."""
+    """The entry for a fault of the outside world."""
     return Entry(event=event, level=Level.ERROR, fields={"code": fault.code, "message": str(fault)}, rewords=True)
 
 
@@ -149,8 +151,8 @@ def of_diagnostic(event: str, found: Diagnostic) -> Entry:
 
 
 def of_mistakes(found: Sequence[Diagnostic]) -> Iterator[Entry]:
-    """The entries of the newest commit's diagnostics: which parts are kept back, then its mistakes; up to a bound
-    beyond which no project's hide another's."""
+    """The entries for the newest commit's diagnostics: first the parts that are kept back, then the mistakes. There is
+    a bound; beyond it the projects take turns, so that no project's mistakes hide another's."""
     told = sorted(found, key=lambda diagnostic: not diagnostic.code.startswith("GPU8"))
     if len(told) > MOST_MISTAKES:
         told = in_turns((whose(each.span.file), each) for each in told)
@@ -163,7 +165,7 @@ def of_mistakes(found: Sequence[Diagnostic]) -> Iterator[Entry]:
 
 
 def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
-    """The entries of what a cycle did; none if it wrote nothing."""
+    """The entries for what a cycle did; none if it wrote nothing."""
     applied = [o.change for o in report.result.outcomes if o.status is OutcomeStatus.APPLIED]
     if not applied:
         return
@@ -223,7 +225,7 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
 
 
 def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entry]:
-    """The problems of kinds that a Cluster declares: the server has none of them, or lets gpuctl not read them."""
+    """The problems of kinds that a Cluster declares but the server lacks, or that gpuctl may not read."""
     for code, some in (("GPU7022", absent), ("GPU7021", refused)):
         for kind in sorted(filter(is_declared, some)):
             text = message(code, {"kind": in_words(kind)})
@@ -231,14 +233,14 @@ def of_lacking(absent: Iterable[Kind], refused: Iterable[Kind]) -> Iterator[Entr
 
 
 def of_unread_kinds(unread: Mapping[Kind, WorldFault]) -> Iterator[Entry]:
-    """The problems of kinds that the server can't read now, or that gpuctl has no right to read any more."""
+    """The problems of kinds that the server can't read now, or that gpuctl lost the right to read."""
     for kind, fault in sorted(unread.items()):
-        if not (isinstance(fault, Forbidden) and is_declared(kind)):  # GPU7021 tells those
+        if not (isinstance(fault, Forbidden) and is_declared(kind)):  # GPU7021 reports those
             yield of_fault("unread", fault)
 
 
 def of_damage(report: CycleReport) -> Iterator[Entry]:
-    """The problems of ledgers that can't be read whole. Their projects are left alone until a person repaired them."""
+    """The problems of damaged ledgers. Their projects are left alone until a person has repaired them."""
     for ref, part in report.state.damaged:
         text = message("GPU7008", {"ledger": ref.name, "part": part})
         yield Entry(
@@ -255,7 +257,7 @@ def of_unreadable(state: ClusterState) -> Iterator[Entry]:
 
 
 def of_size(size: DeclaredSize) -> Iterator[Entry]:
-    """The problem that little memory is left for more jobs."""
+    """The problem that there is little memory left for more jobs."""
     words = size.nearly_full()
     if words is not None:
         facts = {"code": "GPU7097", "message": message("GPU7097", words)}
@@ -263,7 +265,7 @@ def of_size(size: DeclaredSize) -> Iterator[Entry]:
 
 
 def of_fights(fought: Mapping[ObjectRef, Fight], state: ClusterState) -> Iterator[Entry]:
-    """The problems of objects that are written seldom for a while after many writes, with the other manager's name."""
+    """The problems of objects whose writes are slowed after many writes, with the other manager's name."""
     for ref, fight in sorted(fought.items()):
         other = rival(state.live.get(ref))
         who = f"{other} wrote it, too" if other else "no other client wrote it, so an admission policy or webhook may"
@@ -273,12 +275,12 @@ def of_fights(fought: Mapping[ObjectRef, Fight], state: ClusterState) -> Iterato
 
 
 def _decided(report: CycleReport, applied: Iterable[Change], stage: Stage) -> list[Decision]:
-    """The decisions whose write of that stage was made."""
+    """The decisions whose write was made in that stage."""
     jobs = {job_of(change.body) for change in applied if change.stage == stage and change.body is not None}
     return [decision for decision in report.schedule.decisions if decision.job in jobs] if jobs else []
 
 
 def _plain(value: FieldValue) -> str:
-    """A value as text: as it is if it has no spaces, else quoted."""
+    """A field's value as text: as it is if it has no spaces, else quoted."""
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ", ".join(value)
     return text if text and is_visible(text) and not set(text) & set(' "=') else json_text(text)

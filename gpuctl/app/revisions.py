@@ -1,9 +1,8 @@
-"""Composes what is in force, part by part: each project, and the cluster's own files, at its last good commit.
+"""Composes the declarations in force, part by part: each project, and the cluster's own files, at its last good commit.
 
-The newest commit is taken whole if it compiles. If not, each part that is to blame stays at the commit that was last
-good for it, and the others move on: one broken project never blocks another. The last good parts are kept in memory,
-and over a restart in the ledgers, as commits to read again. A project that can't be read at any good commit is pinned:
-its runs are left alone.
+The newest commit is taken whole if it compiles. If not, each blamed part stays at its last good commit and the others
+move on: one broken project never blocks another. The last good parts are kept in memory and, over a restart, in the
+ledgers as commits to read again. A project that can't be read at any good commit is pinned: its runs are left alone.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ OWN = ProjectName(CLUSTER_LEDGER)
 
 _NOWHERE = SourceSpan(file="")
 _NO_CLUSTER = "."
-"""In place of a cluster's name that is not known: no cluster can have this name."""
+"""Stands for an unknown cluster name: no cluster can have this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One owner's files, the commit they are from and the cluster's folder there."""
+    """One owner's files, their commit, and the cluster's folder in it."""
 
     revision: Revision
     folder: str
@@ -53,17 +52,17 @@ class Part:
 
 Parts = dict[ProjectName, Part]
 Changes = Mapping[ProjectName, Part | None]
-"""Parts to set, by owner; None: to remove."""
+"""Parts to set, by owner; None: the part is removed."""
 Compiling = Callable[[SourceTree], Compiled]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """What is to be enforced. `diagnostics`: the newest commit's, with one for each part that is kept back.
+    """The declarations to enforce. `diagnostics`: the newest commit's, with one for each part that is kept back.
 
-    `declared` None: nothing that compiles is known. `kept_back` maps each part that stays at an earlier commit to that
-    commit, `head_files` each part of the newest commit to its files there. `files` are those that `declared` is of, and
-    `folder` is the cluster's among them. `size`: what the jobs of `declared` take of the memory that there is for them.
+    `declared` None: no declarations that compile are known. `kept_back`: each part that stays at an earlier commit,
+    with that commit. `head_files`: the files of each part in the newest commit. `files`: the files that `declared` was
+    compiled from; `folder`: the cluster's among them. `size`: how much of the memory the jobs of `declared` take.
     """
 
     revision: Revision = NO_REVISION
@@ -77,7 +76,7 @@ class Desired:
 
 
 def contents_of(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> Mapping[ProjectName, str]:
-    """The digests of what projects declare, as ledgers will have them once the tree is a commit and enforced.
+    """Digests of the declarations of each project, as ledgers will have them once the tree is committed and enforced.
 
     Empty for a tree with errors. `cache`: the one it was compiled with.
     """
@@ -85,7 +84,7 @@ def contents_of(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> Ma
 
 
 def content_of(declared: Declared, project: ProjectName) -> str:
-    """The digest of what one project declares. Cost: linear in all jobs."""
+    """The digest of one project's declarations. Cost: linear in all jobs."""
     only = replace(
         declared,
         projects=(declared.project(project),),
@@ -95,9 +94,10 @@ def content_of(declared: Declared, project: ProjectName) -> str:
 
 
 def sound_parts(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> tuple[Compiled, list[ProjectName]] | None:
-    """What compiles of a tree with errors, and the projects that are left out; None without the cluster's own files.
+    """The part of a tree with errors that compiles, and the projects that are left out; None if the cluster's own files
+    have errors or are missing.
 
-    Cost: a compilation; one for each project where those without an error of their own don't compile either.
+    Cost: one compilation; one for each project where the projects without an error of their own don't compile either.
     """
     parts, blamed = _parts(tree, compiled.owners), _blamed(compiled, compiled.owners)
     if OWN not in parts or OWN in blamed:
@@ -108,14 +108,14 @@ def sound_parts(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> tu
 
 
 class Revisions:
-    """Remembers what was last good, part by part, and composes what is to be enforced.
+    """Remembers the last good parts and composes the declarations to enforce.
 
     Cost: one compilation for a good commit; for a bad one, one more for each commit in a ledger and for each part that
     changed. A compilation costs what is new in its files.
     """
 
     def __init__(self, source: Source, most_jobs: int | None = None) -> None:
-        """`most_jobs`: how many this process has memory for; None: not known."""
+        """`most_jobs`: how many declared jobs this process has memory for; None: not known."""
         self._source, self.most_jobs = source, most_jobs
         self._good: Parts = {}
         self._files: Mapping[str, SourceFile] = {}
@@ -124,7 +124,7 @@ class Revisions:
         self._last: Declared | None = None
 
     def compose(self, newest: SourceTree | None, records: Records) -> Desired:
-        """Compose what to enforce when `newest` is the newest commit; None: it can't be read, the last good counts."""
+        """Compose the declarations to enforce. `newest` None: it can't be read, so the last good parts count."""
         if newest is None:
             ledgers = records.of(self._cluster_name({}, records) or _NO_CLUSTER).ledgers
             return self._desired(None, _grow({}, _each(self._known(ledgers)), self._compile), ledgers)
@@ -147,7 +147,7 @@ class Revisions:
         return self._desired(head, taken, ledgers)
 
     def _desired(self, head: _Head | None, taken: _Grown, ledgers: Mapping[ProjectName, Ledger]) -> Desired:
-        """The taken parts, as they are to be enforced and reported."""
+        """The taken parts, as they are enforced and reported."""
         told = () if head is None else head.diagnostics
         revision = NO_REVISION if head is None else head.revision
         if taken.compiled is None or taken.compiled.declared is None:
@@ -175,7 +175,7 @@ class Revisions:
         )
 
     def _stamped(self, declared: Declared, parts: Parts, ledgers: Mapping[ProjectName, Ledger]) -> Declared:
-        """Add the commit of each part: the one on record, if that declares the same."""
+        """Add the commit of each part: the one in its ledger, if that commit declares the same."""
         contents = _contents(declared, parts, self._cache)
         revisions = {
             owner: ledgers[owner].revision
@@ -187,11 +187,11 @@ class Revisions:
         return replace(declared, project_revisions=revisions, project_contents=contents)
 
     def _cluster_name(self, newest: Parts, records: Records) -> str:
-        """The cluster's name; "" if none is known, and so no ledger to be this cluster's.
+        """The cluster's name; "" if none is known, so that no ledger counts as this cluster's.
 
-        It is read from the newest of its own files that compile: of the newest commit, of the last good one, or of the
-        commit in a ledger of that very name. Else from any of these files that state a name, the newest commit's last:
-        the name may be the mistake.
+        It is read from the newest of the cluster's own files that compile: of the newest commit, of the last good one,
+        or of the commit in a ledger of that very name. Else it is read from any of these files that state a name, with
+        the newest commit's last: the name may be the mistake.
         """
         newer, good = [("", newest)], [("", self._good)]
         return _named(chain(newer, good, self._recorded(records)), _sound_name) or _named(
@@ -223,8 +223,8 @@ class Revisions:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The newest commit. `blamed`: the owners of the files with errors. `is_vague`: one of these files says no more
-    whose it is, so that what else is in it is not known."""
+    """The newest commit. `blamed`: the owners of the files with errors. `is_vague`: one of these files no longer states
+    its owner, so it is not known what else is in it."""
 
     revision: Revision
     parts: Parts
@@ -233,31 +233,31 @@ class _Head:
     is_vague: bool = False
 
     def own_is_right(self, taken: _Grown) -> bool:
-        """Whether the cluster's own files are right. An error in them may come from a change in a project: if the
-        files compile with what was taken, they are right."""
+        """Whether the cluster's own files are right. An error in them may come from a change in a project: if they
+        compile with the parts that were taken, they are right."""
         own = self.parts.get(OWN)
         return OWN not in self.blamed or (own is not None and own.says_the_same(taken.parts.get(OWN)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Grown:
-    """Parts that compile together, and what they compile to; `compiled` None: not even the first parts compile."""
+    """Parts that compile together, and their compiled result; `compiled` None: not even the first parts compile."""
 
     parts: Parts
     compiled: Compiled | None = None
 
 
 def _head(newest: SourceTree, compiled: Compiled, theirs: Mapping[str, ProjectName] | None = None) -> _Head:
-    """The newest commit, with the files that are `theirs` though they don't say so."""
+    """The newest commit. `theirs`: files that belong to a project without saying so."""
     owners = {**compiled.owners, **(theirs or {})}
     blamed = _blamed(compiled, owners)
     return _Head(newest.revision, _parts(newest, owners), compiled.diagnostics, blamed, is_vague=bool(theirs))
 
 
 def _still_theirs(compiled: Compiled, good: Parts) -> Mapping[str, ProjectName]:
-    """The files with errors that say no more whose they are, and were one project's when it was last good.
+    """Files with errors that no longer state their owner, but were one project's when it was last good.
 
-    What that project's team broke in them is held with its project, not with the cluster's own part.
+    An error that the project's team made in them holds back that project, not the cluster's own part.
     """
     before = {path: owner for owner, part in good.items() if owner != OWN for path in part.files}
     files = {d.span.file for d in compiled.diagnostics if d.severity is Severity.ERROR}
@@ -265,7 +265,7 @@ def _still_theirs(compiled: Compiled, good: Parts) -> Mapping[str, ProjectName]:
 
 
 def _as_before(declared: Declared, before: Declared | None) -> Declared:
-    """Replace cluster and projects by the objects of before where they are equal: so caches of them stay valid after a
+    """Replace cluster and projects by the earlier objects where they are equal, so that caches stay valid after a
     commit that only changes jobs."""
     if before is None:
         return declared
@@ -275,8 +275,8 @@ def _as_before(declared: Declared, before: Declared | None) -> Declared:
 
 
 def as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -> dict[str, SourceFile]:
-    """The files, each with the first commit since which it has been unchanged: what is compiled from a file bears its
-    commit, and with the newest one all of it would change for nothing."""
+    """The files, each with the first commit since which it is unchanged. Compiled values carry the commit of their
+    file; with the newest commit all of them would change for nothing."""
     return {
         path: known if (known := before.get(path)) is not None and known.says_the_same(file) else file
         for path, file in files.items()
@@ -284,7 +284,7 @@ def as_seen(files: Mapping[str, SourceFile], before: Mapping[str, SourceFile]) -
 
 
 def _each(changes: Changes) -> list[Changes]:
-    """One step a change, in the order of names."""
+    """One step for each change, in the order of names."""
     return [{owner: changes[owner]} for owner in sorted(changes)]
 
 
@@ -317,7 +317,7 @@ def _compiled(parts: Parts, compiling: Compiling) -> Compiled | None:
 
 
 def _named(candidates: Iterable[tuple[str, Parts]], name_of: Callable[[Compiled], str]) -> str:
-    """The first name of a cluster's own files that equals the name of their ledger, if they come from one; else ""."""
+    """The first name in a cluster's own files that equals the name of their ledger, if they come from one; else ""."""
     for known_by, parts in candidates:
         if OWN in parts:
             own = parts[OWN]
@@ -334,7 +334,7 @@ def _sound_name(own: Compiled) -> str:
 
 
 def _stated_name(own: Compiled) -> str:
-    """The name in files that may need others to compile: their jobs may be of projects with files of their own."""
+    """The name in files that may need other files to compile, as for jobs of projects with files of their own."""
     return own.cluster
 
 
@@ -359,7 +359,7 @@ def _changes(good: Parts, head: _Head) -> dict[ProjectName, Part | None]:
 
 
 def _taken(base: _Grown, head: _Head, suspected: frozenset[ProjectName], compiling: Compiling) -> _Grown:
-    """Take what compiles of the newest commit. The blamed parts come last; suspected parts with them, or not at all.
+    """Take the parts of the newest commit that compile. Blamed parts come last; suspected ones with them, or never.
 
     If the cluster's own files are to blame, projects count as removed only if these files are taken: a project may be
     declared in a file that can't be read.
@@ -388,11 +388,11 @@ def _with_removals(own: Changes, removed: Sequence[ProjectName]) -> list[Changes
 
 
 def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName]:
-    """Parts from which jobs seem to be removed, though their files may only have become unreadable.
+    """Parts that seem to lose jobs, though their files may only have become unreadable.
 
-    A file outside of `projects/` that can't be read may declare jobs of any project, and any project. It counts as that
-    of the project that had it when it was last good, else as the cluster's own. And jobs of a blamed project that is
-    kept back may have moved to it from a file shared by projects, which is the cluster's own.
+    An unreadable file outside of `projects/` may declare any project, and jobs of any project. It counts as the file of
+    the project that had it when it was last good, else as the cluster's own. Also, jobs of a blamed project that is
+    kept back may have moved to it from a file that projects share, which is the cluster's own.
     """
     if base.compiled is None or base.compiled.declared is None:
         return frozenset()
@@ -408,7 +408,7 @@ def _suspects(base: _Grown, taken: _Grown, head: _Head) -> frozenset[ProjectName
 
 
 def _contents(declared: Declared, parts: Parts, cache: CompileCache) -> dict[ProjectName, str]:
-    """A digest of what each part declares, in whichever files; of the cluster's own files, a digest of their bytes."""
+    """A digest of each part's declarations, in whichever files; for the cluster's own files, of their bytes."""
     cache.contents.turn()
     found = {project.name: sha256(repr(replace(project, span=_NOWHERE)).encode()) for project in declared.projects}
     for job in declared.jobs:

@@ -1,4 +1,4 @@
-"""A refusal for want of a right, which says which one, so that a command can say who gives it."""
+"""The refusal of a request for lack of a right. It names the right, so that a command can say who gives it."""
 
 from __future__ import annotations
 

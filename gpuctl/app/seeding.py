@@ -1,8 +1,8 @@
 """Brings a cluster into the state that a scenario gives: jobs that already run, on their GPUs, and jobs that wait.
 
-The ordinary observe, render, plan and apply do it, in the ordinary order and at the given instants; only the decisions
-are the scenario's instead of the engine's, and pods are scheduled where the scenario has them. A gang's pods could
-otherwise be dealt to its nodes in another way than given.
+The ordinary observe, render, plan and apply do this, in the ordinary order and at the given instants. Only two things
+differ: the decisions are the scenario's instead of the engine's, and pods are scheduled where the scenario has them.
+Otherwise a gang's pods could be spread over its nodes in another way than given.
 """
 
 from __future__ import annotations

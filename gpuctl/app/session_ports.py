@@ -14,10 +14,10 @@ from gpuctl.model.units import DurationMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRequest:
-    """Which part of a container's log is wanted. `tail`: that many lines from its end; None: all of it.
+    """The wanted part of a container's log. `tail`: that many lines from its end; None: all of it.
 
-    `previous`: of the container before the present one; `since_ms`: only what is not older. `container`: by default the
-    job's own.
+    `previous`: the log of the container before the present one. `since_ms`: only lines that are no older. `container`:
+    by default the job's own.
     """
 
     container: str = MAIN_CONTAINER
@@ -30,7 +30,7 @@ class LogRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRequest:
-    """A command to run in a container; by default in a job's. `stdin`: it gets what the person types; `tty`: it has a
+    """A command to run in a container; by default in a job's. `stdin`: it gets what the person types. `tty`: it has a
     terminal."""
 
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ class Console(Protocol):
         ...
 
     def read(self) -> bytes:
-        """What was typed; empty at the end of the input."""
+        """The typed bytes; empty at the end of the input."""
         ...
 
     def write(self, data: bytes, *, error: bool = False) -> None:
@@ -60,7 +60,7 @@ class Console(Protocol):
 
 
 class Sessions(Protocol):
-    """Gives a person the logs of a pod's containers, commands in them, and their events."""
+    """Gives a person a pod's logs, lets them run commands in it, and reads events of objects."""
 
     def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
         """The log as it comes. Raises ClusterUnavailable, Forbidden."""

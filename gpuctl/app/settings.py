@@ -1,7 +1,7 @@
 """The differences of two revisions in settings that no object shows.
 
-Those with units and defaults are said in words, from the values. All others are compared as they are written, so a
-field that is added is in the plan by itself.
+Settings with units and defaults are told in words, from the values. All others are compared as written, so that a newly
+added field is in the plan without further work.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _SAID = {
     "Department": ("quota", "limit", "overQuotaWeight"),
     "Project": ("quota", "limit", "overQuotaWeight", "department", "priority", "access"),
 }
-"""Fields of declarations that are said otherwise: in words, among the quotas, or by objects."""
+"""Fields of declarations that the plan reports elsewhere: in words, among the quotas, or by objects."""
 _SAID_OF_POOLS = ("name", "nodes", "gpusPerNode", "placement", "selector")
 _ABSENT = "default"
 _SAME_NODES = "the same, with other resources or labels"
@@ -120,7 +120,7 @@ _ALLOWANCE: Mapping[str, Words] = {
 
 
 def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[SettingChange]:
-    """The settings that differ, by owner: of what both revisions declare; of jobs, if the run is the same."""
+    """The settings that differ, by owner, for what both revisions declare; for jobs, if the run is the same."""
     if base is None or head is None:
         return
     yield from _of("scheduling", base.cluster.scheduling, head.cluster.scheduling, _POLICY)
@@ -137,7 +137,7 @@ def setting_changes(base: Declared | None, head: Declared | None) -> Iterator[Se
 
 
 def _of_jobs(base: Declared, head: Declared) -> Iterator[SettingChange]:
-    """Of the jobs of a sweep, what is said of all of them once."""
+    """The settings of jobs that differ. A difference that all jobs of a sweep share is told once."""
     before = {(job.id, job.digest): job for job in base.jobs}
     told: set[SettingChange] = set()
     for job in head.jobs:
@@ -160,7 +160,7 @@ def _of(owner: str, before: object | None, after: object, words: Mapping[str, Wo
 
 
 def _other(change: tuple[str, str]) -> tuple[str, str]:
-    """Values that differ though they read alike: other nodes, as many."""
+    """Values that differ though they read alike, such as other nodes of the same number."""
     return change[0], f"{change[1]}, others"
 
 
@@ -182,9 +182,9 @@ def _allowances(department: Department | None) -> Mapping[DomainName, Allowance]
 
 
 def written_changes(base: Iterable[Written], head: Iterable[Written]) -> Iterator[SettingChange]:
-    """The differences of declarations as they are written, in fields that are not said otherwise.
+    """The differences of declarations as written, in fields that are reported nowhere else.
 
-    Projects that only one of the two declares are among the objects.
+    A project that only one of the two declares is reported among the objects.
     """
     before, after = ({(each.kind, each.name): each.spec for each in side} for side in (base, head))
     for kind, name in sorted(before.keys() | after.keys()):
@@ -212,7 +212,7 @@ def _fields(owner: str, was: Mapping[str, str], now: Mapping[str, str]) -> Itera
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The leaves of a declaration, by path. Entries of lists are known by their name, where all have one."""
+    """The leaves of a declaration, by path. Entries of a list are identified by their name, if all have one."""
     if isinstance(value, dict) and value:
         for key, below in value.items():
             yield from _flat(below, f"{path}.{key}" if path else str(key))
@@ -229,7 +229,7 @@ def _text(value: Any) -> str:
 
 
 def _plain_numbers(value: Any) -> Any:
-    """The same without decimals, which JSON does not have."""
+    """The value with decimals as text, as JSON has no decimals."""
     if isinstance(value, dict):
         return {str(key): _plain_numbers(below) for key, below in value.items()}
     if isinstance(value, list):

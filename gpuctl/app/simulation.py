@@ -1,4 +1,4 @@
-"""`simulate`: a scenario file through the ordinary compile and the ordinary cycle, in virtual time."""
+"""`simulate`: runs a scenario file through the ordinary compiler and cycle, in virtual time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """A scenario, and what is declared at 0s and after each of its events; no stages if there are errors."""
+    """A scenario, and the declarations at 0s and after each of its events; no stages if there are errors."""
 
     scenario: Scenario | None
     stages: tuple[Declared, ...]
@@ -68,7 +68,7 @@ def simulate_file(path: str, content: bytes, read_tree: ReadTree, sandboxes: San
 
 
 def staged_file(path: str, content: bytes, read_tree: ReadTree) -> Staged:
-    """Read the scenario of a file, and compile what is declared in it: all that its simulation is made of."""
+    """Read the scenario of a file and compile its declarations: everything that its simulation needs."""
     scenario, diagnostics = read(path, content)
     if scenario is None:
         return Staged(scenario=None, stages=(), diagnostics=diagnostics)
@@ -92,7 +92,7 @@ def _tree(scenario: Scenario, read_tree: ReadTree) -> tuple[SourceTree, tuple[Di
 
 
 def _stages(scenario: Scenario, tree: SourceTree, path: str) -> tuple[list[Declared], tuple[Diagnostic, ...]]:
-    """What is declared at 0s and after each event; empty if one of these has errors."""
+    """The declarations at 0s and after each event; empty if one of these has errors."""
     current = declarations(tree).with_documents(scenario.given.documents, path)
     stages, told, cache = [], [], CompileCache()
     for event in (None, *scenario.events):
@@ -166,7 +166,7 @@ class _Simulation:
             self.world.checkpoint(job.id, job.checkpoint_ms)
 
     def _timeline(self) -> list[tuple[Instant, Event | None, Declared]]:
-        """The events, each with what is declared after it, and the other instants with expectations, by time."""
+        """The events, each with the declarations after it, and the other instants with expectations, by time."""
         until_ms = self.scenario.until_ms
         marks = [
             (event.at_ms, event, declared)
@@ -198,7 +198,7 @@ class _Simulation:
                 self.world.set_strangers(node, gpus)
 
     def _check_running(self, job: JobId, at_ms: Instant) -> None:
-        """Note a failed expectation if the job does not run: then the scenario can't let it end."""
+        """Note a failed expectation if the job does not run: then the scenario can't end it."""
         rows = self.play.checkpoints[-1].jobs
         state = next((row.state.value for row in rows if row.job == job), None)
         if state != JobState.RUNNING:

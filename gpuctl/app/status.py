@@ -1,8 +1,8 @@
-"""Keeps the reconciler's state as one value: what the leader publishes, and what every replica answers.
+"""Keeps the reconciler's state as one value: the leader publishes it, and every replica answers with it.
 
-Written to the cluster when something other than a time has changed, at most every PUBLISH_MS, and again every
-REPEAT_MS: the leader does not watch the object, and one that was deleted or edited by hand comes back. A standby
-replica tells what the leader published.
+It is written to the cluster when something other than a time has changed, at most every PUBLISH_MS, and again every
+REPEAT_MS: the leader does not watch the object, so one that was deleted or edited by hand comes back. A standby replica
+answers with what the leader published.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from gpuctl.views.status import MOST_BYTES, NO_LEADER, StatusFacts, document, st
 from gpuctl.views.status_form import PredictionForm, ProblemForm, ReplicaForm, StatusV1, parsed
 
 PUBLISH_MS: DurationMs = 2_000
-"""How often the object is written at most."""
+"""The shortest time between two writes of the object."""
 REPEAT_MS: DurationMs = 300_000
-"""How often it is written at least, as the overview: for the times in it, and in the place of one that is gone."""
+"""The longest time between two writes, as for the overview: its times are renewed, and a deleted object comes back."""
 LEADERLESS_MS: DurationMs = 60_000
-"""A Lease that was not renewed for so long has no leader: it is renewed every two seconds or so."""
+"""A Lease that was not renewed for this long has no leader: a leader renews it about every two seconds."""
 MOST_PREDICTIONS = 5
 REF = ObjectRef(*kinds.CONFIG_MAP, names.SYSTEM_NAMESPACE, names.STATUS_NAME)
 
 
 class Publisher(Protocol):
-    """Makes the status known in the cluster. Nothing depends on it."""
+    """Publishes the status in the cluster. Nothing depends on it."""
 
     def publish(self, body: Body) -> None:
-        """Write the object soon; a newer one takes the place of one that waits. Returns at once, never raises."""
+        """Write the object soon; a newer one replaces one that still waits. Returns at once, never raises."""
         ...
 
     def latest(self) -> Body | None:
-        """The object as a replica in standby last read it, some seconds ago; None if it is not known."""
+        """The object as a standby replica last read it, some seconds ago; None if it is not known."""
         ...
 
     def now(self) -> Body | None:
-        """The object as it is now, by one request; None if it is not there, or can't be read. Never raises."""
+        """The object as it is now, by one request; None if it does not exist or can't be read. Never raises."""
         ...
 
 
 class Unpublished:
-    """Implements the port Publisher where nothing is to be published."""
+    """Implements the port Publisher where nothing is published."""
 
     def publish(self, body: Body) -> None:
         """Drop it."""
@@ -86,7 +86,7 @@ class Direct:
         try:
             self._cluster.apply(body)
         except WorldFault:
-            return  # gpuctl-system may not be there yet: the next change is written
+            return  # gpuctl-system may not exist yet; the next change is written
 
     def latest(self) -> Body | None:
         """The object as it is now."""
@@ -98,7 +98,8 @@ class Direct:
 
 
 class StatusBoard:
-    """Notes what happens in the loop, and tells the status when it may have changed. Keeps the last few predictions."""
+    """Notes what happens in the loop, and publishes the status when it may have changed. Keeps the last few
+    predictions."""
 
     def __init__(
         self, publisher: Publisher, meters: Meters, clock: Clock, identity: str, notifier: Notifier = UNNOTIFIED
@@ -120,10 +121,10 @@ class StatusBoard:
         self._changed = True
         self._stood: tuple[str, Body | None] | None = None
         self._told: Told | None = None
-        """What receivers outside were told; None: not known yet, by this leader."""
+        """What receivers outside were told; None: this leader does not know it yet."""
 
     def fetched(self, *, well: bool, branch: str, head: Revision) -> None:
-        """The branch was asked for. `head` empty: it is what it was."""
+        """Git was fetched. `head` empty: the newest commit is unchanged."""
         facts = replace(self._facts, branch=branch, head=head or self._facts.head)
         self._facts = replace(facts, fetched_ms=self._clock.now_ms()) if well else facts
         self._changed = True
@@ -157,7 +158,7 @@ class StatusBoard:
         self._facts, self._changed = replace(self._facts, predictions=kept), True
 
     def tell(self, standing: Callable[[], Iterable[Entry]]) -> None:
-        """Tell the status if it may have changed, as the leader."""
+        """As the leader, publish the status if it may have changed."""
         now_ms = self._clock.now_ms()
         since_ms = None if self._told_ms is None else now_ms - self._told_ms
         if not self._changed or (since_ms is not None and 0 <= since_ms < PUBLISH_MS):
@@ -176,7 +177,7 @@ class StatusBoard:
         return not 0 <= now_ms - self._published_ms < REPEAT_MS
 
     def _told_before(self) -> Told:
-        """What receivers outside were told; by a new leader read off what the last one published."""
+        """What receivers outside were told. A new leader reads it from the status that the last one published."""
         if self._told is None and self._notifier is not UNNOTIFIED:
             try:
                 self._told = told_by(parsed(_content(self._publisher.now())))
@@ -185,7 +186,7 @@ class StatusBoard:
         return self._told or Told()
 
     def _notify(self, before: Told, status: StatusV1) -> None:
-        """Tell receivers outside what has changed, once a cycle has shown how it is."""
+        """Notify receivers outside of changes, once a cycle has shown the state."""
         if self._facts.cycled_ms is None or self._notifier is UNNOTIFIED:
             return
         notices, self._told = notices_of(before, status)
@@ -194,7 +195,7 @@ class StatusBoard:
             self._notifier.notify(notices, commit)
 
     def stand_by(self, leader: str) -> None:
-        """Tell what the leader published, as a replica that waits."""
+        """Answer, as a replica in standby, with the status that the leader published."""
         self._meters.enforced(well=True)
         latest = self._publisher.latest()
         if self._stood == (leader, latest):
@@ -227,7 +228,8 @@ class StatusBoard:
 
 
 def _went_well(report: CycleReport | None) -> bool:
-    """Whether something could be applied, or nothing had to be but what tenants can have refused."""
+    """Whether something could be applied, or nothing had to be applied except writes that tenants can cause to be
+    refused."""
     if report is None:
         return False
     outcomes = {each.status for each in report.result.outcomes if not each.refused}
@@ -248,7 +250,7 @@ def _problem(entry: Entry) -> ProblemForm:
 
 
 def _timeless(status: StatusV1) -> StatusV1:
-    """The status without what changes by itself."""
+    """The status without the values that change by themselves."""
     git = status.git.model_copy(update={"last_good_fetch": None})
     cycle = status.cycle.model_copy(update={"last_good_cycle": None})
     return status.model_copy(update={"written_at": "", "git": git, "cycle": cycle})
@@ -277,8 +279,8 @@ def _content(body: Body | None) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The status as read from a cluster at `now_ms` by the API server's clock, if that is known. `renewed_ms`: when the
-    Lease was last renewed; None where that is not known, as on the embedded cluster, which has none."""
+    """The status as read from a cluster. `now_ms`: the time by the API server's clock if known, else the machine's.
+    `renewed_ms`: when the Lease was last renewed; None if not known, as on the embedded cluster, which has none."""
 
     status: StatusV1
     now_ms: Instant
@@ -286,10 +288,11 @@ class Published:
 
 
 def read_status(cluster: Cluster, clock: Clock, reference: Reference = NO_REFERENCE) -> Published:
-    """Read what the leader published. A leader that is gone makes it not ready: by the API server's clock, for a leader
-    acts by no other, and the clock of the machine that asks may be minutes off.
+    """Read what the leader published. If the leader is gone, the status is not ready. That is judged by the API
+    server's clock: a leader acts by no other, and the clock of the asking machine may be minutes off.
 
-    Raises WorldFault: GPU7080 where nothing is published, GPU7081 for what is no status, and as `list` does.
+    Raises WorldFault: GPU7080 where nothing is published, GPU7081 where the object is no status, and what `list`
+    raises.
     """
     body = _one(cluster.list(kinds.CONFIG_MAP).items, REF)
     if body is None:
@@ -311,7 +314,7 @@ def read_status(cluster: Cluster, clock: Clock, reference: Reference = NO_REFERE
 
 
 def _lease(cluster: Cluster) -> Body | None:
-    """The Lease by which a replica leads; None where there is none, or it may not be read."""
+    """The Lease by which a replica leads; None if it does not exist or may not be read."""
     try:
         found = cluster.list(kinds.LEASE).items
     except (NotFound, Forbidden):

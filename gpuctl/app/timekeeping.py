@@ -1,7 +1,7 @@
-"""The clock by which cycles decide: the machine's, while it agrees with the API server's. And the delay of retries.
+"""The clock by which cycles decide: the machine's, while it agrees with the API server's. Also the delay of retries.
 
-Limits of jobs and queue times are instants. By a clock that is days ahead every job with a limit would be over its time
-and ended for good. So gpuctl decides and writes nothing by such a clock.
+Limits of jobs and queue times are instants. By a clock that is days ahead, every job with a limit would be over its
+time and ended for good. So gpuctl decides and writes nothing by such a clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LAST_RETRY_MS: DurationMs = 300_000
 
 
 def retry_ms(failures: int) -> DurationMs:
-    """How long to wait after that many failures in a row: doubling, bounded."""
+    """How long to wait after this many failures in a row: doubling, bounded."""
     return min(FIRST_RETRY_MS << min(failures - 1, 20), LAST_RETRY_MS)
 
 

@@ -1,4 +1,4 @@
-"""Reports what goes wrong while the loop runs, outside or in gpuctl itself; it never ends the loop."""
+"""Reports faults while the loop runs, of the outside or of gpuctl itself. A fault never ends the loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.diag.bug import told_bug
 from gpuctl.diag.wording import message
 
 Work = Callable[[], list[Entry]]
-"""Does something, and returns the problems that stand afterwards."""
+"""A piece of work; it returns the problems that stand afterwards."""
 
 
 class Troubles:
@@ -25,13 +25,14 @@ class Troubles:
         self._areas: frozenset[str] = frozenset()
 
     def guarded(self, area: str, work: Work) -> bool:
-        """Do the work. Returns whether it went well; what it raises becomes a standing problem."""
+        """Do the work. Returns whether it succeeded; an exception becomes a standing problem."""
         problems, well = self.tried(work)
         self.stand(area, problems)
         return well
 
     def tried(self, work: Work) -> tuple[list[Entry], bool]:
-        """Do the work. Returns its problems and whether it went well: not if it raised, or the source was at fault."""
+        """Do the work. Returns its problems and whether it succeeded: not if it raised or reports a fault of the
+        source."""
         try:
             problems = work()
         except WorldFault as fault:
@@ -41,7 +42,7 @@ class Troubles:
         return problems, not any(problem.event == "source" for problem in problems)
 
     def aside(self, name: str, work: Callable[[], None]) -> None:
-        """Do work that nothing depends on: what it raises is reported, and stops nothing else."""
+        """Do work that nothing depends on: an exception is reported, and stops nothing else."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - measuring and reporting must not stop what they are about

@@ -1,7 +1,7 @@
-"""The port by which the GPUs' use is read, and what the loop knows by it: which runs are idle, and what GPUs do.
+"""The port that reads how GPUs are used, and what the loop knows from it: which runs are idle, and each GPU's use.
 
-The leader alone reads, beside the loop. A source that fails makes no run idle: what was known is too old after
-MOST_GAP_MS, and nothing is known from then on.
+Only the leader reads, beside the loop. A failing source makes no run idle: after MOST_GAP_MS the last values are too
+old, and nothing is known from then on.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from gpuctl.observe import device_uses, forgotten, next_utilisation
 READ_MS: DurationMs = 30_000
 """How often the source is read: as often as exporters measure by default."""
 PUBLISH_MS, REPEAT_MS = 60_000, 120_000
-"""How often it is published at most, and at least: readers leave out what is older than MOST_GAP_MS."""
+"""The shortest and the longest time between two publications: readers leave out values older than MOST_GAP_MS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one reading gave. `lacking`: why a part of it is missing; empty if none is."""
+    """The result of one reading. `lacking`: why a part of it is missing; empty if none is."""
 
     samples: Sequence[Sample]
     lacking: str = ""
 
 
 class Unread(Exception):
-    """Nothing could be read. Its words say why, without anything secret."""
+    """Nothing could be read. The message says why, without anything secret."""
 
 
 class UtilisationSource(Protocol):
-    """Reads what GPUs do. Bounded in time and size."""
+    """Reads how GPUs are used. Bounded in time and size."""
 
     def read(self, now_ms: Instant) -> Reading:
         """The samples of some time up to now. Raises Unread. Called from another thread."""
@@ -50,7 +50,7 @@ class UtilisationSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilisationPorts:
-    """`source` None: nothing measures, and nothing is published."""
+    """The ports of utilisation. `source` None: nothing is measured or published."""
 
     source: UtilisationSource | None = None
     publisher: Publisher = UNPUBLISHED
@@ -63,7 +63,7 @@ class _Read:
 
 
 class UtilisationBoard:
-    """Has the source read when that is due, takes the result, and publishes what has changed."""
+    """Has the source read when due, takes the result, and publishes changes."""
 
     def __init__(self, ports: UtilisationPorts, background: Background, clock: Clock) -> None:
         self._source = ports.source
@@ -73,7 +73,7 @@ class UtilisationBoard:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all: another replica may have led."""
+        """Forget everything: another replica may have led."""
         self._known = Utilisation()
         self._underway: Underway[_Read] | None = None
         self._due_ms = self._clock.now_ms()
@@ -85,17 +85,17 @@ class UtilisationBoard:
 
     @property
     def known(self) -> Utilisation:
-        """What is known now."""
+        """The use of GPUs as known now."""
         return self._known
 
     def idle(self) -> Mapping[RunKey, Instant] | None:
-        """Since when each idle run is idle; None: nothing measures."""
+        """Since when each idle run is idle; None: nothing measures that."""
         return None if self._source is None else self._known.idle(self._clock.now_ms())
 
     def turn(self, state: ClusterState | None) -> list[Entry]:
-        """Take what was read, have it read again when that is due, and publish. Returns the problems that stand.
+        """Take the last reading, start another when due, and publish. Returns the problems that stand.
 
-        `state`: as it was last observed. Cost: linear in devices and runs when something was read.
+        `state`: as last observed. Cost: linear in devices and runs when something was read.
         """
         if self._source is None or state is None:
             return []
@@ -137,7 +137,7 @@ class UtilisationBoard:
             self._publisher.publish(encode_utilisation(self._known, state))
 
     def _nothing_known(self, state: ClusterState, now_ms: Instant) -> list[Entry]:
-        """That the source knows none of the runs, once that has been so for IDLE_AFTER_MS."""
+        """The problem that the source knows none of the running runs, once that has lasted for IDLE_AFTER_MS."""
         running = any(run.phase is RunPhase.RUNNING and run.gpu_milli for run in state.runs)
         if self._known.runs or not running:
             self._unmeasured_ms = None

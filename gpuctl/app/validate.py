@@ -27,8 +27,8 @@ def validate(
 ) -> Validation:
     """Read and compile each folder by itself. For a folder that can't be read, that is its only mistake.
 
-    `verdicts`: what is known of trees that were compiled before. It saves compiling them, and changes no result.
-    `most_jobs`: how many the reconciler of each folder has memory for; None: it is not known.
+    `verdicts`: results for trees that were compiled before. They save compilations, and change no result. `most_jobs`:
+    how many jobs the reconciler of each folder has memory for; None: not known.
     """
     return all_of_them(_folder(folder, read_tree, verdicts, most_jobs) for folder in folders)
 
@@ -39,13 +39,13 @@ def validate_change(
     verdicts: Verdicts | None = None,
     most_jobs: int | None = None,
 ) -> Validation:
-    """Compile each folder that a change touches. What is told are mistakes in files that the change touches, and those
-    that were not there before it, in whatever file.
+    """Compile each folder that a change touches. Reported are mistakes in files that the change touches, and mistakes
+    in any file that were not there before.
 
-    `read_trees` gives a cluster before the change, None if it was not there, and after it, with the same paths.
-    `most_jobs` holds for both: what there was no memory for before is no fault of the change.
-    Cost: a compilation of each cluster that is touched and is not in `verdicts`, and of what the change is about once
-    more.
+    `read_trees` gives a cluster before the change (None if it did not exist) and after it, with the same paths.
+    `most_jobs` holds for both: a lack of memory before the change is no fault of the change.
+
+    Cost: a compilation of each touched cluster that is not in `verdicts`, and a second one of the changed parts.
     """
     return all_of_them(_change(*read_trees(folder), verdicts, most_jobs) for folder in folders)
 
@@ -53,7 +53,7 @@ def validate_change(
 def expand(
     folders: Iterable[str], read_tree: Callable[[str], SourceTree], most_jobs: int | None = None
 ) -> tuple[Validation, Sequence[Expanded]]:
-    """The same as `validate`, and the jobs of the folders without a mistake, with their defaults."""
+    """The result of `validate`, and the jobs of the folders without a mistake, with their defaults."""
     from gpuctl.compile import compile_tree, expanded, within  # noqa: PLC0415 - as below
 
     jobs: list[Expanded] = []
@@ -71,7 +71,7 @@ def expand(
 
 
 def changed_files(before: SourceTree | None, now: SourceTree) -> frozenset[str]:
-    """The files that are not as before: changed, new or gone."""
+    """The files that were changed, added or removed."""
     old = {} if before is None else before.files
     differ = {path for path, file in now.files.items() if path not in old or not file.says_the_same(old[path])}
     return frozenset(differ | (old.keys() - now.files.keys()))
@@ -113,7 +113,7 @@ def _change(before: SourceTree | None, now: SourceTree, verdicts: Verdicts | Non
         from gpuctl.compile import CompileCache, compile_tree, within  # noqa: PLC0415
 
         cache, base, kept = CompileCache(), None, within(now, most_jobs)
-        if before is not None:  # what is as it was is read once: its files are those of now
+        if before is not None:  # unchanged files are read once: they get the file objects of now
             old = within(before, most_jobs)
             base = compile_tree(replace(old, files=as_seen(old.files, kept.files)), cache, most_jobs=most_jobs)
         after = compile_tree(kept, cache, base, most_jobs)
@@ -130,7 +130,7 @@ def _known(
     most_jobs: int | None,
     found: Callable[[], Validation],
 ) -> Validation:
-    """What was found before in trees with the same bytes, with memory for as many jobs; else what is found now."""
+    """The stored result for trees with the same bytes and the same memory limit; else a new result, which is stored."""
     if verdicts is None:
         return found()
     key = key_of(*trees, most_jobs=most_jobs)
@@ -143,9 +143,9 @@ def _known(
 
 
 def _made(before: Iterable[Diagnostic], after: Iterable[Diagnostic], changed: frozenset[str]) -> Iterator[Diagnostic]:
-    """What is told of a change. Of equal mistakes in equal lines, as many are known as there were.
+    """The diagnostics to report for a change. Of equal mistakes in equal lines, as many as before are known.
 
-    A warning that becomes an error, as of a policy that the change makes stricter, was no error before.
+    A warning that becomes an error (the change makes a policy stricter) counts as new.
     """
     were = Counter((known_by(diagnostic), diagnostic.severity) for diagnostic in before)
     for diagnostic in after:

@@ -1,6 +1,6 @@
-"""What `validate` found, and the bytes that say so for as long as the same files are validated again.
+"""The result of `validate`, and its bytes, which are stored for the next validation of the same files.
 
-The bytes are JSON: to read them runs nothing. That they were written by gpuctl is for whoever keeps them to make sure.
+The bytes are JSON: reading them runs no code. The cache must make sure that gpuctl wrote them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gpuctl.model.source import SourceTree
 class Validation:
     """The diagnostics of all trees, each mistake once, and how many jobs the valid trees declare.
 
-    `known`: mistakes that are not among the diagnostics because a change did not make them. `unchanged`: clusters that
-    were not compiled because the change touches none of their files.
+    `known`: mistakes that are not among the diagnostics because the change did not make them. `unchanged`: clusters
+    that were not compiled because the change touches none of their files.
     """
 
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -37,22 +37,22 @@ class Validation:
 
 
 class Verdicts(Protocol):
-    """A cache of what was found in trees. It gives back only what was put under a key by the same version of gpuctl.
+    """A cache of validation results. It returns only bytes that the same version of gpuctl put under a key.
 
     It may forget anything at any time, and never raises.
     """
 
     def get(self, key: bytes) -> bytes | None:
-        """What was put under the key, if it is still there and whole."""
+        """The bytes under the key, if they are still there and whole."""
         ...
 
     def put(self, key: bytes, body: bytes) -> None:
-        """Keep a body, if there is room for it."""
+        """Keep these bytes, if there is room."""
         ...
 
 
 def all_of_them(parts: Iterable[Validation]) -> Validation:
-    """What was found in all clusters."""
+    """The combined result for all clusters."""
     found = list(parts)
     return Validation(
         diagnostics=sorted_diagnostics(d for one in found for d in one.diagnostics),
@@ -64,7 +64,7 @@ def all_of_them(parts: Iterable[Validation]) -> Validation:
 
 
 def key_of(*trees: SourceTree | None, most_jobs: int | None = None) -> bytes:
-    """The digest of every byte of some trees, of where it stands and of how many jobs there is memory for, 32 bytes.
+    """A digest of 32 bytes: of every byte of the trees, their folders and commits, and the memory limit in jobs.
 
     Cost: linear in the bytes.
     """
@@ -91,7 +91,7 @@ def written(validation: Validation) -> bytes:
 
 
 def read(body: bytes) -> Validation | None:
-    """The validation of some JSON; None where it is none."""
+    """The validation in these bytes; None if they hold none."""
     try:
         facts = json.loads(body)
         counts = {name: int(facts[name]) for name in _COUNTS}

@@ -1,4 +1,4 @@
-"""What the loop hands to the dashboard beside it: the objects as they were last read, while pages are looked at."""
+"""What the loop hands to the dashboard: the objects as last read, while somebody looks at pages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpuctl.model.units import Instant
 class Sight:
     """The cluster's objects, and when they were last read.
 
-    `leader`: the replica that leads, empty where it is not known; None: this one leads, and enforces `revision`.
-    `unread`: why kinds could not be read then.
+    `leader`: the replica that leads, empty if not known; None: this one leads, and enforces `revision`. `unread`: why
+    kinds could not be read then.
     """
 
     at_ms: Instant
@@ -29,11 +29,11 @@ class Viewer(Protocol):
     """Shows the cluster to people. Nothing depends on it."""
 
     def is_wanted(self) -> bool:
-        """Whether a page was asked for lately."""
+        """Whether a page was requested lately."""
         ...
 
     def offer(self, sight: Sight) -> None:
-        """Have this shown; a newer one takes the place of one that waits. Returns at once, never raises."""
+        """Offer objects to show; newer ones replace those that still wait. Returns at once, never raises."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""What a change would do that is not committed: another quota, or one more job. Nothing is written.
+"""The effect of a change that is not committed: another quota, or one more job. Nothing is written.
 
-The change is made in the text of the declarations, as a person would, and planned against what they say without it.
+The change is made in the text of the declarations, as a person would make it, and planned against the text without it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NEW_FILE = "what-if"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a person would like to know. Amounts are as they were typed: the compiler says what is wrong with them.
+    """A person's question. Amounts are as typed: the compiler says what is wrong with them.
 
-    `quota`: of the project; empty: as it is. `job`: the name of one more job; empty: none.
+    `quota`: of the project; empty: unchanged. `job`: the name of one more job; empty: none.
     """
 
     project: str
@@ -46,14 +46,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The plan; None where the declarations with the change have errors, which `mistakes` has."""
+    """The plan; None where the changed declarations have errors, which are in `mistakes`."""
 
     plan: PlanReport | None
     mistakes: tuple[Diagnostic, ...] = ()
 
 
 def asked(tree: SourceTree, question: Question) -> SourceTree:
-    """The declarations with what is asked about. Raises Refused."""
+    """The declarations with the change of the question. Raises Refused."""
     target = Target(kind="Project", name=question.project)
     path, content = _file_of(tree, target)
     files = dict(tree.files)
@@ -87,12 +87,12 @@ def answer(trees: tuple[SourceTree, SourceTree], compared: Comparison, objects: 
 
 
 def _file_of(tree: SourceTree, target: Target) -> tuple[str, bytes]:
-    """The file that declares the target. Cost: linear in the files that name it."""
+    """The file that declares the target. Cost: linear in the files that contain its name."""
     wanted = target.name.encode()
     for path, file in sorted(tree.files.items()):
         if wanted in file.content and any(map(target.is_in, read_file(path, file.content).documents)):
             return path, file.content
-    # The edit of a file without it says what is wrong.
+    # If no file declares the target, the edit of this missing file reports what is wrong.
     return f"{tree.cluster_dir}/projects/{target.name}/project.yaml", b""
 
 

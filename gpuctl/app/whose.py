@@ -1,4 +1,4 @@
-"""Whose a control plane is: the clusters that gpuctl keeps there, by their ledgers."""
+"""The clusters for which gpuctl keeps ledgers on a control plane."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from gpuctl.observe import Records, read_ledgers
 
 
 def ledgers_on(cluster: Cluster) -> Records:
-    """All ledgers that gpuctl keeps there. Raises ClusterUnavailable or Forbidden where they can't be read."""
+    """All ledgers of gpuctl on this control plane. Raises ClusterUnavailable or Forbidden where they can't be read."""
     return read_ledgers({ref_of(body): body for body in cluster.list(kinds.CONFIG_MAP).items})
 
 
 def other_clusters(cluster: Cluster, name: str) -> tuple[str, ...]:
-    """The clusters that gpuctl keeps there, where that one is not among them. Nothing is said of a new control plane.
+    """The clusters with ledgers on this control plane, if `name` is not among them; empty for a new control plane.
 
     Raises what `ledgers_on` raises.
     """

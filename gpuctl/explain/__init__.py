@@ -1,6 +1,8 @@
-"""Explain decisions: the facts behind one, from the engine's trace, and what would change it, from what-if schedules.
+"""Explain decisions: the facts behind a decision, from the engine's trace, and what would change it, from what-if
+schedules.
 
-Nothing here decides. Each "it would start if" is a schedule by the same engine of a cluster with just that difference.
+Nothing here decides. Each "it would start if" is a schedule, by the same engine, of a cluster with just that
+difference.
 """
 
 from __future__ import annotations
@@ -96,10 +98,10 @@ _KINDS: Mapping[type[Decision], DecisionKind] = {
 def explain(
     declared: Declared, state: ClusterState, schedule: Schedule, job: JobId, vacancies: tuple[Vacancy, ...] = ()
 ) -> Explanation | None:
-    """Explain the decision of one job in a schedule of that state; None for a job without one.
+    """Explain the decision on one job in a schedule of this state; None for a job without one.
 
     `vacancies`: the GPUs that the schedule leaves free. Cost: for a waiting job up to some twenty schedules of the
-    whole cluster, and those of a forecast; for others the trace is read.
+    whole cluster, and those of a forecast; for other jobs the trace is read.
     """
     decision = next((d for d in schedule.decisions if d.job == job), None)
     asked = next((each for each in declared.jobs if each.id == job), None)
@@ -135,7 +137,7 @@ def explain(
 
 
 def _reason(declared: Declared, state: ClusterState, schedule: Schedule, decision: Decision) -> Reason:
-    """The decision's reason; of a run that goes on, as things stand now."""
+    """The decision's reason; for a run that goes on, the reason as things stand now."""
     if isinstance(decision, Keep):
         return reason_of_running(declared, state, schedule, decision.job, decision.reason)
     return decision.reason
@@ -147,7 +149,7 @@ def _beneficiary(decision: Decision) -> JobId | None:
 
 
 def _makes_way(decision: Decision, job: JobId) -> bool:
-    """Whether a run is paused, moved or scaled down for a job, or waits since it was."""
+    """Whether a run is paused, moved or scaled down for a job, or still waits after that."""
     stops = isinstance(decision, Reclaim | Preempt | Move | Resize | Pending)
     return stops and _beneficiary(decision) == job
 

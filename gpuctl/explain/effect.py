@@ -1,4 +1,4 @@
-"""The effect of a change on jobs: compare the cluster at rest without the change and at rest with it.
+"""The effect of a change on jobs: the difference between the cluster at rest without the change and at rest with it.
 
 Both are the engine's decisions carried out as values. So what would happen anyway is not part of the effect: a job that
 would start without the change is not reported as started by it.
@@ -82,8 +82,8 @@ def _started(old: Mapping[JobId, Run], after: Rest) -> Iterator[Started]:
 
 
 def _lost_ms(was: Run, job: Job | None, now_ms: Instant) -> DurationMs | None:
-    """The most work that a run has to do again once it is stopped. Of one that is not seen to have run yet, as all are
-    where no live cluster is asked, that may be all between two checkpoints."""
+    """The most work that a run has to do again once it is stopped. For a run that was not seen to run yet (which is
+    every run where no live cluster is asked), that is the whole time between two checkpoints."""
     every_ms = None if job is None else job.checkpoint_ms
     if was.started_at_ms is None or was.started_at_ms >= now_ms:
         return every_ms
@@ -146,7 +146,7 @@ def _stopped(old: Mapping[JobId, Run], after: Rest, jobs: Mapping[JobId, Job]) -
 
 
 def _dequeued(before: Rest | None, after: Rest, jobs: Mapping[JobId, Job]) -> Iterator[Dequeued]:
-    """Jobs that waited, and neither run nor wait because they are declared no more, or suspended."""
+    """Jobs that waited, and now neither run nor wait, because they are no longer declared, or suspended."""
     if before is None:
         return
     asked = {job.id: job.total_gpu_milli for job in before.declared.jobs}
@@ -223,7 +223,7 @@ def _holdings(before: Rest | None, after: Rest) -> Iterator[Holding]:
 
 
 def _fixed(rest: Rest) -> dict[tuple[ProjectName, DomainName], GpuMilli]:
-    """What jobs that can't be preempted hold, by project and quota domain. Cost: linear in runs and nodes."""
+    """What non-preemptible jobs hold, by project and quota domain. Cost: linear in runs and nodes."""
     domains = domains_of(rest.declared, rest.state.nodes)
     jobs = {job.id for job in rest.declared.jobs if not job.preemptible}
     found: Counter[tuple[ProjectName, DomainName]] = Counter()
@@ -235,7 +235,7 @@ def _fixed(rest: Rest) -> dict[tuple[ProjectName, DomainName], GpuMilli]:
 
 
 def domains_of(declared: Declared, nodes: Iterable[Node]) -> dict[NodeName, DomainName]:
-    """The quota domain of each node that is in a pool: the first pool that selects it."""
+    """The quota domain of each node in a pool; a node belongs to the first pool that selects it."""
     domain_of = {pool: domain.name for domain in declared.domains for pool in domain.pools}
     pools = declared.cluster.pools
     found = ((node.name, next((pool.name for pool in pools if pool.selects(node.labels)), None)) for node in nodes)

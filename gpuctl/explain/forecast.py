@@ -2,8 +2,8 @@
 
 The cluster is simulated as values: decisions take effect at once, and time advances to the next instant at which a run
 reaches its limit or minRuntime, the starvation guard applies to a job, or a run that did not start is tried again. A
-job that others come after is assumed to succeed just before its limit, so that they are queued. Runs without a
-limit are assumed to keep running, so a forecast is an estimate of the latest start, without a guarantee.
+job that other jobs depend on is assumed to succeed just before its limit, so that they are queued. Runs without a limit
+are assumed to keep running. So a forecast is an estimate of the latest start, without a guarantee.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MAX_ENDS = 24
 MAX_ASKED = 12_000
 """The most attempts to start a job, in all schedules together: the longer the queue, the shorter the forecast."""
 MAX_PLACED = 10_000
-"""The most searches for places, in all schedules together. Where many jobs could start if runs moved, each is searched
-for to the bound of such searches in each schedule: a plan for 199 jobs took 26 s of CPU without this one, and 4 s with
-it."""
+"""The most searches for places, in all schedules together. Where many jobs could start if runs moved, each schedule
+searches for each of them up to the bound of such searches. Measured: a plan for 199 jobs took 26 s of CPU without this
+bound, and 4 s with it."""
 STEPS = 8
-"""Up to so many instants of minRuntime or the starvation guard are simulated one by one; more are merged, in steps of
+"""Up to this many instants of minRuntime or the starvation guard are simulated one by one; more are merged, in steps of
 an eighth of that time."""
 CYCLES_AN_END = 2
 """The least number of schedules after a run's end that starts a job."""
@@ -46,7 +46,7 @@ def forecast(declared: Declared, state: ClusterState, now_ms: Instant, job: JobI
 def start_forecasts(
     declared: Declared, state: ClusterState, now_ms: Instant, jobs: AbstractSet[JobId]
 ) -> Mapping[JobId, Instant]:
-    """When each of these jobs starts, without those of which no start is forecast. Cost: that of one forecast."""
+    """When each of these jobs starts, without the jobs that have no forecast start. Cost: one forecast."""
     found = forecasts(at_rest(declared, settled(declared, state, now_ms), now_ms), jobs)
     return {job: told.start_ms for job, told in found.items() if told.start_ms is not None}
 
@@ -54,8 +54,8 @@ def start_forecasts(
 def forecasts(rest: Rest, wanted: AbstractSet[JobId]) -> Mapping[JobId, Forecast]:
     """Forecast the starts of several jobs, from a cluster at rest, in one simulation.
 
-    A job's forecast does not depend on which others are asked about. The engine's cache is used throughout. Cost: that
-    of the last start, bounded by MAX_ENDS, MAX_ASKED and MAX_PLACED; none where they are known already.
+    A job's forecast does not depend on which other jobs are asked about. The engine's cache is used throughout. Cost:
+    that of the last start, bounded by MAX_ENDS, MAX_ASKED and MAX_PLACED; none where the forecasts are known already.
     """
     if rest.forecasts is not None:
         return {job: rest.forecasts[job] for job in wanted}
@@ -114,7 +114,7 @@ def _succeeded(jobs: Jobs, state: ClusterState, ended: AbstractSet[JobId], at_ms
 
 
 def _grown_ms(declared: Declared, state: ClusterState, at_ms: Instant) -> Instant | None:
-    """When the next runs reach a minRuntime, so that they may be paused."""
+    """When the next runs reach their minRuntime, so that they may be paused."""
     min_runtime = declared.cluster.scheduling.min_runtime
     grown = (end_ms for run in state.runs if run.phase in ACTIVE for end_ms in min_runtime_ends(run, min_runtime))
     return _soonest(grown, at_ms, max(min_runtime))
@@ -128,13 +128,13 @@ def _guarded_ms(declared: Declared, state: ClusterState, queue: Collection[JobId
 
 
 def _tried_ms(jobs: Jobs, state: ClusterState, at_ms: Instant) -> Instant | None:
-    """When the next runs that did not start may take more than they may now."""
+    """When the next runs that did not start get wider rights for their start."""
     due = (next_right_ms(run, at_ms) for run in state.runs if run.job in jobs and jobs[run.job].digest == run.digest)
     return _soonest(filter(None, due), at_ms, FULL_RIGHTS_AFTER_MS)
 
 
 def _soonest(due: Iterable[Instant], at_ms: Instant, span_ms: DurationMs) -> Instant | None:
-    """The next instant; where there are many, the last of those that are close to it."""
+    """The next instant; where there are many, the last of those close to it."""
     later = {due_ms for due_ms in due if due_ms > at_ms}
     near_ms = min(later, default=at_ms) + (span_ms // STEPS if len(later) > STEPS else 0)
     return max((due_ms for due_ms in later if due_ms <= near_ms), default=None)

@@ -1,8 +1,8 @@
-"""Checks a prediction: what a commit was expected to do to the runs of a cluster, against what happened to them.
+"""Checks a prediction: compares the expected effect of a commit on the runs of a cluster with what happened to them.
 
-Both are differences between two states, by the same function: the state when the commit was taken up, and the cluster
-at rest, once as the engine predicts it and once as it is observed. A difference between the two has a cause that was
-observed meanwhile, or is a bug of gpuctl.
+Both effects are differences between two states, by the same function. The first state is that when the commit was taken
+up; the second is the cluster at rest, once as the engine predicts it and once as it is observed. A difference between
+the effects has a cause that was observed meanwhile, or is a bug of gpuctl.
 """
 
 from __future__ import annotations
@@ -34,17 +34,21 @@ class Fate(StrEnum):
 
 
 Fates: TypeAlias = Mapping[tuple[JobId, Fate], tuple[NodeName, ...]]
-"""What happens to which jobs, with the node of each worker, sorted; none for runs that hold nothing then. A job whose
-run is replaced by a new one is STOPPED and STARTED."""
+"""What happens to which jobs, with the node of each worker, sorted; no nodes for runs that then hold nothing. A job
+whose run is replaced by a new one is STOPPED and STARTED."""
 
 
 class CauseKind(StrEnum):
-    """Why something else happened than was predicted, the most telling first.
+    """Why something else happened than was predicted, the most telling cause first.
 
-    NODE_LOST: a node is gone or not usable. FAILED: a run failed, or did not start. ENDED: it succeeded, or reached its
-    limit. REFUSED: a guard or the API server refuses a write, or takes it only later. OUTSIDE: other clients or people
-    changed the cluster. PODS: pods of some runs stopped or started sooner than those of others. TIME: the engine
-    decides otherwise now, from the same state. BUG: no cause was observed.
+    - NODE_LOST: a node is gone or not usable.
+    - FAILED: a run failed, or did not start.
+    - ENDED: a run succeeded, or reached its limit.
+    - REFUSED: a guard or the API server refuses a write, or takes it only later.
+    - OUTSIDE: other clients or people changed the cluster.
+    - PODS: pods of some runs stopped or started sooner than those of others.
+    - TIME: the engine decides otherwise now, from the same state.
+    - BUG: no cause was observed.
     """
 
     NODE_LOST = "node-lost"
@@ -72,7 +76,7 @@ _TIME_TEXT = "the engine decides otherwise at this time (minRuntime, a limit, pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Something observed after the commit was taken up. `job`: the one that it is about, if it is about one."""
+    """Something observed after the commit was taken up. `job`: the job concerned, if it is a single one."""
 
     kind: CauseKind
     text: str
@@ -81,7 +85,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What is expected of declarations that are enforced on a cluster in that state."""
+    """The expected effect of enforcing declarations on a cluster in the state `began`."""
 
     declared: Declared
     began: ClusterState
@@ -90,7 +94,8 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """A state on the way to rest: pods of these jobs had just stopped, or started. A prediction knows no such times."""
+    """An intermediate state: pods of these jobs had just stopped, or started. A prediction does not know these
+    times."""
 
     at_ms: Instant
     state: ClusterState
@@ -99,9 +104,9 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A fate that was predicted and did not happen, or the other way round, or happened on other nodes.
+    """A fate that was predicted and did not happen, or the reverse, or one that happened on other nodes.
 
-    `predicted` and `happened` are the nodes; None: it was not predicted, or did not happen.
+    `predicted` and `happened` are the nodes; None: not predicted, or did not happen.
     """
 
     job: JobId
@@ -112,30 +117,32 @@ class Difference:
 
 
 def predict(declared: Declared, state: ClusterState, now_ms: Instant) -> Prediction:
-    """Predict what enforcing declarations does, if no guard refuses more than they say. Keeps no live objects.
+    """Predict the effect of enforcing declarations, if guards refuse no more than the declarations say. Keeps no live
+    objects.
 
-    Cost: a schedule without a cache and a few of what has changed.
+    Cost: a schedule without a cache, and a few with only the changes.
     """
     began = _without_objects(state)
     return Prediction(declared=declared, began=began, fates=_fates_from(declared, began, began, now_ms))
 
 
 def passed(before: ClusterState, state: ClusterState, at_ms: Instant) -> Passed | None:
-    """The state, if pods have stopped or started since the cycle before; without live objects. Cost: linear in runs."""
+    """The intermediate state, if pods have stopped or started since the cycle before; without live objects. Cost:
+    linear in runs."""
     now = {(run.job, run.digest): run for run in state.runs}
     jobs = tuple([run.job for run in before.runs if _has_followed(run, now.get((run.job, run.digest)))])
     return Passed(at_ms=at_ms, state=_without_objects(state), jobs=jobs) if jobs else None
 
 
 def _has_followed(before: Run, now: Run | None) -> bool:
-    """Whether a run has come to where it was going, or some of the pods that it stops are gone."""
+    """Whether a run has arrived where it was going, or some of the pods that it stops are gone."""
     if now is None or (now.phase is not before.phase and now.phase not in {RunPhase.STARTING, RunPhase.STOPPING}):
         return True
     return now.phase is not RunPhase.QUEUED and _held(now) < _held(before)
 
 
 def _held(run: Run) -> int:
-    """The workers that hold GPUs, those that it gives up among them."""
+    """The workers that hold GPUs, including those that the run gives up."""
     return sum(len(place.workers) for place in (run.placement, run.leaving) if place is not None)
 
 
@@ -146,12 +153,12 @@ def _without_objects(state: ClusterState) -> ClusterState:
 
 
 def _fates_from(declared: Declared, began: ClusterState, state: ClusterState, now_ms: Instant) -> Fates:
-    """What will have happened since the beginning once a state has come to rest."""
+    """The fates from the beginning until a state has come to rest, as predicted."""
     return fates_between(declared, began, at_rest(declared, state, now_ms, EngineCache()).state)
 
 
 def fates_between(declared: Declared, before: ClusterState, after: ClusterState) -> Fates:
-    """What has happened to the runs of the first state in the second. Cost: linear in runs."""
+    """What happened to the runs between the first state and the second. Cost: linear in runs."""
     found: dict[tuple[JobId, Fate], tuple[NodeName, ...]] = {}
     wanted = {(job.id, job.digest) for job in declared.jobs if not job.suspend}
     then, now = ({(run.job, run.digest): run for run in state.runs} for state in (before, after))
@@ -186,7 +193,7 @@ def _where(placement: Placement) -> tuple[NodeName, ...]:
 
 
 def fates_of(effect: Effect) -> Fates:
-    """What a plan tells of each job, in the same form."""
+    """The fates that a plan tells of, in the same form."""
     found = {(each.job, Fate.STARTED): _where(each.placement) for each in effect.started}
     found |= {(each.job, Fate.STOPPED): () for each in effect.started if each.anew}
     found |= {(each.job, Fate.STOPPED): () for each in effect.stopped}
@@ -196,7 +203,8 @@ def fates_of(effect: Effect) -> Fates:
 
 
 def restless(schedule: Schedule, state: ClusterState) -> tuple[JobId, ...]:
-    """The jobs that keep a cluster from being at rest: starting, stopping, or with a decision to be carried out."""
+    """The jobs that keep a cluster from being at rest: starting, stopping, or with a decision that is not carried
+    out."""
     moving = {run.job for run in state.runs if run.phase in {RunPhase.STARTING, RunPhase.STOPPING}}
     return tuple(sorted(moving | {each.job for each in schedule.decisions if not _rests(each)}))
 
@@ -275,8 +283,8 @@ def compare(
 ) -> tuple[Difference, ...]:
     """The differences between the prediction and the cluster at rest, each with its cause.
 
-    A job's own cause explains it; else the most telling of the others. Cost: linear in runs; a prediction from the
-    beginning, and from each state on the way, where differences have no cause.
+    A job's own cause explains its difference; else the most telling of the other causes. Cost: linear in runs; where
+    differences have no cause, also a prediction from the beginning and from each intermediate state.
     """
     declared, began = prediction.declared, prediction.began
     happened = fates_between(declared, began, state)
@@ -308,7 +316,7 @@ def compare(
 def _by_pods(
     prediction: Prediction, happened: Fates, unlike: Collection[tuple[JobId, Fate]], on_the_way: Iterable[Passed]
 ) -> dict[tuple[JobId, Fate], Cause]:
-    """What a prediction from a state on the way tells as it happened, before it had happened."""
+    """The causes for differences that a prediction from an intermediate state gets right, before they had happened."""
     found: dict[tuple[JobId, Fate], Cause] = {}
     for each in on_the_way:
         so_far = fates_between(prediction.declared, prediction.began, each.state)
@@ -321,9 +329,8 @@ def _by_pods(
 
 
 def _agrees(expected: tuple[NodeName, ...] | None, got: tuple[NodeName, ...] | None) -> bool:
-    """Whether both tell the same of a job. Nodes count where both are known: a run that has ended holds none. Of a gang
-    each worker may be on any of its nodes: kube-scheduler deals its pods among them.
-    """
+    """Whether both say the same of a job. Nodes count only where both are known: an ended run holds none. Each worker
+    of a gang may be on any of its nodes, as kube-scheduler spreads its pods among them."""
     if expected is None or got is None:
         return expected is got
     return not (expected and got) or (len(expected) == len(got) and set(got) <= set(expected))

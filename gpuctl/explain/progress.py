@@ -23,10 +23,10 @@ MAX_CYCLES = 24
 def come_to_rest(
     declared: Declared, state: ClusterState, at_ms: Instant, engine_cache: EngineCache
 ) -> Iterator[tuple[Schedule, ClusterState]]:
-    """Schedule repeatedly at one instant; yields each schedule with the state after it. The last is the cluster at
+    """Schedule repeatedly at one instant. Yields each schedule with the state after it; the last is the cluster at
     rest.
 
-    Cost: a few schedules; the first of an outlook is a cold one.
+    Cost: a few schedules; the first one with an empty cache is a cold one.
     """
     steps = Steps(declared)
     for _ in range(MAX_CYCLES):

@@ -47,7 +47,7 @@ def remedies_for(declared: Declared, state: ClusterState, decided: Schedule, job
 
 
 def _starts(declared: Declared, state: ClusterState, at: Schedule, job: Job) -> tuple[JobId, ...] | None:
-    """The jobs that are paused for the job to start, now or once they are gone; None when it does not start."""
+    """The jobs that are paused so that the job starts, now or once they are gone; None if it does not start."""
     paused: list[JobId] = []
     for decided, _ in come_to_rest(declared, state, at.at_ms, EngineCache()):
         mine = next(decision for decision in decided.decisions if decision.job == job.id)
@@ -111,7 +111,7 @@ def _short_limits(
 
 
 def _by_limit(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise one limit, the project's or a department's, as far as is needed."""
+    """Raise one limit, the project's or a department's, as far as needed."""
     for domain in _domains(declared, job):
         for owner, needed in _short_limits(declared, decided, domain.name, job):
             allowance = replace(owner.allowances[domain.name], limit_milli=needed)
@@ -135,7 +135,7 @@ def _with_allowance(declared: Declared, owner: Owner, domain: DomainName, allowa
 
 
 def _by_quota(declared: Declared, state: ClusterState, decided: Schedule, job: Job) -> Remedy | None:
-    """Raise the project's quota until the job is within it, and what else must be raised for that to be valid."""
+    """Raise the project's quota until the job is within it, and whatever else that needs to be valid."""
     for domain in _domains(declared, job):
         project = declared.project(job.id.project)
         held = _held_by(declared, decided, domain.name, project)
@@ -172,8 +172,8 @@ def _capacity(declared: Declared, domain: QuotaDomain) -> GpuMilli:
 def _raised(
     declared: Declared, decided: Schedule, domain: DomainName, job: Job, needed: GpuMilli
 ) -> tuple[Declared, tuple[Raise, ...]]:
-    """The declarations with the project's quota as large as is needed, and what else was raised to keep them valid:
-    limits below a quota or below what is then held, and department quotas below the sum of what they divide."""
+    """The declarations with the project's quota as large as needed, and what else was raised to keep them valid: limits
+    below a quota or below what is then held, and department quotas below the sum of the quotas below them."""
     changed, raised = declared, list[Raise]()
     for owner in _chain(declared, job):
         allowance = owner.allowances.get(domain, _NOTHING)

@@ -22,8 +22,7 @@ Pause: TypeAlias = Reclaim | Preempt | Displace | Move
 class Rest:
     """A cluster at rest, its last schedule, and the pauses, starts and resizes that led to it.
 
-    `engine_cache`: the engine's cache, to continue with. `forecasts`: of all jobs that wait, where they are known
-    already.
+    `engine_cache`: the engine's cache, to continue with. `forecasts`: of all waiting jobs, if they are known already.
     """
 
     declared: Declared
@@ -54,7 +53,7 @@ class Rest:
 def at_rest(declared: Declared, state: ClusterState, now_ms: Instant, engine_cache: EngineCache | None = None) -> Rest:
     """Bring the cluster to rest at one instant. `engine_cache`: the engine's cache of a similar schedule.
 
-    Cost: one schedule without a cache where there is no outlook, and a few of what has changed.
+    Cost: one schedule without a cache if `engine_cache` is empty, and a few with only the changes.
     """
     pauses: dict[JobId, Pause] = {}
     starts: dict[JobId, Admit] = {}

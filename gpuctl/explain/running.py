@@ -1,4 +1,4 @@
-"""Why a run runs now, from the schedule's own amounts: the reason on record is that of its start."""
+"""Why a run runs now, from the schedule's amounts: the reason on record is that of its start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.model.units import GpuMilli
 def reason_of_running(
     declared: Declared, state: ClusterState, schedule: Schedule, job: JobId, recorded: Reason
 ) -> Reason:
-    """The reason of a job that runs, as things stand after a schedule of that state. Cost: O(runs and nodes)."""
+    """The reason of a running job, as things stand after a schedule of this state. Cost: O(runs and nodes)."""
     runs = {run.job: run for run in state.runs if run.phase in ACTIVE and run.job.project == job.project}
     domain_of = domains_of(declared, state.nodes)
     domain = _domain(runs[job], domain_of) if job in runs else None

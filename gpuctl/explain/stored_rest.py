@@ -1,6 +1,6 @@
 """A cluster at rest as bytes, for a later plan from the same base.
 
-Whether gpuctl wrote them, for these declarations and nodes, is for the keeper of the bytes to make sure.
+The keeper of the bytes must make sure that gpuctl wrote them, for these declarations and nodes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ def with_forecasts(rest: Rest) -> Rest:
 
 
 def stored(rest: Rest) -> bytes:
-    """All of it but the declarations and the engine's cache, which is needed for nothing once forecasts are known."""
+    """The bytes of a cluster at rest, without the declarations and the engine's cache: with known forecasts it is not
+    needed."""
     return dumped([getattr(rest, name) for name in _KEPT])
 
 
 def restored(body: bytes, declared: Declared) -> Rest | None:
-    """A cluster at rest of such bytes; None for any others."""
+    """The cluster at rest in these bytes; None for any others."""
     values = loaded(body, ("model",))
     if not isinstance(values, list) or len(values) != len(_KEPT):
         return None

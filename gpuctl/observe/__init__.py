@@ -1,4 +1,4 @@
-"""Objects of the API server -> ClusterState. Pure: what it says follows from the objects alone, not from a clock."""
+"""Objects of the API server -> ClusterState. Pure: the result follows from the objects alone, not from a clock."""
 
 from gpuctl.observe.cache import ObserveCache
 from gpuctl.observe.cluster import observe

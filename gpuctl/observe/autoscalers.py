@@ -1,10 +1,11 @@
-"""How many workers the autoscaler of a service asks for: what it made of the Deployment, and what it would if it might.
+"""How many workers the autoscaler of a service asks for: the replicas that it wrote, and those it would write if
+allowed.
 
-It writes the number of replicas, up to the bound that gpuctl gives it. Where it wants more than that, its status says
-so, with the metric's mean over the replicas that there are; from this follows how many it would have.
+It writes the number of replicas, up to the bound that gpuctl gives it. If it wants more, its status says so, with the
+metric's mean over the present replicas; the wanted number follows from that.
 
-A status is written by Kubernetes' controller; a tenant may neither write it nor, where the guard is installed, have
-another autoscaler act on a run's Deployment. Whatever it says counts within the bounds of the declaration alone.
+Security: Kubernetes' controller writes the status. A tenant may not write it and, where the guard is installed, may not
+have another autoscaler act on a run's Deployment. The status counts only within the bounds of the declaration.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
 _WANTS_MORE = frozenset({"TooManyReplicas", "ScaleUpLimit"})
-"""Why a ScalingLimited autoscaler has fewer replicas than it would: its upper bound, or how fast it may go."""
+"""Why a ScalingLimited autoscaler has fewer replicas than it wants: its upper bound, or the allowed speed of
+scaling."""
 
 
 SCALED_TO_ZERO = "ScaledToZero"
-"""The condition of an autoscaler that has taken the last replica itself, and waits for load."""
+"""The condition of an autoscaler that has removed the last replica itself, and waits for load."""
 
 
 class Asked(NamedTuple):
-    """What an autoscaler asks for: so many workers; None before it has looked, and where its metric fails.
+    """How many workers an autoscaler asks for; None before it has looked, and where its metric fails.
 
-    `at_zero`: it may take the last replica, and there is none, which it did or has not seen yet. `load_ms`: since when
-    it asks for one then. `taken_ms`: when it took the last.
+    `at_zero`: it may remove the last replica, and there is none: it removed it, or has not seen yet that it is gone.
+    `load_ms`: since when it asks for a worker then. `taken_ms`: when it removed the last one.
     """
 
     workers: int | None
@@ -44,7 +46,7 @@ class Asked(NamedTuple):
 def asked_workers(
     autoscalers: Mapping[ObjectRef, Body], refs: Sequence[ObjectRef], bodies: Sequence[Body]
 ) -> list[Asked | None]:
-    """What is asked for by the autoscaler of each run, by its object; None where it has none."""
+    """The replicas that the autoscaler of each run's object asks for; None for a run without one."""
     if not autoscalers:
         return [None] * len(refs)
     named = (ObjectRef(*kinds.AUTOSCALER, ref.namespace, ref.name) for ref in refs)
@@ -53,9 +55,9 @@ def asked_workers(
 
 
 def asked(autoscaler: Body, deployment: Body) -> Asked:
-    """What one autoscaler asks for.
+    """The replicas that one autoscaler asks for.
 
-    A status that is not about the replicas that there are now is of before them, and does not say that more are wanted.
+    A status about another number of replicas than the present one is older: it does not show that more are wanted.
     """
     replicas = number(deployment, "spec", "replicas", default=1)
     limited = condition(autoscaler, "ScalingLimited")
@@ -70,8 +72,8 @@ def asked(autoscaler: Body, deployment: Body) -> Asked:
 
 
 def _from_zero(autoscaler: Body, limited: Mapping[str, Any]) -> Asked:
-    """One worker where there is load again, none where there is none. It never makes that worker itself (see
-    `render.inference`), so that it says so by being limited."""
+    """One worker where there is load again, none where there is none. The autoscaler never creates that worker itself
+    (see `render.inference`), so it shows the load by being limited."""
     if number(autoscaler, "spec", "minReplicas", default=1):
         return Asked(None)
     if not condition(autoscaler, SCALED_TO_ZERO):
@@ -81,10 +83,10 @@ def _from_zero(autoscaler: Body, limited: Mapping[str, Any]) -> Asked:
 
 
 def asked_of_run(told: Asked | None, has: int | None, *, is_let_go: bool) -> int | None:
-    """How many workers a run is to have by its load, where those are not the ones that it has. `has`: of one whose pods
-    start or run, None for any other.
+    """How many workers a run should have by its load; None if it has as many. `has`: the workers of a run whose pods
+    start or run; None for any other run.
 
-    The last worker of a run that was let go is taken before its autoscaler says that it took it.
+    The last worker of a released run is gone before its autoscaler reports that it removed it.
     """
     if told is None:
         return None
@@ -94,7 +96,7 @@ def asked_of_run(told: Asked | None, has: int | None, *, is_let_go: bool) -> int
 
 
 def _by_metric(autoscaler: Body) -> int:
-    """How many replicas would have the target each, of what all have together; 0 where that is not told."""
+    """The number of replicas that divides the whole load into targets, rounded up; 0 if the load is not known."""
     (wanted,) = [*items(autoscaler, "spec", "metrics")][:1] or [{}]
     (measured,) = [*items(autoscaler, "status", "currentMetrics")][:1] or [{}]
     kind = text(wanted, "type").lower()

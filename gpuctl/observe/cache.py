@@ -1,4 +1,4 @@
-"""The cache of `observe`: what was read of an object in one cycle is used in the next while the object is the same.
+"""The cache of `observe`: what was read from an object is used again in the next cycle while the object is the same.
 
 The inputs are compared in columns, one entry an object, so that an unchanged object costs hardly a Python step.
 """
@@ -49,9 +49,9 @@ _NO_CLAIM = Claim(pods=frozenset(), held=())
 
 
 class ObserveCache:
-    """Cache of what was read of pods, workloads, ledgers and nodes, each value with the bodies it was read from.
+    """Caches what was read from pods, workloads, ledgers and nodes, each value with the bodies it was read from.
 
-    Bodies are never changed in place. The cache holds the values of the last two observations, no more. `faults` are
+    Bodies are never changed in place. The cache holds the values of the last two observations at most. `faults` are
     those of the current observation.
     """
 
@@ -85,8 +85,8 @@ class ObserveCache:
         self.faults = Faults()
 
     def turn(self, rows: Rows) -> None:
-        """Begin another observation: values that it does not use are dropped with the next, and all that was read by
-        other rows of kinds."""
+        """Begin another observation. Values that it does not use are dropped by the next turn; other rows of kinds drop
+        all."""
         if rows != self._rows:
             self._begin(rows)
         memos = (self._inventories, self._lineages, self._witnesses, self._memories, self._trusts, self.ledgers)
@@ -112,7 +112,8 @@ class ObserveCache:
         return self._testimonies.of(ledgers, tenancy)
 
     def workloads(self, bodies: Mapping[ObjectRef, Body], told: Testimony, trust: Trust, rows: Rows) -> Workloads:
-        """The Jobs and Deployments that are the own object of a run; if several would be, the last by reference."""
+        """The Jobs and Deployments that are a run's own object; if several could be one run's, the last by
+        reference."""
         refs, lives = list(bodies), list(bodies.values())
         said = self._witnesses.get(None, (told, refs), lambda: list(map(told.witnesses.get, refs)))
         found = self._own.over(
@@ -135,9 +136,10 @@ class ObserveCache:
     def pod_runs(
         self, pods: Mapping[ObjectRef, Body], sets: Mapping[ObjectRef, Body], told: Testimony
     ) -> list[RunKey | None]:
-        """The run of each pod, by its controller; `sets` is what may stand between: ReplicaSets above all.
+        """The run of each pod, by its controller. `sets`: objects that may stand between run and pod, mostly
+        ReplicaSets.
 
-        A pod may stand there too: the leader of a LeaderWorkerSet's group has the StatefulSet of its workers.
+        A pod may stand between too: the leader of a LeaderWorkerSet's group owns the StatefulSet of its workers.
         """
         owners = self._owners_of(self._owners, pods)
         refs, of_sets, uids = list(sets), self._owners_of(self._sets, sets), list(map(uid, sets.values()))
@@ -192,7 +194,7 @@ class ObserveCache:
         return without_strangers(read_pods, by_run) if has_helpers else read_pods
 
     def _asked_by(self, workloads: Workloads) -> dict[RunKey, Devices]:
-        """What the templates of the runs' objects ask for; of one that can't be read, nothing."""
+        """The devices that the templates of the runs' objects ask for; none for an unreadable template."""
         bodies, rows = workloads.bodies, workloads.rows
         found = self._asked.over(
             workloads.runs, [bodies], lambda at: read(partial(template_devices, bodies[at], rows), Devices)
@@ -200,7 +202,7 @@ class ObserveCache:
         return dict(zip(workloads.runs, self.faults.sift(workloads.refs, found), strict=True))
 
     def excess(self, pods: Sequence[Pod], runs: Sequence[Run], named: Container[NodeName | None]) -> list[Excess]:
-        """What the pods of runs have beyond the runs' charges. `named`: nodes where HAMi gives GPUs by name."""
+        """What pods of runs have beyond the runs' charges. `named`: nodes where HAMi gives GPUs by name."""
         of_run = {
             (run.job, run.digest): Charge(gpu_milli=run.gpu_milli, cpu_milli=run.cpu_milli, mem_bytes=run.mem_bytes)
             for run in runs

@@ -1,8 +1,8 @@
 """What a run is charged, and what its pods request beyond that.
 
-A run holds what it is charged, at the places it was given. A tenant of its namespace may add pods to it, or
-have its pods request more: what goes beyond the charge is foreign, on the node where the pod is. So the pods' requests
-win over everything that is written down of them, and nothing on a node is counted twice or not at all.
+A run holds what it is charged, at the places it was given. A tenant of its namespace may add pods to it, or make its
+pods request more: anything beyond the charge counts as foreign, on the pod's node. So the pods' requests take
+precedence over every record of them, and nothing on a node is counted twice or not at all.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gpuctl.observe.devices import HeldDevice
 from gpuctl.observe.pods import Pod
 
 ROUNDED_MILLI: GpuMilli = 10
-"""A share of a device may be granted in steps of a hundredth: less than one more is no more."""
+"""A share of a device may be granted in steps of a hundredth, so a surplus below one step does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """What is on a node beyond what runs are charged, by one pod."""
+    """What one pod has on a node beyond the charge of its run."""
 
     node: NodeName
     requests: Requests
@@ -32,7 +32,7 @@ class Excess:
 
 
 def device_count(charge: Charge) -> int:
-    """Devices that one worker is charged for: whole ones, or the one it has a part of."""
+    """The devices that one worker is charged for: whole ones, or the one it has a part of."""
     return -(-charge.gpu_milli // WHOLE_GPU)
 
 
@@ -44,9 +44,9 @@ def charged_devices(pod: Pod, charge: Charge, planned: tuple[int, ...] = ()) -> 
 
 
 def excess_of(pod: Pod, charge: Charge, *, named: bool) -> Excess | None:
-    """What a run's pod has beyond the run's charge; None for nothing, as nearly always.
+    """The requests of a run's pod beyond the run's charge; None if there are none, as for nearly every pod.
 
-    `named`: on its node even a part of a GPU is requested as one, and given by name (HAMi).
+    `named`: on the pod's node even a part of a GPU is requested as one, and given by name (HAMi).
     """
     if pod.node is None or not pod.live or not pod.bound:
         return None
@@ -66,7 +66,7 @@ _NOTHING = Requests()
 
 
 def _is_charged_slice(slices: Mapping[str, int], charge: Charge) -> bool:
-    """Whether it is the one MIG slice that the run is charged for, and no larger one."""
+    """Whether these slices are the one MIG slice that the run is charged for, and no larger one."""
     ((profile, count), *more) = slices.items()
     return not more and count == 1 and least_charge_milli(profile) <= charge.gpu_milli < WHOLE_GPU
 
@@ -81,7 +81,7 @@ def _beyond(pod: Pod, charge: Charge) -> Iterable[HeldDevice]:
 
 
 def charge_by_pods(pods: Iterable[Pod]) -> Charge:
-    """What a run is charged that no ledger knows: what one of its pods requests, or is given by name."""
+    """The charge of a run that no ledger knows: what one of its pods requests, or is given by name."""
     for pod in pods:
         shares = [device.milli for device in pod.devices]
         gpu_milli = sum(shares) or WHOLE_GPU * pod.requests.gpus

@@ -38,12 +38,12 @@ def observe(
     cache: ObserveCache | None = None,
     declared_kinds: Sequence[WorkloadKind] = (),
 ) -> ClusterState:
-    """Observe what the cluster holds now: nodes, runs, ledgers. Never raises: what can't be read is absent, or named.
+    """Observe what the cluster holds now: nodes, runs, ledgers. Never raises: unreadable things are absent, or named.
 
-    `tenancy` is the cluster that gpuctl acts for: all that it did not make for projects of that cluster is foreign.
-    Without one, all clusters on the API server are taken together, and the labels and annotations of projects whose
-    ledger may not be read are trusted: for commands that only show. `declared_kinds` are then those of their Clusters.
-    `cache` is the one of the cycle before, if there was one: it saves work and changes no result.
+    `tenancy` is the cluster that gpuctl acts for: all objects that it did not make for projects of that cluster are
+    foreign. Without one (for commands that only show), all clusters on the API server are taken together, and the
+    labels and annotations of projects whose ledger may not be read are trusted. `declared_kinds` are then those of
+    their Clusters. `cache` (of the cycle before) saves work and changes no result.
     """
     cache, rows = cache or ObserveCache(), rows_of(tenancy.workload_kinds if tenancy else declared_kinds)
     cache.turn(rows)
@@ -95,11 +95,12 @@ def observe(
 
 
 _BETWEEN = (kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.JOB, kinds.RAY_CLUSTER)
-"""What may stand between a run's object and its pods."""
+"""Kinds of objects that may stand between a run's object and its pods."""
 
 
 def _between(bodies: Mapping[kinds.Kind, Mapping[ObjectRef, Body]], own: Workloads) -> Mapping[ObjectRef, Body]:
-    """What may stand between a run's object and its pods: ReplicaSets alone where no run is another controller's."""
+    """The objects that may stand between a run's object and its pods: only ReplicaSets if no run is another
+    controller's."""
     return _of_kinds(bodies, _BETWEEN) if own.others else bodies[kinds.REPLICA_SET]
 
 
@@ -110,7 +111,7 @@ def _of_kinds(
 
 
 def _kept(records: Records, cluster: str) -> frozenset[ProjectName]:
-    """The projects with a ledger that is whole but for parts that prove nothing."""
+    """The projects whose ledger is whole, except for parts that prove nothing."""
     ours = records.of(cluster)
     owners = (names.ledger_owner(ref.name) for ref, part in ours.damaged if part not in _PROVES_NOTHING)
     return frozenset(ours.ledgers) - {ProjectName(owner[1]) for owner in owners if owner is not None}
@@ -120,7 +121,7 @@ _PROVES_NOTHING = frozenset({"revision"})
 
 
 def _by_kind(raw: RawObjects) -> Mapping[tuple[str, str], Mapping[ObjectRef, Body]]:
-    """The objects of each kind; of one that is not there, none."""
+    """The objects of each kind; none for a kind without objects."""
     if raw.by_kind:
         return defaultdict(dict, raw.by_kind)
     found: dict[tuple[str, str], dict[ObjectRef, Body]] = defaultdict(dict)
@@ -152,7 +153,8 @@ def _given_by_hami(
 
 
 def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[Use]:
-    """What foreign pods, and pods beyond their run's charge, request on nodes, without GPUs that are known by name."""
+    """What foreign pods, and runs' pods beyond their charge, request on nodes, without the GPUs that are known by
+    name."""
     for pod in foreign:
         if pod.node is not None:
             yield pod.node, replace(pod.requests, gpus=max(0, pod.requests.gpus - len(pod.devices)))
@@ -161,7 +163,7 @@ def _foreign_use(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[U
 
 
 def _foreign_devices(foreign: Iterable[Pod], excess: Iterable[Excess]) -> Iterator[HeldDevice]:
-    """The GPUs known by name that foreign pods hold, or pods beyond their run's charge."""
+    """The GPUs known by name that foreign pods hold, or runs' pods beyond their charge."""
     for pod in foreign:
         yield from pod.devices
     for beyond in excess:

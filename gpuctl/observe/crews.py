@@ -1,7 +1,7 @@
-"""A run's pods and the places they were planned at, matched: where each worker is, and which places are still open.
+"""Matches a run's pods with its planned places: where each worker is, and which places are still open.
 
-What pods show is the truth: a worker is on the node its pod is bound to, whatever was planned. The devices come from
-the pod's claims where there are any, else from the plan; those of a worker on another node than planned are not known
+The pods are the truth: a worker is on the node its pod is bound to, whatever was planned. Its devices come from the
+pod's claims if there are any, else from the plan. The devices of a worker on another node than planned are not known
 here (`gpuctl/observe/numbering.py`).
 """
 
@@ -20,10 +20,10 @@ from gpuctl.observe.pods import Pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """A run's pods: those it keeps, and of an elastic one the places of those it has given up.
+    """A run's pods: those it keeps and, for an elastic run, the places of those it has given up.
 
-    `charge` is that of each worker: a pod that holds more devices holds the rest for itself.
-    `ended`: the indexes of workers that have ended for good.
+    `charge` is that of each worker: devices that a pod holds beyond it do not count for the run. `ended`: the indexes
+    of workers that have ended for good.
     """
 
     charge: Charge
@@ -36,24 +36,24 @@ class Crew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a run holds. `ended`: the numbers of the workers of the placement that hold nothing any more."""
+    """What a run holds. `ended`: the numbers of the placement's workers that no longer hold anything."""
 
     placement: Placement | None = None
     ended: frozenset[int] = frozenset()
 
 
 def whole_crew(charge: Charge, pods: Sequence[Pod], ended: frozenset[int] = frozenset()) -> Crew:
-    """A run that keeps all its pods."""
+    """The crew of a run that keeps all its pods."""
     return Crew(charge=charge, staying=pods, ended=ended)
 
 
 def elastic_crew(
     charge: Charge, pods: Sequence[Pod], planned: Placement | None, made_with: Placement | None, *, by_index: bool
 ) -> Crew:
-    """Which pods of an elastic run stay, told by its placement: a Job drops the highest indexes first.
+    """Which pods of an elastic run stay, by its placement: a Job drops the highest indexes first.
 
-    A Deployment removes those that are not ready, for example the pods of a lost node. One that is being deleted has
-    its place as long as no other pod is on that node in its stead: another will be made there.
+    A Deployment first removes pods that are not ready, for example those of a lost node. A pod that is being deleted
+    keeps its place as long as no other pod has taken that place on the node: another one will be created there.
     """
     if planned is None:
         return Crew(charge=charge, staying=pods, made_with=made_with)
@@ -73,7 +73,7 @@ def elastic_crew(
 
 
 def _in_open_places(planned: Placement, staying: Iterable[Pod], going: Iterable[Pod]) -> list[Pod]:
-    """The pods being deleted on whose nodes a planned place is left for them."""
+    """The pods being deleted for which a planned place on their node is left."""
     free: Counter[NodeName | None] = Counter(worker.node for worker in planned.workers)
     free.subtract(pod.node for pod in staying)
     kept: list[Pod] = []
@@ -85,12 +85,10 @@ def _in_open_places(planned: Placement, staying: Iterable[Pod], going: Iterable[
 
 
 def unbound_nodes(held: Held, pods: Iterable[Pod], ended: frozenset[int]) -> tuple[NodeName, ...]:
-    """Nodes at which places are still without a pod; a worker that succeeded has had its own.
+    """Nodes whose places have no pod yet; the place of a worker that succeeded counts as taken.
 
-    A pod that is evicted from its node leaves its place open: what takes it away keeps the next one out too, and on a
-    node that has failed the pod may never end.
-
-    `ended`: the indexes of workers that have ended for good.
+    A pod that is evicted from its node leaves its place open: what evicts it keeps the next pod out too, and on a
+    failed node the pod may never end. `ended`: the indexes of workers that have ended for good.
     """
     places = held.placement.workers if held.placement is not None else ()
     nodes = [worker.node for at, worker in enumerate(places) if at not in held.ended]
@@ -101,12 +99,11 @@ def unbound_nodes(held: Held, pods: Iterable[Pod], ended: frozenset[int]) -> tup
 
 
 def held_places(phase: RunPhase, planned: Placement | None, crew: Crew, unseen: Placement | None) -> Held:
-    """What the run holds: nothing once final, its pods' places while it stops, else also those still to be taken.
+    """A run's places: none once final; its pods' places while it stops; else also the places it has yet to take.
 
     A worker that has ended keeps its place in the placement, without devices: the run has as many workers as before.
-
-    `planned` is where it was let go, or the place that is reserved for it while it waits. `unseen`: the places of its
-    pods, of which not all are seen yet.
+    `planned`: where the run was released to, or the place reserved for it while it waits. `unseen`: the places of its
+    pods, if not all of them are seen yet.
     """
     if phase.final:
         return Held()
@@ -127,10 +124,10 @@ def _by_worker(pod: Pod) -> tuple[object, ...]:
 
 
 def _meet(planned: tuple[WorkerPlacement, ...], bound: Sequence[Pod], crew: Crew, *, keep_open: bool) -> Held:
-    """Pods and planned places matched: first by node, so that workers dealt out in another order change nothing.
+    """Match pods and planned places, first by node, so that workers spread in another order change nothing.
 
-    `keep_open`: planned places no pod has taken yet are held too. Of workers that have ended, the pods may be gone:
-    those places are the last to be found.
+    `keep_open`: planned places without a pod yet are held too. The pods of ended workers may be gone: their places are
+    found last.
     """
     open_places = list(range(len(planned)))
     taken: dict[int, Pod] = {}
@@ -165,7 +162,7 @@ def _meet(planned: tuple[WorkerPlacement, ...], bound: Sequence[Pod], crew: Crew
 
 
 def _by_index(met: Sequence[int], taken: Mapping[int, Pod]) -> list[int]:
-    """The places in the order of the indexes of the pods in them; places without a pod fill what is left."""
+    """The places in the order of their pods' indexes; places without a pod fill the rest."""
     at = {pod.index: place for place, pod in taken.items()}
     waiting = iter([place for place in met if place not in taken])
     last = max([len(met) - 1, *at])
@@ -174,10 +171,8 @@ def _by_index(met: Sequence[int], taken: Mapping[int, Pod]) -> list[int]:
 
 
 def _place_of(pod: Pod | None, planned: WorkerPlacement, crew: Crew) -> WorkerPlacement:
-    """Where a pod is, and its devices; none where it is on another node than planned and they are not known.
-
-    The place as planned if there is no pod yet.
-    """
+    """The node of a pod, and its devices; no devices if it is on another node than planned and they are not known.
+    Without a pod, the place as planned."""
     if pod is None:
         return planned
     there = planned if planned.node == pod.node else WorkerPlacement(node=pod.node or NodeName(""))

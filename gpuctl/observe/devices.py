@@ -1,8 +1,9 @@
 """Devices by name, where a driver publishes them: which node has which, and which claims and pods hold them.
 
 A device's index is its minor: the number by which declarations and placements call it. HAMi's DRA driver publishes it
-as an attribute; NVIDIA's does not, but names its devices by it, and says their uuid. A device that no slice of the
-newest generation lists, or that is tainted, takes no new work.
+as an attribute. NVIDIA's driver does not, but names its devices by it, and publishes their uuid. A device that no slice
+of the newest generation lists, or that is tainted, takes no new work.
+
 Source: resource.k8s.io/v1, ResourceSlice.spec.pool on generations, ResourceClaim.status.allocation; NVIDIA
 k8s-dra-driver-gpu, the canonical names of devices.
 """
@@ -29,7 +30,7 @@ _GENERATION = ("spec", "pool", "generation")
 _BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 _CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-"""Of pods: those that hold nothing any more."""
+"""The phases of pods that no longer hold anything."""
 _MINOR = re.compile(r"gpu-([0-9]{1,4})(-mig-.*)?")
 
 
@@ -37,7 +38,8 @@ _MINOR = re.compile(r"gpu-([0-9]{1,4})(-mig-.*)?")
 class NodeDevices:
     """The devices of one node. `complete`: all slices of the newest generation are there.
 
-    `out_of_use`: tainted, cordoned or not healthy. `gpu_slots`: how many workers may share one, where that is limited.
+    `out_of_use`: tainted, cordoned or not healthy. `gpu_slots`: how many workers may share a GPU, where that is
+    limited.
     """
 
     minors: frozenset[int]
@@ -49,7 +51,8 @@ class NodeDevices:
     gpu_slots: int | None = None
 
     def besides(self, other: NodeDevices) -> NodeDevices:
-        """The same node's devices as another pool or driver has them as well: a minor is the same GPU."""
+        """These devices together with those of another pool or driver on the same node: equal minors are the same
+        GPU."""
         return NodeDevices(
             minors=self.minors | other.minors,
             out_of_use=self.out_of_use | other.out_of_use,
@@ -63,7 +66,7 @@ class NodeDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDevice:
-    """One device, or a part of it, that a pod was given. `slices`: how many MIG slices of it that is."""
+    """One device, or a part of it, that a pod was given. `slices`: how many of its MIG slices that is."""
 
     node: NodeName
     gpu: int
@@ -74,9 +77,9 @@ class HeldDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInventory:
-    """All devices: by node, and what a claim's (driver, pool, device) would hold of which.
+    """All devices by node, and what a claim's (driver, pool, device) would hold.
 
-    `unreadable` are slices that can't be read, with what was wrong: their nodes take no new work.
+    `unreadable`: slices that can't be read, with the reason: their nodes take no new work.
     """
 
     nodes: Mapping[NodeName, NodeDevices] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class DeviceInventory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim: the pods that it is for, what it holds, and whether it is removed when its pod has ended."""
+    """One claim: its pods, the devices it holds, and whether it is removed when its pod has ended."""
 
     pods: frozenset[ObjectRef]
     held: tuple[HeldDevice, ...]
@@ -95,7 +98,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedDevices:
-    """What claims hold: by pod of gpuctl's, and all that belongs to none."""
+    """The devices that claims hold: by gpuctl's pods, and those that belong to no such pod."""
 
     of_pods: Mapping[ObjectRef, tuple[HeldDevice, ...]] = field(default_factory=dict)
     foreign: tuple[HeldDevice, ...] = ()
@@ -103,7 +106,7 @@ class ClaimedDevices:
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One published device. `profile`: it is a MIG slice, and `uuid` its GPU's."""
+    """One published device. `profile`: set for a MIG slice; `uuid` is then its GPU's."""
 
     name: str
     minor: int
@@ -113,10 +116,10 @@ class _Device:
 
 
 def device_inventory(slices: Iterable[Body], classes: Iterable[Body] = ()) -> DeviceInventory:
-    """Devices of the newest generation of each pool of the drivers gpuctl knows.
+    """The devices of the newest generation of each pool, for the drivers that gpuctl knows.
 
-    A node may call a pool as another node's is called. Drivers call it after the node, so what is claimed of it is then
-    of the node that has its name.
+    A node may publish a pool under another node's name. Drivers name a pool after its node, so a claim from such a pool
+    counts for the node with that name.
     """
     counted = any(_serves_counts(body) for body in classes)
     pools: dict[tuple[NodeName, str, str], list[Body]] = defaultdict(list)
@@ -149,7 +152,7 @@ def _published(body: Body, driver: str) -> list[_Device]:
 
 
 def _serves_counts(device_class: Body) -> bool:
-    """Whether plain counts of GPUs are served by NVIDIA's driver."""
+    """Whether NVIDIA's driver serves requests for plain counts of GPUs."""
     served = text(device_class, "spec", "extendedResourceName") == names.GPU_RESOURCE
     return served and text(device_class, "metadata", "name") == names.NVIDIA_GPU_CLASS
 
@@ -162,7 +165,7 @@ def _hami_device(device: Body) -> _Device | None:
 
 
 def _nvidia_device(device: Body) -> _Device | None:
-    """A GPU or a MIG slice of one; None for what is neither, or can't be told by its name and uuid."""
+    """A GPU or a MIG slice; None for any other device, and for one without a usable name and uuid."""
     name, attributes = text(device, "name"), mapping(device, "attributes")
     found = _MINOR.fullmatch(name)
     is_slice = text(attributes, "type", "string") == "mig"
@@ -180,10 +183,9 @@ def _is_usable(device: Body) -> bool:
 
 
 def _node_devices(devices: list[_Device], driver: str, *, complete: bool, counted: bool) -> NodeDevices:
-    """A GPU of which slices are published is cut; unless it is whole as well, to be cut on demand: then it is whole.
-
-    One that is cut into slices of several profiles counts as having those it has most of.
-    """
+    """The devices of one driver on a node. A GPU with published slices counts as cut, unless it is also published whole
+    (to be cut on demand): then it counts as whole. A GPU with slices of several profiles counts as having those it has
+    most of."""
     whole = frozenset(device.minor for device in devices if not device.profile)
     slices: dict[int, Counter[str]] = defaultdict(Counter)
     for device in devices:
@@ -204,7 +206,7 @@ def _node_devices(devices: list[_Device], driver: str, *, complete: bool, counte
 
 
 def _part(node: NodeName, device: _Device, cut: Mapping[int, CutGpu]) -> HeldDevice:
-    """What a claim holds that was given the whole of a published device."""
+    """What a claim holds that was given a whole published device."""
     gpu = cut.get(device.minor)
     share = WHOLE_GPU if gpu is None or not device.profile else WHOLE_GPU // max(1, gpu.slices)
     return HeldDevice(node=node, gpu=device.minor, milli=share, uuid=device.uuid, slices=int(bool(device.profile)))
@@ -220,9 +222,10 @@ def read_claim(claim: Body, inventory: DeviceInventory) -> Claim:
 def claimed_devices(
     claims: Iterable[Claim], our_pods: Container[ObjectRef], pods: Mapping[ObjectRef, Body]
 ) -> ClaimedDevices:
-    """The devices that claims hold, by pod. The devices of a claim that goes with its pod are free once the pod ended.
+    """The devices that claims hold, by pod. If a claim is removed with its pod, its devices are free once the pod has
+    ended.
 
-    Any other claim holds its devices for as long as it exists: kube-scheduler gives them to no other.
+    Any other claim holds its devices for as long as it exists: kube-scheduler gives them to nobody else.
     """
     of_pods: dict[ObjectRef, tuple[HeldDevice, ...]] = {}
     foreign: list[HeldDevice] = []
@@ -242,7 +245,7 @@ def _has_ended(pod: Body | None) -> bool:
 
 
 def _is_removed_with_pod(claim: Body) -> bool:
-    """Whether Kubernetes removes it once its pod has ended: nothing of other people keeps it."""
+    """Whether Kubernetes removes the claim once its pod has ended: no finalizer of others keeps it."""
     meta = mapping(claim, "metadata")
     finalizers = meta.get("finalizers") or ()
     owned = any(owner.get("kind") == "Pod" for owner in items(claim, "metadata", "ownerReferences"))

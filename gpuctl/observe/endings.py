@@ -1,31 +1,35 @@
-"""Workers that have ended for good, told by their pods: about a second before the Job's status tells it.
+"""Workers that have ended for good, by their pods: about a second before the Job's status reports it.
 
-kube-scheduler and the kubelet count a GPU as free from the moment at which its pod's phase is Succeeded or Failed; they
-do not look at single containers. The Job controller gathers the ends of pods for a second before it writes them to the
-Job. In between, an ended worker holds nothing, and a run of which all workers have ended is STOPPING, with the outcome
-that its Job will tell. That it has finished is still read off its Job, and so is all that follows from it.
+kube-scheduler and the kubelet count a GPU as free as soon as its pod's phase is Succeeded or Failed; they do not look
+at single containers. The Job controller gathers the ends of pods for a second before it writes them to the Job. In
+between, an ended worker holds nothing, and a run whose workers have all ended is STOPPING, with the outcome that its
+Job will report. That the run has finished is still read from its Job, and so is everything that follows from it.
 
-A GPU that a retry will need is never taken for free:
-- A pod that succeeded is not made again, and neither is one of a completed index, though the pod be gone.
-- A pod that failed is made again while its Job has retries left, so its worker holds its place until the Job tells
-  more. It has ended for good only where the Job allows no retry at all (`backoffLimit: 0`) and its failure counts: one
-  that the cluster brought about (`DisruptionTarget`) does not, by the Job's `podFailurePolicy`.
-- What becomes of a pod that is being deleted is for its Job to tell: a pause may have deleted it.
+A GPU that a retry will need is never taken as free:
+
+- A pod that succeeded is not created again; neither is one of a completed index, even if the pod is gone.
+- A pod that failed is created again while its Job has retries left, so its worker holds its place until the Job says
+  more. The worker has ended for good only if the Job allows no retry (`backoffLimit: 0`) and the failure counts: by the
+  Job's `podFailurePolicy`, one that the cluster caused (`DisruptionTarget`) does not.
+- The end of a pod that is being deleted is for its Job to report: a pause may have deleted it.
 - A worker with a live pod has not ended, whatever other pods it had.
 
-A tenant of the namespace may add pods to a Job, and remove its own. What a pod says of itself is believed only as far
-as the Job's status, which tenants can't write, leaves room for it:
-- It is one of those that the status tells to have ended (`uncountedTerminatedPods`), or the status still counts a pod
-  as active of which no live one is there. Where more pods claim to be such a one than it counts, none is believed.
-- A pod that was on no node, or that asked for fewer GPUs, slices or claims than the Job's template, ends nothing. A
-  live one of that kind is no worker (see `pods`), but the status may count it as active.
-Where a Job has a successPolicy, some of its workers need not succeed: how the run ends is for its Job to tell. But a
-Job that tells a failure has succeeded where the policy is met by workers that ended by themselves. Example: worker 0
-succeeds, and the Job controller stops worker 1. Before the controller has written that the criteria are met, somebody
-writes an annotation of the Job, so its own write meets a conflict. It looks again, finds that worker 1 has failed, and
-asks for failures first (Kubernetes 1.36, BackoffLimitExceeded). Where worker 1 fails before, worker 0 is stopped by the
-controller: its pod is being deleted, and ends nothing, though it exits with 0.
-A Deployment makes each of its pods again, so its workers never end.
+Security: a tenant of the namespace may add pods to a Job, and remove its own. A pod's own report is believed only as
+far as the Job's status, which tenants can't write, has room for it:
+
+- The status lists the pod as ended (`uncountedTerminatedPods`), or it still counts an active pod for which no live pod
+  exists. If more pods claim to be such a one than the status counts, none is believed.
+- A pod that was on no node, or asked for fewer GPUs, slices or claims than the Job's template, ends nothing. A live pod
+  of that kind is no worker (see `pods`), but the status may count it as active.
+
+Where a Job has a successPolicy, some of its workers need not succeed: how the run ends is for its Job to report. But a
+Job that reports a failure has succeeded if workers that ended by themselves met the policy. Example: worker 0 succeeds,
+and the Job controller stops worker 1. Before the controller has written that the criteria are met, somebody writes an
+annotation of the Job, so its own write meets a conflict. It looks again, finds that worker 1 has failed, and checks for
+failures first (Kubernetes 1.36, BackoffLimitExceeded). If worker 1 fails first, the controller stops worker 0: its pod
+is being deleted, and ends nothing, though it exits with 0.
+
+A Deployment creates each of its pods again, so its workers never end.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from gpuctl.observe.pods import Pod, template_devices
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endings:
     """The indexes of a run's workers that have ended for good. `ends_as`: how the run ends, once all of them have.
-    `is_policy_met`: so many workers of its successPolicy have succeeded that it has, though its Job tell a failure."""
+    `is_policy_met`: enough workers have succeeded to meet its successPolicy, even if its Job reports a failure."""
 
     workers: frozenset[int] = frozenset()
     ends_as: RunPhase | None = None
@@ -55,7 +59,7 @@ NO_ENDINGS = Endings()
 
 
 def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
-    """Which workers of a Job have ended. `pods`: all that name it as their controller. Cost: O(pods)."""
+    """Which workers of a Job have ended. `pods`: all pods that name it as their controller. Cost: O(pods)."""
     completed = completed_indexes(job)
     if not completed and all(pod.live for pod in pods):
         return NO_ENDINGS
@@ -81,7 +85,7 @@ def endings_of(job: Body, pods: Sequence[Pod]) -> Endings:
 
 
 def _is_met(rule: Body, succeeded: AbstractSet[int]) -> bool:
-    """Whether a rule of a successPolicy is met: by all indexes that it names, or by so many of these or of any."""
+    """Whether a rule of a successPolicy is met: by all indexes that it names, or by enough of these or of any."""
     named = indexes_of(text(rule, "succeededIndexes")) if "succeededIndexes" in rule else succeeded
     least = number(rule, "succeededCount", default=len(named))
     return 0 < least <= len(named & succeeded)
@@ -94,7 +98,7 @@ def _as_made_by(job: Body, pods: Iterable[Pod]) -> Iterator[Pod]:
 
 
 def _believed(job: Body, ended: Sequence[Pod], pods: Iterable[Pod]) -> list[Pod]:
-    """Of the ended pods those for which the Job's status has room."""
+    """The ended pods for which the Job's status has room."""
     uncounted = mapping(job, "status", "uncountedTerminatedPods")
     told = {uid for outcome in ("succeeded", "failed") for uid in texts(uncounted, outcome)}
     missing = number(job, "status", "active") + number(job, "status", "terminating") - sum(pod.live for pod in pods)

@@ -1,4 +1,4 @@
-"""What people have frozen in the cluster: read from an annotation that only those with rights there can write."""
+"""What people have frozen in the cluster, from an annotation that only people with rights there can write."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _LAST_MS = parse_timestamp("9999-12-31T00:00:00Z")
 
 
 def read_frozen(objects: Mapping[ObjectRef, Body]) -> tuple[Frozen, ...]:
-    """What is frozen, sorted. Never raises. An annotation that can't be read freezes the whole cluster: it was meant to
-    stop something."""
+    """What is frozen, sorted. Never raises. An unreadable annotation freezes the whole cluster: it was meant to stop
+    something."""
     body = objects.get(CONTROL)
     said = None if body is None else annotations_of(body).get(names.FROZEN_ANNOTATION)
     if not said:
@@ -33,7 +33,7 @@ def read_frozen(objects: Mapping[ObjectRef, Body]) -> tuple[Frozen, ...]:
 
 
 def decode_frozen(said: str) -> tuple[Frozen, ...]:
-    """What an annotation says is frozen. ValueError for what is none."""
+    """The frozen parts in an annotation. Raises ValueError for any other text."""
     found = json.loads(said)
     if not isinstance(found, dict) or not all(isinstance(facts, dict) for facts in found.values()):
         raise ValueError("it is no mapping of mappings")
@@ -41,7 +41,7 @@ def decode_frozen(said: str) -> tuple[Frozen, ...]:
 
 
 def encode_frozen(frozen: tuple[Frozen, ...]) -> str:
-    """The annotation for what is frozen; empty for nothing."""
+    """The annotation for these frozen parts; empty for none."""
     facts = {
         f"project/{each.project}" if each.project else "cluster": {
             "by": each.by,

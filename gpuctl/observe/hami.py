@@ -1,4 +1,4 @@
-"""GPUs that HAMi's device plugin registers on their node, and what HAMi's scheduler gave of them to pods.
+"""GPUs that HAMi's device plugin registers on their node, and the devices that HAMi's scheduler gave to pods.
 
 Source: Project-HAMi/HAMi, docs/develop/protocol.md, and pkg/device/nvidia of release 2.10.
 """
@@ -21,7 +21,7 @@ from gpuctl.observe.devices import HeldDevice, NodeDevices
 
 _MILLI_PER_CORE = 10
 _LONGEST_TEXT = 64 * 1024
-"""Of the devices given to a pod."""
+"""The longest text about a pod's devices that is read."""
 _SHARED_MODES = frozenset({"", names.HAMI_MODE})
 
 
@@ -35,9 +35,9 @@ class HamiNode:
 
 
 def hami_node(node: Body) -> HamiNode | None:
-    """What the node's annotations register; None where HAMi is not at work.
+    """The GPUs that the node's annotations register; None where HAMi is not at work.
 
-    A text that can't be read is an incomplete publication: the node takes no new work until it is written anew.
+    An unreadable text counts as an incomplete publication: the node takes no new work until it is written anew.
     """
     notes = annotations_of(node)
     register = notes.get(names.HAMI_REGISTER_ANNOTATION)
@@ -67,7 +67,7 @@ def hami_node(node: Body) -> HamiNode | None:
 
 
 def unreadable_hami_node() -> HamiNode:
-    """What to take for a registration that can't be read: the node takes no new work."""
+    """Stands in for a registration that can't be read: the node takes no new work."""
     return HamiNode(
         devices=NodeDevices(minors=frozenset(), out_of_use=frozenset(), complete=False, ways=frozenset({Way.HAMI}))
     )
@@ -85,10 +85,12 @@ def _entries(register: object) -> list[Mapping[str, Any]] | None:
 
 
 def hami_devices(pod: Body, nodes: Mapping[NodeName, HamiNode]) -> tuple[HeldDevice, ...]:
-    """What HAMi's scheduler says it gave a pod: `uuid,type,MiB,cores` for each device, `:` after it, `;` a container.
+    """The devices that HAMi's scheduler says it gave a pod: `uuid,type,MiB,cores` a device, `:` after it, `;` a
+    container.
 
-    A tenant who may write the pod may write that as well. So it only says which devices they are: no more than the pod
-    requests, on the node it is bound to; how much of each is what the pod requests of it, where that says so.
+    Security: a tenant who may write the pod may write this as well. So it only tells which devices they are: no more
+    than the pod requests, on the node it is bound to. How much of each device is taken from the pod's request, if that
+    says so.
     """
     node = NodeName(text(pod, "spec", "nodeName"))
     known = nodes.get(node)
@@ -109,7 +111,7 @@ class _Ask:
 
 
 def _asked(container: Mapping[str, Any]) -> list[_Ask]:
-    """What a container requests, device by device."""
+    """The requests of a container, device by device."""
     limits = mapping(container, "resources", "limits")
 
     def amount(resource: str) -> int | None:
@@ -124,7 +126,8 @@ def _asked(container: Mapping[str, Any]) -> list[_Ask]:
 
 
 def _devices(given: str, asks: list[_Ask], node: NodeName, known: HamiNode) -> Iterator[HeldDevice]:
-    """A device is held by its larger part, of cores or of memory, and by no less than each of its sharers may have."""
+    """The held devices. A device is held by its larger part, of cores or of memory, and by at least an equal sharer's
+    part."""
     parts = (part.split(",") for part in given.replace(";", ":").split(":"))
     for fields, ask in zip((fields for fields in parts if fields[0] in known.index), asks, strict=False):
         uuid, amounts = fields[0], [whole_number(amount) for amount in fields[2:4]]

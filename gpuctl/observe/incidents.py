@@ -1,8 +1,8 @@
-"""Why runs do not start, or are not ready, where no pod's status says it: read off the events of their objects.
+"""Why runs do not start, or are not ready, if no pod's status says so: read from the events of their objects.
 
-Only of runs that were let go some seconds ago and do not run, and of those that run and of which a pod is not ready for
-a minute; so a cluster without such runs is asked for nothing. A tenant may write events of its own objects: nothing is
-decided by them but how its own run's failure is called. Reasons are those of a list, messages are cut.
+Events are read only for runs that were released some seconds ago and do not run, and for running runs with a pod that
+was not ready for a minute. A cluster without such runs is not asked. Security: a tenant may write events of its own
+objects, so they decide nothing except how its own run's failure is called. Reasons must be in a list; messages are cut.
 
 Source: the reasons in pkg/kubelet/events, pkg/controller/job and pkg/controller/volume/events, Kubernetes 1.36.
 """
@@ -25,25 +25,25 @@ from gpuctl.observe.problems import UNSCHEDULABLE, one_line, unready_since_ms
 ASK_AFTER_MS: DurationMs = 10_000
 """A run that starts within this time needs no explanation."""
 READY_AFTER_MS: DurationMs = 60_000
-"""A run whose pods are ready within this time needs none either. What may take longer has a `startup` probe, and is
-not asked about before that has succeeded."""
+"""A run whose pods are ready within this time needs none either. A container that may take longer has a `startup`
+probe, and is not asked about before that has succeeded."""
 MOST_RUNS = 200
-"""The most runs whose events are read: of each project in turn, those that were let go first."""
+"""The most runs whose events are read: projects take turns, and runs that were released first come first."""
 _MOST_PODS, _MOST_CLAIMS = 2, 3
 _SKEW_MS: DurationMs = 60_000
-"""How far the clocks of a node and of gpuctl may be apart: older events are of an earlier start."""
+"""How far the clocks of a node and of gpuctl may be apart: older events belong to an earlier start."""
 UNHEALTHY = "Unhealthy"
-"""A container runs, and its probe says no: of a sidecar that the pod's own start waits for, or of any that is not
+"""A container runs but its probe fails: a sidecar that the pod's start waits for, or any container that is not
 ready."""
 _OF_READINESS = "Readiness probe "
-"""How the kubelet's words begin. Source: pkg/kubelet/prober, Kubernetes 1.36."""
+"""How the kubelet's message begins. Source: pkg/kubelet/prober, Kubernetes 1.36."""
 _CONTAINER = re.compile(r"spec\.(containers|initContainers)\{([a-z0-9-]{1,63})\}")
 _OF_CLAIMS = ("ProvisioningFailed", "FailedBinding")
 REASONS = (
     FAILED_CREATE, *_OF_CLAIMS, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedPrepareDynamicResources",
     "FailedCreatePodSandBox", "NetworkNotReady", UNHEALTHY,
 )  # fmt: skip
-"""The reasons that are told; of two events of one moment the first of this list counts."""
+"""The reasons that are reported; of two events of one moment, the first in this list counts."""
 _TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
 
 
@@ -51,7 +51,7 @@ _TIMES = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("
 class Unexplained:
     """A run that does not start, or is `unready`, and the objects whose events may say why.
 
-    `since_ms`: when it was let go, or a pod of it was no longer ready.
+    `since_ms`: when it was released, or when one of its pods stopped being ready.
     """
 
     run: RunKey
@@ -61,8 +61,8 @@ class Unexplained:
 
 
 def unexplained_runs(state: ClusterState, now_ms: Instant) -> tuple[Unexplained, ...]:
-    """The runs that should have started and of which no pod's status says why they did not, the oldest of a project
-    first; then those of which a pod is not ready, likewise.
+    """The runs that should have started, where no pod's status says why they did not, the oldest of each project first;
+    then the runs with a pod that is not ready, likewise.
 
     Cost: a look at each run; linear in pods only if there is such a run.
     """
@@ -95,7 +95,7 @@ def _is_unready(run: Run, now_ms: Instant) -> bool:
 
 
 def _is_told_of(run: Run, pod: Body) -> bool:
-    """Whether events of a pod may say what its run lacks."""
+    """Whether events of a pod may say why its run does not start or is not ready."""
     if run.unready_since_ms is not None:
         return unready_since_ms(pod) is not None
     return text(pod, "status", "phase") == "Pending"
@@ -115,7 +115,7 @@ def _since_ms(run: Run) -> Instant:
 
 
 def _objects(run: Run, workload: ObjectRef, state: ClusterState, pods: list[ObjectRef]) -> tuple[ObjectRef, ...]:
-    """Some of its pods that are not ready; of a run that does not start all that its start depends on."""
+    """Some pods of the run that are not ready; for a run that does not start, everything that its start depends on."""
     return tuple(pods[:_MOST_PODS] if run.unready_since_ms is not None else _of_a_start(workload, state, pods))
 
 
@@ -134,8 +134,8 @@ def _of_a_start(workload: ObjectRef, state: ClusterState, pods: list[ObjectRef])
 
 
 def problem_of_events(late: Unexplained, events: Iterable[Body]) -> PodProblem | None:
-    """What the newest event of its objects says since it was let go, or of a readiness probe since it is not ready;
-    None where none of them says anything."""
+    """The problem in the newest event of the run's objects since it was released (for an unready run: about its
+    readiness probe, since it is not ready); None if no event reports one."""
     told = [found for event in events if (found := _told(late, event)) is not None]
     return max(told, key=lambda each: each[0], default=(None, None))[1]
 
@@ -148,7 +148,7 @@ def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProbl
     if reason not in REASONS or at_ms < late.since_ms - _SKEW_MS or of_claim != (reason in _OF_CLAIMS):
         return None
     if text(event, "reportingComponent") == names.REPORTER:
-        return None  # an Event of gpuctl's own has the same reason, and no words of the server
+        return None  # gpuctl's own Event has the same reason, and no message of the server
     if late.unready and not (reason == UNHEALTHY and text(event, "message").startswith(_OF_READINESS)):
         return None
     if not any((kind, name) == (ref.kind, ref.name) for ref in late.objects):
@@ -166,7 +166,7 @@ def _told(late: Unexplained, event: Body) -> tuple[tuple[Instant, int], PodProbl
 
 
 def with_problems(state: ClusterState, told: Mapping[RunKey, PodProblem]) -> ClusterState:
-    """The state with these problems of runs; the same one where there are none."""
+    """The state with these problems of runs; the same state if there are none."""
     if not told:
         return state
     runs = tuple(

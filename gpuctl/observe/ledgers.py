@@ -1,4 +1,4 @@
-"""Ledgers of every cluster that shares the API server, each told from the others by its name."""
+"""Ledgers of all clusters that share the API server, by the cluster's name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuctl.observe.unreadable import Unreadable, read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecords:
-    """One cluster's ledgers, the parts of them that can't be read, and the objects that hold shards."""
+    """One cluster's ledgers, their unreadable parts, and the objects that hold shards."""
 
     ledgers: Mapping[ProjectName, Ledger] = field(default_factory=dict)
     damaged: tuple[tuple[ObjectRef, str], ...] = ()
@@ -31,7 +31,7 @@ class Records:
     by_cluster: Mapping[str, ClusterRecords] = field(default_factory=dict)
 
     def of(self, cluster: str) -> ClusterRecords:
-        """One cluster's records; without a name, those of all."""
+        """One cluster's records; without a name, those of all clusters."""
         if cluster:
             return self.by_cluster.get(cluster, ClusterRecords())
         every = [records for _, records in sorted(self.by_cluster.items())]
@@ -42,12 +42,12 @@ class Records:
         )
 
     def ledgers_of(self, cluster: str) -> tuple[Ledger, ...]:
-        """One cluster's ledgers; without a name, those of all, though projects of two may have one name."""
+        """One cluster's ledgers; without a name, those of all clusters, even if projects of two have the same name."""
         chosen = [cluster] if cluster else sorted(self.by_cluster)
         return tuple(ledger for name in chosen for _, ledger in sorted(self.of(name).ledgers.items()))
 
     def claimed_besides(self, cluster: str) -> Mapping[str, str]:
-        """Namespaces that ledgers of other clusters hold, and the cluster."""
+        """Namespaces in ledgers of other clusters, with the cluster."""
         if not cluster:
             return {}
         return {
@@ -63,7 +63,7 @@ class Records:
 def read_ledgers(
     objects: Mapping[ObjectRef, Body], known: Memo[ObjectRef, LedgerReading | None] | None = None
 ) -> Records:
-    """Read all ledgers among these objects. Never raises. Cost: linear in the entries of those not `known`."""
+    """Read all ledgers among these objects. Never raises. Cost: linear in the entries of those not in `known`."""
     known = Memo() if known is None else known
     kept = [ref for ref in objects if ref.namespace == names.SYSTEM_NAMESPACE and ref.kind == kinds.CONFIG_MAP[1]]
     ledgers: dict[str, dict[ProjectName, Ledger]] = defaultdict(dict)
@@ -91,7 +91,7 @@ def read_ledgers(
 
 
 def _decoded(ref: ObjectRef, objects: Mapping[ObjectRef, Body]) -> LedgerReading | None:
-    """A ledger that can't be read in a way that was not thought of is damaged as a whole."""
+    """Decode a ledger. If reading raises an unexpected error, the ledger counts as damaged as a whole."""
     found = read(partial(decode_ledger, objects[ref], objects), lambda: None)
     if not isinstance(found, Unreadable):
         return found

@@ -40,12 +40,14 @@ def memories_of(
 
 
 def _for_people(entry: RunEntry, body: Body, rows: Rows) -> RunEntry:
-    """Why a run waits stands on its object alone: no ledger keeps what nothing is decided by."""
+    """The entry with the reason why the run waits. Only the object has that: nothing is decided by it, so no ledger
+    keeps it."""
     return replace(entry, uid="", reason=told_entry(body, rows).reason)
 
 
 def _without_entry(run: RunKey, body: Body, trust: Trust, ledgers: Mapping[ProjectName, Ledger], rows: Rows) -> Memory:
-    """Annotations are believed where people look, and once when a ledger is that of a version that kept no entries."""
+    """The memory of a run without an entry. Its annotations are believed in commands that only show, and once if the
+    ledger is from a version that kept no entries."""
     ledger = ledgers.get(run[0].project)
     if not trust.cluster:
         return told_entry(body, rows)

@@ -1,15 +1,15 @@
-"""Nodes: what they can hold and what others have taken there.
+"""Nodes: their capacity, and what others have taken there.
 
-Where a DRA driver or HAMi publishes a node's devices they are known one by one. Elsewhere only the kubelet can tell the
-GPUs apart: indexes are slots then, and what is known only by a count (pods of others, broken GPUs) gets the highest
-slots that no run of gpuctl's holds; and where those are too few, slots that are only planned for pods that are not
-there yet: kube-scheduler has given these GPUs away, for example to a pod of a higher PriorityClass.
+Where a DRA driver or HAMi publishes a node's devices, they are known one by one. Elsewhere only the kubelet can tell
+the GPUs apart, and indexes are slots. GPUs that are known only by a count (other pods' GPUs, broken GPUs) get the
+highest slots that no run of gpuctl holds. If those are too few, they also get slots that are planned for pods that do
+not exist yet: kube-scheduler has given these GPUs away, for example to a pod of a higher PriorityClass.
 
-A node that is not ready takes nothing new, and what runs there goes on. A kubelet that says so itself, as each does for
-some seconds when it is restarted, still has its pods. Once that has lasted (five minutes, where nothing else is
-configured) Kubernetes evicts them, and their places are open on a node that takes no new pods. A node of which nothing
-is heard is lost once Kubernetes' node controller has tainted it as unreachable: within seconds, but not where it takes
-itself for cut off, because it hears of no node, or of few.
+A node that is not ready takes nothing new, and what runs there goes on. If the kubelet itself reports it, as each does
+for some seconds after a restart, it still has its pods. Once that has lasted (five minutes by default), Kubernetes
+evicts them, and their places are open on a node that takes no new pods. A silent node is lost once Kubernetes' node
+controller has tainted it as unreachable: within seconds, except where the controller believes to be cut off itself,
+because it hears of no node or of few.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from gpuctl.observe.slots import Slots, highest_free, no_slots, slots_of
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
 Use: TypeAlias = tuple[NodeName, Requests]
-"""What a foreign pod requests on its node."""
+"""A foreign pod's requests on its node."""
 
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 _NOT_READY = "node.kubernetes.io/not-ready"
@@ -62,7 +62,7 @@ class _Taken:
 
 
 class NodeCache:
-    """Cache of the nodes as they were last read, each with the inputs it was read from."""
+    """Caches the nodes as last read, each with the inputs it was read from."""
 
     __slots__ = ("_nodes", "_slots")
 
@@ -88,7 +88,7 @@ class NodeCache:
         tenancy: Tenancy | None,
         faults: Faults,
     ) -> tuple[Node, ...]:
-        """All nodes. One that can't be read takes no new work; what runs there goes on."""
+        """All nodes. An unreadable node takes no new work; what runs there goes on."""
         names, lives, indexes = list(bodies), list(bodies.values()), list(slots.values())
         tolerant = tenancy if tenancy is not None and tenancy.pools else None
         tolerated = [() if tolerant is None else tolerant.tolerations(labels_of(body)) for body in lives]
@@ -126,7 +126,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
 ) -> tuple[tuple[Node, ...], tuple[Run, ...]]:
     """All nodes by name, and the runs with an index for every GPU they hold.
 
-    `own_pods` are those of runs, `workloads` the runs' own objects.
+    `own_pods`: the pods of runs. `workloads`: the runs' own objects.
     """
     by_name = {NodeName(ref.name): bodies[ref] for ref in sorted(bodies)}
     slots = known.slots(by_name, devices, faults)
@@ -147,7 +147,7 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
     taken = []
     for name in by_name:
         foreign = _by_count(use.get(name, _NONE_USED), slots[name])
-        # What runs hold there matters only where others' GPUs are known by their count.
+        # What runs hold there matters only where others' GPUs are known by count.
         beyond = max(held.get(name) or _NO_NUMBERS) >= slots[name].count
         by_number = slots[name].lost_unknown or foreign.gpus or foreign.slices or beyond
         if not (by_number or name in use or name in foreign_milli or name in foreign_slices):
@@ -172,9 +172,9 @@ _UNTOUCHED = _Taken(held=_NONE_HELD, foreign_milli=_NONE_HELD, foreign_slices=_N
 
 
 def _by_count(use: Requests, slots: Slots) -> Requests:
-    """What others' pods ask for; nothing is counted twice.
+    """What others' pods ask for, with nothing counted twice.
 
-    GPUs that a driver gives by claim are held by the claim. HAMi's are in `use` where nothing says which they are.
+    GPUs that a driver gives by claim are held by the claim. HAMi's GPUs are in `use` if it is not known which they are.
     """
     return replace(use, gpus=0) if slots.by_device and use.gpus and Way.HAMI not in slots.ways else use
 

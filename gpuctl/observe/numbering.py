@@ -1,12 +1,12 @@
 """Which of a node's GPUs each worker holds, where only their number is known.
 
-A device plugin does not tell which GPUs a pod was given, and any of a node's are as good: indexes are slots, and they
-are dealt here. A worker keeps the slots that were planned for it while its pod is on the planned node. kube-scheduler
-may deal the workers of a gang otherwise than planned; a worker on another node gets free slots of that one.
+A device plugin does not report which GPUs a pod was given, and all GPUs of a node are equal: indexes are slots, and
+they are assigned here. A worker keeps the slots that were planned for it while its pod is on the planned node.
+kube-scheduler may spread a gang's workers in another way than planned; a worker on another node gets free slots there.
 
-Invariant: no two bound workers that hold whole GPUs have a slot in common, so a node has as many slots taken as its
-pods hold. Where pods hold more GPUs than the node has, the rest have numbers beyond its slots, and GPU7058 tells it. A
-slot that is planned for a pod that is not bound yet is dealt out last; then the engine moves one of the two runs.
+Invariant: no two bound workers that hold whole GPUs share a slot, so a node has as many slots taken as its pods hold.
+If pods hold more GPUs than the node has, the rest get numbers beyond its slots, and GPU7058 reports it. A slot that is
+planned for a pod that is not bound yet is given away last; then the engine moves one of the two runs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def beside_given(
     pods: Iterable[Pod],
     others: Mapping[NodeName, Counter[int]],
 ) -> tuple[Run, ...]:
-    """Where GPUs are asked for by count and known by device once they are given: runs that still wait for theirs.
+    """The runs, with the devices of some dropped, on nodes where pods ask for GPUs by count and get known devices.
 
-    A run that was planned at a device that another pod was given meanwhile will get another one; which is not known
-    yet. A run that asks by claim will get that very device, or the slice of it that is left, or nothing.
+    If another pod was given a device that was planned for a run, the run will get another one, which is not known yet.
+    A run that asks by claim will get its planned device (or the free slice of it), or nothing.
     """
     nodes = {name for name, found in slots.items() if found.by_device and Way.COUNT in found.ways}
     if not nodes:
@@ -65,7 +65,7 @@ def beside_given(
 
 
 def _counts_gpus(workload: Body) -> bool:
-    """Whether its pods ask for a number of GPUs, whichever."""
+    """Whether its pods ask for a number of GPUs, whichever they are."""
     return requests_of(mapping(workload, "spec", "template", "spec")).gpus > 0
 
 
@@ -73,7 +73,7 @@ def _counts_gpus(workload: Body) -> bool:
 class _Worker:
     """A worker's slots on its node. `wanted`: how many GPUs it holds there.
 
-    `bound`: its pod is on the node. `fixed`: its devices are known, or shared with others: they are not dealt anew.
+    `bound`: its pod is on the node. `fixed`: its devices are known or shared, so they are not reassigned.
     """
 
     gpus: tuple[int, ...]
@@ -87,8 +87,8 @@ def with_indexes(
 ) -> tuple[Run, ...]:
     """The runs with an index for every GPU that they hold.
 
-    Adds to `held`, which has what others hold by name, what runs hold. A reservation of a queued run holds nothing yet.
-    Cost: O(workers); where slots are to be dealt, also O(slots) of those nodes.
+    `held` has what others hold by name; the runs' GPUs are added to it. A queued run's reservation holds nothing yet.
+    Cost: O(workers); where slots have to be assigned, also O(slots) of those nodes.
     """
     others = {node: frozenset(counts) for node, counts in held.items()}
     lacking: set[NodeName] = set()
@@ -110,7 +110,7 @@ def with_indexes(
 
 
 def only_planned(runs: Iterable[Run], held: Mapping[NodeName, Mapping[int, int]]) -> Mapping[NodeName, frozenset[int]]:
-    """The slots that are held for workers whose pods are not on their node, and by nothing else.
+    """The slots that are held only for workers whose pods are not on their node.
 
     Cost: O(workers of runs that start).
     """
@@ -139,7 +139,7 @@ def _dealt(
     others: Mapping[NodeName, frozenset[int]],
     held: dict[NodeName, Counter[int]],
 ) -> tuple[Run, ...]:
-    """The runs with slots dealt anew on these nodes."""
+    """The runs with slots assigned anew on these nodes."""
     places: dict[NodeName, list[tuple[int, int]]] = defaultdict(list)
     workers: dict[NodeName, list[_Worker]] = defaultdict(list)
     for at, run in enumerate(runs):
@@ -159,9 +159,9 @@ def _dealt(
 
 
 def _by_binding(run: Run) -> Iterator[tuple[WorkerPlacement, bool]]:
-    """The workers of a run, those that are leaving last, each with whether its pod is on the node.
+    """The workers of a run, leaving ones last, each with whether its pod is on the node.
 
-    Workers of a run on the same node are alike: as many of them as its unbound places there are taken as not bound.
+    Workers of a run on the same node are equal: as many of them as the run has unbound places there count as not bound.
     """
     workers = run.placement.workers if run.placement is not None else ()
     open_places = Counter(run.unbound)
@@ -188,8 +188,8 @@ def _worker(run: Run, worker: WorkerPlacement, slots: Slots, *, bound: bool) -> 
 def _deal(workers: Sequence[_Worker], slots: Slots, others: frozenset[int]) -> list[tuple[int, ...]]:
     """The slots of each of a node's workers. `others`: slots that are held by name.
 
-    Bound workers that are where they were planned keep their slots; then other bound workers get free slots, then those
-    that have no node yet. The highest slots are dealt first, because the engine fills a node from its lowest.
+    Bound workers on their planned node keep their slots. Then other bound workers get free slots, then workers without
+    a node. The highest slots are assigned first, because the engine fills a node from its lowest.
     """
     given = [worker.gpus for worker in workers]
     taken = set(others)
@@ -217,8 +217,8 @@ def _deal(workers: Sequence[_Worker], slots: Slots, others: frozenset[int]) -> l
 
 
 def _for_stray(worker: _Worker, slots: Slots, taken: set[int], planned: set[int]) -> tuple[int, ...]:
-    """Free slots for a bound worker, first those that no other is to have; where there are too few, also numbers beyond
-    the slots: those it has, if it has any."""
+    """Free slots for a bound worker, first those that are planned for no other worker. If they are too few, also
+    numbers beyond the slots: its own, if it has any."""
     found = highest_free(slots.count, taken | planned | slots.unfit, worker.wanted)
     found += highest_free(slots.count, taken.union(found) | slots.unfit, worker.wanted - len(found))
     if slots.devices is None:
@@ -228,7 +228,7 @@ def _for_stray(worker: _Worker, slots: Slots, taken: set[int], planned: set[int]
 
 
 def _with_slots(run: Run, found: Mapping[int, tuple[int, ...]]) -> Run:
-    """The run with those slots, by the number of the worker; the workers that are leaving are counted last."""
+    """The run with these slots, by the number of the worker; leaving workers are counted last."""
     staying = run.placement.workers if run.placement is not None else ()
     leaving = run.leaving.workers if run.leaving is not None else ()
     workers = tuple(_renumbered(worker, found.get(at)) for at, worker in enumerate((*staying, *leaving)))

@@ -1,6 +1,6 @@
-"""One pod: whose it is, where it is, whether it still holds anything, and how much.
+"""One pod: its run, its node, whether it still holds anything, and how much.
 
-A pod holds what it was given until it is terminal or gone; one that is being deleted still does.
+A pod holds what it was given until it is terminal or gone; a pod that is being deleted still holds it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BY_TAINT = "DeletionByTaintManager"
 class Devices:
     """The devices that a pod, or a template of pods, asks for: GPUs and slices by the device plugin, and claims.
 
-    `beside`: what pods without GPUs of the same object may request together.
+    `beside`: what all pods without GPUs of the same object may request together.
     """
 
     gpus: int = 0
@@ -50,7 +50,7 @@ class Devices:
     beside: Requests = field(default_factory=Requests)
 
     def covers(self, asked: Devices) -> bool:
-        """Whether all that is asked for is among these."""
+        """Whether these devices include everything that is asked for."""
         slices = all(self.slices.get(profile, 0) >= count for profile, count in asked.slices.items())
         return self.gpus >= asked.gpus and slices and self.claims >= asked.claims
 
@@ -68,14 +68,17 @@ def template_devices(workload: Body, rows: Rows) -> Devices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod. `run` None: foreign. `controller`: the run whose object it names as its controller, be it made by that
-    or not.
+    """One pod. `run` None: foreign. `controller`: the run whose object the pod names as its controller, whether or not
+    that object made it.
 
-    `node` is where it is `bound`, or will be: its devices are given before it is, and both are watched apart.
-    `helper`: it has no GPU and stands beside workers that have. `leaving`: it is being deleted. `disrupted`: the
-    cluster brought its end about. `evicted`: it is being deleted because of a taint of its node. `claims`: the
-    templates of its claims for devices. `problem`: why it does not run. `unready_since_ms`: since when it is not
-    ready, though it runs. `running`: it is `up`, and not being deleted.
+    - `node`: where the pod is `bound`, or will be: its devices are given earlier, and both are watched separately.
+    - `helper`: it has no GPU and runs beside workers that have.
+    - `leaving`: it is being deleted. `disrupted`: the cluster caused its end. `evicted`: it is being deleted because of
+      a
+      taint of its node.
+    - `claims`: the templates of its claims for devices.
+    - `problem`: why it does not run. `unready_since_ms`: since when it is not ready, though it runs.
+    - `running`: it is `up`, and not being deleted.
     """
 
     ref: ObjectRef
@@ -110,25 +113,25 @@ class Pod:
 
     @property
     def has_run(self) -> bool:
-        """Whether a container of it was started: not if a node refused the whole pod."""
+        """Whether one of its containers was started: not if a node refused the whole pod."""
         if self.live:
             return self.up
         return self.succeeded or self.problem is None or bool(self.problem.container)
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended, and not well."""
+        """Whether it has ended without success."""
         return not self.live and not self.succeeded
 
 
 def read_pod(
     ref: ObjectRef, body: Body, run: RunKey | None, devices: tuple[HeldDevice, ...], asked: Devices | None = None
 ) -> Pod:
-    """A pod's facts; `run` is whose it is, `devices` are those of its claims.
+    """A pod's facts. `run`: its run by its controller; `devices`: those of its claims.
 
-    `asked`: what the template of the run's object asks for, if it is there. A live pod that asks for less was not made
-    from it: a tenant can write any owner on a pod of its own, but can't have the GPUs of a worker for nothing. It is
-    foreign, so that it is booked by what it has and never stands for a worker.
+    `asked`: the devices in the template of the run's object, if it exists. A live pod that asks for less was not made
+    from that template: a tenant can write any owner on its own pod, but must not get a worker's GPUs for nothing. Such
+    a pod is foreign, so it is charged for what it has and never counts as a worker.
     """
     phase = text(body, "status", "phase")
     notes, disrupted = annotations_of(body), condition(body, DISRUPTED)
@@ -168,9 +171,9 @@ def read_pod(
 
 
 def without_strangers(pods: Sequence[Pod], asked: Mapping[RunKey | None, Devices]) -> list[Pod]:
-    """The pods, of which helpers are no run's where they request more than those of their run may together.
+    """The pods. Helpers of a run count as foreign if they request more than the run's helpers may together.
 
-    A tenant can write any owner on a pod of its own. What helpers may request is charged to each worker of the run.
+    A tenant can write any owner on its own pod. What helpers may request is charged to each worker of the run.
     """
     wanted: dict[RunKey | None, Requests] = {}
     for pod in pods:
@@ -183,10 +186,10 @@ def without_strangers(pods: Sequence[Pod], asked: Mapping[RunKey | None, Devices
 
 
 def without_helpers(pods: list[Pod], orphaned: Collection[RunKey], entries: Mapping[RunKey, RunEntry]) -> list[Pod]:
-    """The pods, of which those without a device are foreign where their run is orphaned and has GPUs on record.
+    """The pods. Those without a device count as foreign if their run is orphaned and has GPUs on record.
 
-    The template of its object, which is gone, would tell a helper from a worker. As a worker each would count for GPUs
-    that nothing holds.
+    Only the template of its object, which is gone, could tell a helper from a worker. As a worker each would count for
+    GPUs that nothing holds.
     """
     with_gpus = {run for run in orphaned if _has_gpus(entries.get(run))}
     if not with_gpus:
@@ -209,7 +212,7 @@ def _is_within(total: Requests, bound: Requests) -> bool:
 
 
 def unreadable_pod(ref: ObjectRef, body: Body) -> Pod:
-    """What to take for a pod that can't be read: a foreign one, on its node until it is gone, with what it requests."""
+    """Stands in for a pod that can't be read: a foreign pod, on its node until it is gone, with its requests."""
     requests = read(lambda: requests_of(mapping(body, "spec")), Requests)
     node = text(body, "spec", "nodeName")
     return Pod(

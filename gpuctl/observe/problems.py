@@ -1,7 +1,7 @@
-"""Why a pod does not run: read off its status, as the kubelet and kube-scheduler write it.
+"""Why a pod does not run: read from its status, as the kubelet and kube-scheduler write it.
 
-Nothing is decided by what is read here but how a run that does not start is called. A reason that is no word of
-letters and digits is left out, and messages are cut: both come from outside.
+It decides only how a run that does not start is called. Reasons that are no words of letters and digits are left out,
+and messages are cut, as both come from outside.
 
 Source: pkg/kubelet/images and pkg/kubelet/kuberuntime (reasons of waiting containers), Kubernetes 1.36.
 """
@@ -23,11 +23,11 @@ from gpuctl.model.units import Instant
 LONGEST_MESSAGE = 500
 _CUT = " [...] "
 _SHOWN_END = 150
-"""What is kept of the end of a message that is cut: a webhook says its reason there."""
+"""How much is kept of the end of a cut message: a webhook puts its reason there."""
 _LONGEST_REASON = 64
 _MOST_CONTAINERS = 32
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Reasons of containers that are on their way."""
+"""Reasons of containers that are starting normally."""
 UNSCHEDULABLE = "Unschedulable"
 _WORST_FIRST = (
     FAILED_CREATE, NO_POD, "UnexpectedAdmissionError", "CreateContainerConfigError", "CreateContainerError",
@@ -43,9 +43,9 @@ REPLICA_FAILURE = "ReplicaFailure"
 
 
 def problem_of(body: Body) -> PodProblem | None:
-    """The worst problem of one pod; None for one that runs or is on its way. Cost: O(containers), bounded.
+    """The worst problem of one pod; None for a pod that runs or is starting normally. Cost: O(containers), bounded.
 
-    A pod that was stopped from outside is told by that: its containers' exit codes are those of the signal.
+    For a pod that was stopped from outside, that is the problem: its containers' exit codes are those of the signal.
     """
     name = text(body, "metadata", "name")
     found = worst(chain(_of_pod(name, body), _of_containers(name, body)))
@@ -59,16 +59,16 @@ def problem_of(body: Body) -> PodProblem | None:
 
 
 def worst(problems: Iterable[PodProblem | None]) -> PodProblem | None:
-    """The one to tell of several: what no waiting helps with first; of equal ones the first by pod."""
+    """The problem to report of several: first those that waiting does not solve; of equal ones the first by pod."""
     known = [problem for problem in problems if problem is not None]
     return min(known, key=lambda p: (_RANK.get(p.reason, 0), p.pod, p.container), default=None)
 
 
 def of_refused_pods(workload: Body) -> PodProblem | None:
-    """The problem of a Job or Deployment that was let go and has no pod, for the server refuses it.
+    """The problem of a released Job or Deployment that has no pod because the server refuses it.
 
-    A Deployment has the server's words in a condition; of a Job only its events have them. Without them it is not known
-    that pods are refused: where one was lost, the Job controller makes the next after ten seconds, or more.
+    A Deployment has the server's message in a condition; for a Job only its events have it. Without the message it is
+    not known that pods are refused: the Job controller replaces a lost pod only after ten seconds or more.
     """
     words = refusal_of(workload)
     if words:
@@ -84,12 +84,12 @@ def of_refused_pods(workload: Body) -> PodProblem | None:
 
 
 def refusal_of(deployment: Body) -> str:
-    """The server's words for refusing a Deployment's pods, cut; "" where it refuses none."""
+    """The server's message for refusing a Deployment's pods, cut; "" if it refuses none."""
     return one_line(text(condition(deployment, REPLICA_FAILURE), "message"))
 
 
 def unready_since_ms(body: Body) -> Instant | None:
-    """Since when a pod that runs is not ready, though a container of it has started; None where it is.
+    """Since when a running pod is not ready though one of its containers has started; None if it is ready.
 
     A container whose `startup` probe has not succeeded yet has not started. Cost: O(containers), bounded.
     """
@@ -115,9 +115,9 @@ def _unready(body: Body) -> Iterator[Mapping[str, Any]]:
 
 def kept_status(body: Body) -> dict[str, Any]:
     """The parts of a pod's status that `problem_of` and `unready_since_ms` read, and how often its containers were
-    started again.
+    restarted.
 
-    Nothing of a healthy pod. Doing it twice changes nothing.
+    Empty for a healthy pod. Applying it to its own result changes nothing.
     """
     unready = unready_since_ms(body) is not None
     again = any(
@@ -169,7 +169,7 @@ def _of_containers(name: str, body: Body) -> Iterator[PodProblem]:
         code = number(last, "exitCode") if last else None
         reason, said = text(waiting, "reason"), text(waiting, "message")
         if ended and is_other and has_begun:
-            continue  # a sidecar that was stopped when the pod had ended, or is about to be started again
+            continue  # a sidecar that was stopped when the pod had ended, or will be restarted soon
         if ended:
             reason, said = (text(ended, "reason") or "Error" if code else ""), _last_line(ended)
         elif reason == "CrashLoopBackOff":  # its message counts seconds, which change
@@ -212,13 +212,13 @@ def _kept_container(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _last_line(ended: Mapping[str, Any]) -> str:
-    """The last line that a container left behind: of what it wrote for this, else of the end of its log."""
+    """The last line that a container left: of its termination message, else of the end of its log."""
     return next((line for line in reversed(text(ended, "message").splitlines()) if line.strip()), "")
 
 
 def one_line(said: str) -> str:
-    """A message on one line. Of a long one the beginning and the end, with `[...]` between. Doing it twice changes
-    nothing."""
+    """A message on one line. A long one is cut to its beginning and end, with `[...]` between. Applying it to its own
+    result changes nothing."""
     line = " ".join(said.split())
     if len(line) <= LONGEST_MESSAGE:
         return line

@@ -4,21 +4,20 @@ write an object can write its labels.
 A Job or Deployment is a run's own object by one of three proofs, the first that applies:
 
 1. The project's ledger has the uid of the run's object: only the object of that uid is it.
-2. The ledger's inventory names the object, and no uid is on record yet: gpuctl was killed right after it made the
-   object, or makes it anew. It is the run's if gpuctl applied it, by its managed fields.
+2. The ledger's inventory names the object, and no uid is on record yet: gpuctl was killed right after it created the
+   object, or recreates it. It is the run's if gpuctl applied it, by its managed fields.
 3. The project's ledger is lost: as 2, for objects in the namespace that Git gives the project.
 
-Proofs 2 and 3 rest on the name of a field manager, which every client can claim. They hold only inside the namespace
-of the very project whose run it is, so that all that could be gained is a run of one's own, charged for what its pods
-hold.
+Proofs 2 and 3 rest on the name of a field manager, which every client can claim. They hold only inside the namespace of
+the run's own project, so a false claim gains a tenant no more than a run of its own, charged for what its pods hold.
 
 A pod is a run's if its controller is the run's object, or a ReplicaSet of it, and, while it lives, if it asks for all
-devices of the object's template (see `pods.read_pod`): a tenant can write any controller on a pod of its own. When the
-object is gone, its uid on record still tells its pods. A ReplicaSet that is gone is told by its name: Kubernetes
-removes pods whose owner is gone.
+devices of the object's template (see `pods.read_pod`): a tenant can write any controller on its own pod. When the
+object is gone, its uid on record still identifies its pods. A ReplicaSet that is gone is identified by its name:
+Kubernetes removes pods whose owner is gone.
 
 Commands that only show, for a person without the right to read a project's ledger, go by labels; they decide nothing.
-Of those on an object in a namespace that they have read, they believe what it says about the namespace's own project.
+For an object in a namespace that they have read, they believe only labels of the namespace's own project.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ NO_OWNER = Owner("", "", "", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """What a ledger says of an object's name: its project, and, once it was seen, the run and the uid it has."""
+    """What a ledger says about an object's name: its project and, once the object was seen, its run and uid."""
 
     project: ProjectName
     run: RunKey | None = None
@@ -63,9 +62,10 @@ class Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Testimony:
-    """What ledgers say of objects, by project or of all. Two are never equal: one that is the same is the same object.
+    """What ledgers say about objects: one project's ledger, or all. Two values are never equal, so an unchanged one is
+    the same object.
 
-    `uids` are those of runs' objects, gone or not; `names` the names of those objects.
+    `uids` are those of runs' objects, existing or gone; `names` the names of those objects.
     """
 
     witnesses: Mapping[ObjectRef, Witness] = field(default_factory=dict)
@@ -76,10 +76,10 @@ class Testimony:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """Which objects to trust where no ledger names a run: `homes` are the namespaces of projects whose ledger is lost.
+    """Which objects to trust where no ledger names a run. `homes`: the namespaces of projects whose ledger is lost.
 
-    `kept` are projects with a ledger that can be read whole. `cluster` "": for commands that only show, the labels in
-    other projects are trusted, but in the namespaces of `shown` only those of the project that has the namespace.
+    `kept`: projects with a ledger that can be read whole. `cluster` "": for commands that only show; labels in other
+    projects are trusted, but in the namespaces of `shown` only labels of the project that has the namespace.
     """
 
     cluster: str = ""
@@ -88,15 +88,16 @@ class Trust:
     shown: Mapping[str, ProjectName] = field(default_factory=dict)
 
     def home(self, namespace: str) -> ProjectName | None:
-        """The project whose namespace it is and whose ledger is lost; None where a ledger has to prove."""
+        """The project of a namespace if its ledger is lost; None if a ledger has to prove objects there."""
         return self.homes.get(namespace)
 
 
 def trust_of(
     tenancy: Tenancy | None, kept: frozenset[ProjectName], namespaces: Mapping[ObjectRef, Body] | None = None
 ) -> Trust:
-    """`kept` are projects with a ledger that can be read whole. `namespaces`: those that were read; no tenant can label
-    one, so a label there tells whose it is, and none that it is no project's."""
+    """The trust for an observation. `kept`: projects with a ledger that can be read whole. `namespaces`: those that
+    were read. No tenant can label a namespace, so its label names its project; without a label it belongs to no
+    project."""
     if tenancy is None:
         found = namespaces or {}
         shown = {ref.name: ProjectName(text(labels_of(body), names.PROJECT_LABEL)) for ref, body in found.items()}
@@ -115,12 +116,12 @@ class Testimonies:
         self._all: Memo[None, Testimony] = Memo()
 
     def turn(self) -> None:
-        """Another observation begins."""
+        """Begin another observation."""
         self._by_project.turn()
         self._all.turn()
 
     def of(self, ledgers: Iterable[Ledger], tenancy: Tenancy | None) -> Testimony:
-        """All of it together. Cost: linear in the inventories of ledgers that have changed."""
+        """The testimony of all ledgers together. Cost: linear in the inventories of ledgers that have changed."""
         spaces: dict[ProjectName, tuple[str, ...]] = {}
         for space, project in tenancy.projects.items() if tenancy else ():
             spaces[project] = (*spaces.get(project, ()), space)
@@ -166,7 +167,7 @@ def _together(found: Iterable[Testimony]) -> Testimony:
 
 
 def own_of(ref: ObjectRef, body: Body, witness: Witness | None, trust: Trust) -> OwnObject | None:
-    """The run that a Job or Deployment is the object of, by the proofs above; None for a foreign one."""
+    """The run whose own object this Job or Deployment is, by the proofs above; None for a foreign object."""
     if witness is not None and witness.run is not None and witness.uid:
         return OwnObject(witness.run, witness.uid) if uid(body) == witness.uid else None
     run = own_run(ref, body, trust.cluster)
@@ -181,7 +182,8 @@ def own_of(ref: ObjectRef, body: Body, witness: Witness | None, trust: Trust) ->
 
 
 def _is_applied(body: Body) -> bool:
-    """Whether gpuctl applied the object. What `kubectl get` printed does not say, and is believed."""
+    """Whether gpuctl applied the object. An object as `kubectl get` prints it has no managed fields, and is
+    believed."""
     entries = list(items(body, "metadata", "managedFields"))
     return not entries or any(map(is_own_apply, entries))
 

@@ -1,4 +1,4 @@
-"""The record of a run as it is now: what its entry in the ledger tells, without what has not happened."""
+"""The record of a run as it is now: its ledger entry's record, corrected for what has not happened."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpuctl.observe.autoscalers import Asked
 def record_of(
     entry: RunEntry, body: Body, phase: RunPhase, started_at_ms: Instant | None, asked: Asked | None
 ) -> RunRecord:
-    """The entry's record, without what it tells of a start or a pause that has not happened.
+    """The entry's record, corrected for a start or a pause that has not happened.
 
-    A start that a person undid by suspending the object counts no more; the time that the run had then does. A service
-    at zero is queued since it has load again.
+    A start that a person undid by suspending the object no longer counts, but the time that the run had does. A service
+    at zero counts as queued since it has load again.
     """
     record = entry.record
     if phase is RunPhase.QUEUED and asked is not None and asked.at_zero:
@@ -34,6 +34,7 @@ def record_of(
 
 
 def _ran_until(entry: RunEntry, taken_ms: Instant) -> RunRecord:
-    """Of a service whose last worker its autoscaler took then: that ends no start, but the time that it ran."""
+    """The record of a service whose last worker its autoscaler removed at this time: its start still counts, and its
+    running time ends then."""
     ran_ms = max(0, taken_ms - (entry.let_go_at_ms or taken_ms))
     return entry.record._replace(ran_ms=entry.record.ran_ms + ran_ms, starting_ms=0)

@@ -15,9 +15,9 @@ from gpuctl.observe.provenance import NO_OWNER, InNamespace, Owner, Testimony
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workloads:
-    """The runs' own objects in columns, by job and digest; `places` has the run's place in each of them, `by_ref` whose
-    each object is. `foreign` are the objects that are no run's. `others`: there are objects of other controllers'
-    kinds, of which `rows` are known."""
+    """The runs' own objects in columns, by job and digest. `places`: each run's place in the columns. `by_ref`: each
+    object's run. `foreign`: objects that belong to no run. `others`: there are objects of other controllers' kinds;
+    `rows` describes those kinds."""
 
     runs: Sequence[RunKey]
     refs: Sequence[ObjectRef]
@@ -30,7 +30,7 @@ class Workloads:
 
 
 class Roster:
-    """The runs' own objects among some: as long as the same objects are of the same runs, that is not sorted again."""
+    """Finds the runs' own objects among all. The result is kept as long as the same objects belong to the same runs."""
 
     __slots__ = ("_by_ref", "_foreign", "_found", "_order", "_others", "_own", "_places", "_refs", "_runs", "uids")
 
@@ -48,7 +48,7 @@ class Roster:
         self.uids: Mapping[InNamespace, RunKey] = {
             (ref.namespace, own.uid): own.run for ref, own in zip(refs, found, strict=True) if own is not None
         }
-        """The runs of live objects, by their uids."""
+        """The runs of live objects, by uid."""
 
     def is_of(self, refs: Sequence[ObjectRef], found: Sequence[OwnObject | None]) -> bool:
         """Whether these are the same objects, of the same runs."""
@@ -70,19 +70,20 @@ class Roster:
 
 
 _MOST_BETWEEN = 4
-"""Objects between a run's and a pod: a StatefulSet, its pod that leads, that one's StatefulSet, and one to spare."""
+"""The most objects between a run's object and a pod: a StatefulSet, its leader pod, that pod's StatefulSet, and one to
+spare."""
 
 
 class Lineage:
-    """Of which run a pod is, by its controller: the run's object, live or on record, or a ReplicaSet of it."""
+    """Finds the run of a pod by its controller: the run's object, live or on record, or a ReplicaSet of it."""
 
     __slots__ = ("_by_uid", "_names", "_sets")
 
     def __init__(
         self, roster: Roster, told: Testimony, sets: Mapping[ObjectRef, Owner], set_uids: Iterable[str]
     ) -> None:
-        """`sets` are what stands between, live ReplicaSets above all, with their controllers; `set_uids` their own uids
-        in the same order."""
+        """`sets`: the objects between, mostly live ReplicaSets, with their controllers; `set_uids`: their own uids, in
+        the same order."""
         self._by_uid: dict[InNamespace, RunKey] = {**told.uids, **roster.uids}
         self._names, self._sets = told.names, sets
         left = [((ref.namespace, own), owner[:2]) for (ref, owner), own in zip(sets.items(), set_uids, strict=True)]
@@ -102,7 +103,8 @@ class Lineage:
         return found
 
     def _of_gone_set(self, owner: Owner) -> RunKey | None:
-        """ReplicaSets are called after their Deployment; Kubernetes soon removes pods of one that is not there."""
+        """The run of a ReplicaSet that is gone. ReplicaSets are named after their Deployment; Kubernetes soon removes
+        pods whose ReplicaSet does not exist."""
         kind = kinds.REPLICA_SET
         if owner.kind != kind[1] or ObjectRef(*kind, owner.namespace, owner.name) in self._sets:
             return None

@@ -1,6 +1,7 @@
-"""What a run's object says of itself: a Job, a Deployment, or an object of another controller, asked in one way.
+"""What a run's object says about itself: a Job, a Deployment, or another controller's object, all through one
+interface.
 
-Each answer is read off the object alone: what is remembered of its run is in `gpuctl/observe/workloads.py`.
+Each answer comes from the object alone. What is remembered of its run is in `gpuctl/observe/workloads.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from gpuctl.observe.pods import Pod
 
 _SUCCEEDED = ("Complete", "SuccessCriteriaMet")
 _FAILED = ("Failed", "FailureTarget")
-"""Either way the second is set when the outcome is certain, the first when the last pod is gone."""
+"""Of both pairs, the second condition is set when the outcome is certain, the first when the last pod is gone."""
 
 
 class Shape(Protocol):
-    """What is asked of the object of a run, whichever controller makes its pods."""
+    """The questions to the object of a run, whichever controller makes its pods."""
 
     @property
     def body(self) -> Body:
@@ -36,57 +37,58 @@ class Shape(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many pods of the run it asks for."""
+        """How many pods it asks for."""
         ...
 
     @property
     def by_index(self) -> bool:
-        """Whether its pods are numbered, and the highest numbers go first where it asks for fewer."""
+        """Whether its pods are numbered, and the highest numbers are removed first when it asks for fewer."""
         ...
 
     @property
     def asks(self) -> Requests:
-        """What a worker of it requests."""
+        """The requests of one worker."""
         ...
 
     @property
     def suspended(self) -> bool:
-        """Whether it is to have no pods."""
+        """Whether it should have no pods."""
         ...
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it is suspended, and its controller knows."""
+        """Whether it is suspended, and its controller has seen that."""
         ...
 
     @property
     def pods_left(self) -> int:
-        """Pods its own status says there still are. Its pods and it are watched apart: it may know of some sooner."""
+        """The pods that are left by its own status. It and its pods are watched separately: it may know of some pods
+        sooner."""
         ...
 
     @property
     def ends_by_pods(self) -> bool:
-        """Whether a pod that has succeeded is not made again."""
+        """Whether a pod that has succeeded is not created again."""
         ...
 
     @property
     def has_restarted(self) -> bool:
-        """Whether its status says that it has begun anew, so that it had begun."""
+        """Whether its status says that it has restarted, and so had begun."""
         ...
 
     @property
     def has_lost_pods(self) -> bool:
-        """Whether its status says that pods of it have ended and are to be made again."""
+        """Whether its status says that some of its pods have ended and will be created again."""
         ...
 
     @property
     def outcome(self) -> RunPhase | None:
-        """The final phase its status states; certain even while pods are left."""
+        """The final phase in its status; certain even while pods are left."""
         ...
 
     @property
     def ended_at_ms(self) -> Instant | None:
-        """When it ended; None where its outcome is still open."""
+        """When it ended; None while its outcome is open."""
         ...
 
     def endings(self, named: Sequence[Pod]) -> Endings:
@@ -95,7 +97,7 @@ class Shape(Protocol):
 
 
 def shape_of(body: Body, rows: Rows) -> Shape:
-    """How to ask an object: by the row of its kind, where that is another controller's."""
+    """The interface to an object: by the row of its kind, if that is another controller's."""
     row, suspension = row_of(body, rows), suspension_of(body, rows)
     if row is not None:
         return _Other(body, suspension, row)
@@ -103,13 +105,13 @@ def shape_of(body: Body, rows: Rows) -> Shape:
 
 
 def has_succeeded(body: Body, rows: Rows) -> bool:
-    """Whether an object says that its run has succeeded, or that it surely will have."""
+    """Whether an object says that its run has succeeded, or is certain to."""
     return shape_of(body, rows).outcome is RunPhase.SUCCEEDED
 
 
 @dataclass(frozen=True, slots=True)
 class _Stoppable:
-    """An object, and how it is stopped."""
+    """An object, and the way to stop it."""
 
     body: Body
     suspension: Suspension
@@ -170,7 +172,7 @@ class _Job(_Stoppable):
 
 @dataclass(frozen=True, slots=True)
 class _Deployment(_Stoppable):
-    """It never ends, and begins again by itself without a word."""
+    """A Deployment: it never ends, and restarts its pods without reporting it."""
 
     by_index = False
     ends_by_pods = False
@@ -197,7 +199,7 @@ class _Deployment(_Stoppable):
 
 @dataclass(frozen=True, slots=True)
 class _Other(_Stoppable):
-    """An object of another controller, read by the row of its kind."""
+    """Another controller's object, read by the row of its kind."""
 
     row: WorkloadKind
     by_index = False

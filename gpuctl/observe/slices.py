@@ -1,8 +1,8 @@
-"""MIG slices that a device plugin counts by profile: which GPUs of a node they are of, and how many others hold.
+"""MIG slices that a device plugin counts by profile: to which GPUs of a node they belong, and how many others hold.
 
-It is not known which GPU a counted slice is of. Whole GPUs have the first indexes, cut ones the indexes after them,
-profile by profile; a broken slice is one of the last GPU of its profile, and so are the slices that others hold, as far
-as gpuctl's own runs leave room there.
+It is not known to which GPU a counted slice belongs. Whole GPUs have the first indexes, cut ones the indexes after
+them, profile by profile. A broken slice counts for the last GPU of its profile, and so do slices that others hold, as
+far as gpuctl's own runs leave room there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuctl.model.units import MOST_NODE_GPUS
 
 
 def counted_gpus(node: Body, first: int) -> dict[int, CutGpu]:
-    """The cut GPUs of a node, from index `first` on; of a profile no more than a node may have GPUs, and one."""
+    """The cut GPUs of a node, from index `first` on; for each profile at most one more than a node may have GPUs."""
     mem_bytes = (whole_number(labels_of(node).get(names.GPU_MEMORY_LABEL)) or 0) * MEBIBYTE
     healthy = profile_counts(mapping(node, "status", "allocatable"))
     found: dict[int, CutGpu] = {}

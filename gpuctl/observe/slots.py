@@ -1,4 +1,4 @@
-"""The GPUs of a node by index: how many there are, and which of them take no whole GPU's work."""
+"""The GPUs of a node by index: how many there are, and which take no work for a whole GPU."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gpuctl.observe.slices import counted_gpus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """GPU indexes of a node: how many, which of them are out of order, and how many more are, unknown which.
+    """GPU indexes of a node: how many there are, which are out of order, and how many more are, at unknown indexes.
 
-    `cut` are those that are there in MIG slices. `certain` is False while a driver's publication is incomplete.
-    `by_device`: what pods ask for by count is known by device as well.
+    `cut`: the GPUs that are divided into MIG slices. `certain` is False while a driver's publication is incomplete.
+    `by_device`: devices that pods ask for by count are known by name as well.
     """
 
     count: int
@@ -33,16 +33,16 @@ class Slots:
 
     @property
     def unfit(self) -> frozenset[int]:
-        """Indexes that no whole GPU can be had at."""
+        """Indexes at which no whole GPU is available."""
         return self.lost | self.cut.keys()
 
 
 _NOT_BELIEVED = Slots(count=0, certain=False)
-"""Of a node that says it has more GPUs than there can be: nothing is placed there."""
+"""For a node that reports more GPUs than there can be: nothing is placed there."""
 
 
 def slots_of(body: Body, devices: NodeDevices | None) -> Slots:
-    """The GPUs of a node, by its devices where they are published, else by the numbers that its status tells."""
+    """The GPUs of a node: by its devices if they are published, else by the numbers in its status."""
     healthy = whole(mapping(body, "status", "allocatable"), names.GPU_RESOURCE)
     if devices is not None:
         count = max(devices.minors, default=-1) + 1
@@ -68,7 +68,7 @@ def slots_of(body: Body, devices: NodeDevices | None) -> Slots:
 
 
 def no_slots() -> Slots:
-    """What to take for a node whose GPUs can't be read: it takes no new work."""
+    """Stands in for a node whose GPUs can't be read: it takes no new work."""
     return Slots(count=0, certain=False)
 
 

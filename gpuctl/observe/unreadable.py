@@ -1,6 +1,6 @@
-"""One damaged object is one damaged object: where its reading raises, it alone is unreadable, and all others are read.
+"""Confines damage to one object: if reading an object raises, it alone is unreadable, and all others are read.
 
-The readers of `k8s/` take anything for absent that is not what it should be, so this is for what was not thought of.
+The readers of `k8s/` treat malformed values as absent, so this handles only what they did not foresee.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(Generic[V]):
-    """An object that could not be read: what was wrong, and what to take it for instead."""
+    """An object that could not be read: what was wrong, and the value to use instead."""
 
     what: str
     instead: V
 
 
 def read(make: Callable[[], V], instead: Callable[[], V]) -> V | Unreadable[V]:
-    """What `make` gives; where it raises, what was wrong, and what to take instead.
+    """The result of `make`; if it raises, what was wrong, with the value to use instead.
 
-    `instead` may raise as well: that is a bug of ours, not a damaged object.
+    `instead` may raise as well: that is a bug of gpuctl, not a damaged object.
     """
     try:
         return make()
@@ -44,7 +44,7 @@ class Faults:
         self.found: list[tuple[ObjectRef, str]] = []
 
     def sift(self, refs: Sequence[ObjectRef], values: Sequence[V | Unreadable[V]]) -> list[V]:
-        """The values, with what to take instead of those that could not be read. Cost: a glance where all could."""
+        """The values, with replacements for those that could not be read. Cost: a glance if all could."""
         if Unreadable not in set(map(type, values)):
             return cast("list[V]", list(values))
         sound: list[V] = []

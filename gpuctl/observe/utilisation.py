@@ -1,4 +1,4 @@
-"""Samples of GPUs -> what the GPUs of each run did. Only pods of runs that gpuctl let go count.
+"""Samples of GPUs -> how the GPUs of each run were used. Only pods of runs that gpuctl released count.
 
 Example: of two samples in a minute one says 40 % and one 0 %. The GPU is 20 % busy, and quiet since the second.
 """
@@ -68,7 +68,7 @@ def next_utilisation(
 ) -> Utilisation:
     """What is known of all runs after one more reading. Runs that do not run are forgotten.
 
-    A run of which a GPU is not among `devices` keeps what was known of it, until that is too old. Cost: linear.
+    A run with a GPU that is not among `devices` keeps its last values, until they are too old. Cost: linear.
     """
     by_run: dict[RunKey, list[DeviceUse]] = defaultdict(list)
     for device in devices:
@@ -86,13 +86,13 @@ def next_utilisation(
 
 
 def forgotten(known: Utilisation, now_ms: Instant) -> Utilisation:
-    """Without what is too old; the same value if nothing is."""
+    """The same without values that are too old; the same object if none is."""
     kept = {key: use for key, use in known.runs.items() if was_seen(use.seen_ms, now_ms, MOST_GAP_MS)}
     return known if len(kept) == len(known.runs) else replace(known, runs=kept)
 
 
 def _run_use(run: Run, devices: Sequence[DeviceUse], before: RunUse | None) -> RunUse | None:
-    """What is known of a run. Only if all its workers' devices are measured is anything new."""
+    """The use of a run. It is updated only if the devices of all its workers are measured."""
     workers = 0 if run.placement is None else len(run.placement.workers) - len(run.ended)
     if workers <= 0 or not _is_whole(devices, workers, -(-run.gpu_milli // WHOLE_GPU)):
         return before
@@ -117,12 +117,12 @@ def _run_use(run: Run, devices: Sequence[DeviceUse], before: RunUse | None) -> R
 
 
 def _is_quiet(device: DeviceUse) -> bool:
-    """Whether none of its samples was above the threshold."""
+    """Whether none of its samples reached the threshold."""
     return device.quiet_since_ms == device.first_ms
 
 
 def _is_whole(devices: Iterable[DeviceUse], workers: int, gpus: int) -> bool:
-    """Whether so many workers have at least so many devices each."""
+    """Whether at least this many workers have at least this many devices each."""
     by_pod: dict[str, int] = defaultdict(int)
     for device in devices:
         by_pod[device.pod] += 1
@@ -130,10 +130,10 @@ def _is_whole(devices: Iterable[DeviceUse], workers: int, gpus: int) -> bool:
 
 
 def with_idle(state: ClusterState, idle: Mapping[RunKey, Instant] | None) -> ClusterState:
-    """The state with these idle times in place of what annotations of pods say; None: nothing measures.
+    """The state with these idle times in place of those in pods' annotations; None: nothing measures.
 
-    A pod's annotations can be written by its tenant. Where nothing differs, the runs are the same tuple: the engine
-    knows it again. Cost: a look at each run; 10,000 take 2 ms of a cycle at rest, with 200 idle ones 10 ms.
+    Security: a tenant can write its pods' annotations. If nothing differs, the runs are the same tuple, which the
+    engine recognizes. Cost: a look at each run; 10,000 take 2 ms of a cycle at rest, with 200 idle ones 10 ms.
     """
     if idle is None:
         return state

@@ -1,7 +1,8 @@
-"""Runs: the Jobs, Deployments and pods that are gpuctl's, the phase each is in and what it holds.
+"""Runs: the Jobs, Deployments and pods that are gpuctl's, the phase of each run and what it holds.
 
-Places and phases are read off the objects, all that counts against others off the ledger's entry. Where gpuctl was
-killed between the two, the entry is ahead of the object: it was written first. Then the object says what has happened.
+Places and phases are read from the objects; everything that counts against others, from the ledger's entry. If gpuctl
+was killed between the two, the entry is ahead of the object, as it was written first. Then the object shows what has
+happened.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from gpuctl.observe.shapes import Shape, shape_of
 from gpuctl.observe.unreadable import Faults, Unreadable, read
 
 _TO_START_MS: DurationMs = 60_000
-"""From letting a run go to the start of its Job, or its first pod's, at the most."""
+"""The longest time from releasing a run to the start of its Job, or of its first pod."""
 _BEFORE_MS: DurationMs = 5_000
 _AFTER_MS: DurationMs = 1_000
-"""How far from the server's whole second the moment can be at which gpuctl decided to make an object."""
+"""How far gpuctl's time of deciding to create an object may be from the server's timestamp, which has whole seconds."""
 
 
 def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered, what is known
@@ -51,11 +52,11 @@ def observe_runs(  # noqa: PLR0913, PLR0917 - what is there, what is remembered,
     known: Sweep[RunKey, Run | Unreadable[Run]],
     faults: Faults,
 ) -> tuple[Run, ...]:
-    """All runs by job and digest. Pods that outlive their Job or Deployment are a run that stops.
+    """All runs by job and digest. Pods that outlive their Job or Deployment form a run that stops.
 
-    `memories` is what is remembered of the workloads' runs, in their order, `asked` how many workers the autoscaler of
-    each asks for, `orphaned` what is of those whose object is
-    gone. Of `pods` only those matter whose controller is a run's object.
+    `memories`: what is remembered of the workloads' runs, in their order; `asked`: how many workers the autoscaler of
+    each asks for; `orphaned`: what is remembered of runs whose object is gone. Only `pods` whose controller is a run's
+    object matter.
     """
     crews: dict[tuple[str, RunKey], list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -103,9 +104,9 @@ def _in_order(pods: Sequence[Pod]) -> tuple[Pod, ...]:
 
 
 def _recalled(shape: Shape, memory: Memory) -> RunEntry:
-    """What is remembered of a run. Of one that is new, that it waits since it was made, whatever its object says.
+    """What is remembered of a run. A new run waits since its object was made, whatever the object says.
 
-    A run that gpuctl did not let go is told by that: letting go is on record before it happens.
+    A run that is not suspended although its memory is lost counts as released.
     """
     if isinstance(memory, RunEntry):
         return memory
@@ -114,7 +115,7 @@ def _recalled(shape: Shape, memory: Memory) -> RunEntry:
 
 
 def _made_at_ms(body: Body) -> Instant:
-    """When the object was made: by the server, or as gpuctl said it itself where both mean the same moment."""
+    """When the object was made: by the server, or as gpuctl wrote it, if both mean the same moment."""
     made = instant(body, "metadata", "creationTimestamp") or 0
     told = decode_instant(annotations_of(body).get(names.QUEUED_AT_ANNOTATION))
     return told if told is not None and made - _BEFORE_MS <= told < made + _AFTER_MS else made
@@ -131,7 +132,7 @@ class _Workload:
 
     @property
     def least(self) -> int:
-        """With how many of its workers it is at work."""
+        """The least number of workers with which the run is at work."""
         return self.shape.workers if self.entry.min_workers is None else self.entry.min_workers
 
     @property
@@ -143,7 +144,7 @@ class _Workload:
 def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     shape = workload.shape
     live = any(pod.live for pod in pods) or shape.pods_left > 0
-    # A removed namespace kills pods before it takes their Job, which then looks as if it had failed by itself.
+    # A removed namespace kills pods before it removes their Job, which then looks as if it had failed by itself.
     outcome = _outcome(shape, ends)
     if outcome is not None and not (workload.is_removed and outcome is RunPhase.FAILED):
         return RunPhase.STOPPING if live else outcome
@@ -156,14 +157,14 @@ def _phase(workload: _Workload, pods: Sequence[Pod], ends: Endings) -> RunPhase:
     workers = [pod for pod in pods if not pod.helper]
     done = [pod for pod in workers if pod.running or (pod.succeeded and shape.ends_by_pods)]
     at_work = len(done) + len(ends.workers - {pod.index for pod in done})
-    # An elastic run that grows is at work meanwhile; but as long as a pod has no node, it may still go to any. One that
-    # is evicted leaves its place open, though its node may never end it.
+    # An elastic run is at work while it grows. But as long as a pod has no node, it may still go to any. An evicted pod
+    # leaves its place open, though its node may never end it.
     placed = sum(pod.node is not None and not pod.evicted for pod in workers) >= shape.workers
     return RunPhase.RUNNING if at_work >= (workload.least if placed else shape.workers) else RunPhase.STARTING
 
 
 def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
-    """What to take for a run whose object can't be read: it holds what its pods hold, and is left as it is."""
+    """Stands in for a run whose object can't be read: it holds what its pods hold, and is left as it is."""
     phase = RunPhase.RUNNING if any(pod.live for pod in pods) else RunPhase.QUEUED
     charge = charge_by_pods(pods)
     return Run(
@@ -178,7 +179,7 @@ def _unreadable_run(key: RunKey, pods: Sequence[Pod]) -> Run:
 
 
 def _observe_run(key: RunKey, workload: _Workload, named: Sequence[Pod]) -> Run:
-    """Observe a run by the pods that were made for it. `named` may have others that only name its object."""
+    """Observe a run by the pods that were made for it. `named` may include others that only name its object."""
     shape, entry = workload.shape, workload.entry
     ends = shape.endings(named)
     pods = [pod for pod in named if pod.run is not None]
@@ -235,12 +236,14 @@ def _asked_workers(workload: _Workload, phase: RunPhase, placement: Placement | 
 
 
 def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool | None:
-    """Whether all workers have run, though not all do now: one that failed, or was deleted, may be made again.
+    """Whether all workers have run, even if not all do now: one that failed, or was deleted, may be created again.
 
-    A start that takes long is on record. Where it is not, a pod that was made later replaces one that
-    has run. None where that can't be told, for there is no pod: an evicted one is made again only after some seconds,
-    and a Job may say nothing of it. A tenant can delete pods of a start to have it taken for one that is over: so it
-    keeps GPUs that count for its project, as a job that sleeps would.
+    A start that takes long is on record. If it is not on record, a pod that was created later replaces one that has
+    run. None if that is not known because there is no pod: an evicted pod is replaced only after some seconds, and a
+    Job may report nothing of it.
+
+    Security: a tenant can delete pods of a start so that it counts as begun. It then keeps GPUs that count for its
+    project, as with a job that sleeps.
     """
     shape, entry = workload.shape, workload.entry
     since_ms = entry.let_go_at_ms if entry.record.starting_ms != NOT_YET else None
@@ -254,9 +257,9 @@ def _has_begun(workload: _Workload, pods: Sequence[Pod]) -> bool | None:
 
 
 def _problem(shape: Shape, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem | None:
-    """The worst problem of a run's pods: of those that are there to run; once none is, of those that ended.
+    """The worst problem of a run's pods: of those that should run; if there is none, of those that ended.
 
-    Where they have none, that a worker's pod is being deleted: no other is made before it has ended.
+    If they have none, the problem is a worker's pod that is being deleted: no other is created before it has ended.
     """
     if phase in {RunPhase.QUEUED, RunPhase.STOPPING, RunPhase.SUCCEEDED}:
         return None
@@ -273,35 +276,35 @@ def _problem(shape: Shape, phase: RunPhase, pods: Sequence[Pod]) -> PodProblem |
 
 
 def _unready_since_ms(phase: RunPhase, pods: Sequence[Pod]) -> Instant | None:
-    """Since when the pod that is not ready for the longest is not, of a run that is at work."""
+    """Since when the pod that is unready for the longest is not ready, for a run that is at work."""
     if phase is not RunPhase.RUNNING:
         return None
     return min((pod.unready_since_ms for pod in pods if pod.unready_since_ms and not pod.leaving), default=None)
 
 
 def _reserved(entry: RunEntry, phase: RunPhase, ends_as: RunPhase | None) -> Placement | None:
-    """Where a run that stops goes on, or a run that goes on has more workers."""
+    """Where a stopping run goes on, or a running one has more workers."""
     if phase is RunPhase.STOPPING:
         return entry.placement if ends_as is None else None
     return entry.reserved if phase in ACTIVE and entry.is_let_go else None
 
 
 def _ends_as(workload: _Workload, phase: RunPhase, ends: Endings) -> RunPhase | None:
-    """How a run that stops will end, where that is certain: by its object's conditions, else by its pods' ends."""
+    """How a stopping run will end, if that is certain: by its object's conditions, else by its pods' ends."""
     if phase is not RunPhase.STOPPING or workload.is_removed:
         return None
     return _outcome(workload.shape, ends) or (None if workload.shape.suspended else ends.ends_as)
 
 
 def _outcome(shape: Shape, ends: Endings) -> RunPhase | None:
-    """The final phase its status states, but for a failure after its successPolicy was met."""
+    """The final phase in its status; a failure after its successPolicy was met counts as success."""
     return RunPhase.SUCCEEDED if shape.outcome is RunPhase.FAILED and ends.is_policy_met else shape.outcome
 
 
 def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:
-    """Since when it runs: as its object and its pods say, as long as that is what came of letting it go.
+    """Since when the run runs, by its object and its pods, if that time can result from its release.
 
-    Those whose run it is may suspend and resume its object, or remove its pods: it is no younger by that.
+    A tenant may suspend and resume its run's object, or remove its pods; that does not make the run younger.
     """
     shown = instant(workload.shape.body, "status", "startTime") or _first_start(pods)
     let_go_at_ms = workload.entry.let_go_at_ms if workload.entry.is_let_go else None
@@ -311,7 +314,8 @@ def _started_at_ms(workload: _Workload, pods: Sequence[Pod]) -> Instant | None:
 
 
 def _reason(entry: RunEntry, phase: RunPhase) -> Reason | None:
-    """A ledger says why a run was started, stopped or given a place, which is not why it waits now."""
+    """The recorded reason: why the run was started, stopped or given a place. It is not the reason why the run waits
+    now."""
     waits = phase is RunPhase.QUEUED and entry.placement is None
     return None if waits and entry.uid and not entry.record.failed_starts else entry.reason
 
@@ -324,14 +328,15 @@ def _charge_of(asks: Requests) -> Charge:
 def _crew(  # noqa: PLR0913, PLR0917 - what is known of the run
     workload: _Workload, phase: RunPhase, charge: Charge, planned: Placement | None, pods: Sequence[Pod], ends: Endings
 ) -> Crew:
-    """Which pods the run keeps. Ended workers of an elastic run keep their places: its workers are told by number."""
+    """Which pods the run keeps. Ended workers of an elastic run keep their places, as its workers are identified by
+    number."""
     if workload.entry.min_workers is None or phase not in ACTIVE:
         return whole_crew(charge, pods, ends.workers)
     return elastic_crew(charge, pods, planned, workload.entry.started_with, by_index=workload.shape.by_index)
 
 
 def _unseen(workload: _Workload, pods: Sequence[Pod]) -> Placement | None:
-    """Where pods are that are left by its status but not among those seen: the places its pods were made with."""
+    """The places that the run's pods were made with, if its status has more pods than those seen; else None."""
     return None if workload.shape.pods_left <= sum(pod.live for pod in pods) else workload.entry.started_with
 
 
@@ -355,7 +360,7 @@ def _first_start(pods: Iterable[Pod]) -> Instant | None:
 
 
 def _idle_since(pods: Iterable[Pod]) -> Instant | None:
-    """A run is idle since its last worker is; one worker that is not keeps it busy."""
+    """Since when a run is idle: since its last worker is idle. One busy worker keeps it busy."""
     since = [pod.idle_since_ms for pod in pods if pod.live]
     known = [at_ms for at_ms in since if at_ms is not None]
     return max(known) if known and len(known) == len(since) else None

@@ -1,10 +1,10 @@
-"""(Manifests, ClusterState) -> Plan: the complete list of writes that make the cluster as it is wanted, in order.
+"""(Manifests, ClusterState) -> Plan: the complete list of writes that bring the cluster to the wanted state, in order.
 
-`make_plan` is pure and level-triggered: it compares what is live and what is wanted, never what it planned before. Run
-again on the cluster that a plan was applied to, it plans less, and in the end nothing.
+`make_plan` is pure and level-triggered: it compares live with wanted objects, never with an earlier plan. Run again on
+the cluster that a plan was applied to, it plans fewer writes, and in the end none.
 
-Invariants: nothing outside an inventory is deleted; a ledger is written before what it records; a plan for an unchanged
-cluster is empty.
+Invariants: nothing outside an inventory is deleted; a ledger is written before the objects it records; a plan for an
+unchanged cluster is empty.
 """
 
 from __future__ import annotations
@@ -110,10 +110,11 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     cache: PlanCache | None = None,
     admits: bool = True,
 ) -> Plan:
-    """Plan all writes of this cycle. Cost: a comparison of each manifest and live object, and what has changed.
+    """Plan all writes of this cycle. Cost: a comparison of each manifest and live object, and the work for what has
+    changed.
 
-    `stops`, the result of `mass_stop`, and `cache`, the one of the plan before, save work and change no result.
-    `admits` False: another engine lets runs go and pauses them; whether one runs is left as it is.
+    `stops` (the result of `mass_stop`) and `cache` (of the plan before) save work and change no result. `admits` False:
+    another engine starts and pauses runs, so whether a run is suspended is left as it is.
     """
     cache, rows = cache or PlanCache(), rows_of(declared.cluster.workload_kinds)
     cache.turn(rows)
@@ -163,7 +164,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
 def _notices(
     declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body], now_ms: Instant, cache: PlanCache
 ) -> Iterator[Diagnostic]:
-    """What is otherwise than declared and can't be changed by a write."""
+    """Notices about differences from the declarations that no write can correct."""
     yield from inventory_mismatches(declared, state, spaces)
     yield from names_in_the_way(declared, taken_names(declared, state, cache))
     yield from no_idle_reports(declared, state, now_ms)
@@ -171,7 +172,8 @@ def _notices(
 
 
 def _why_gone(ref: ObjectRef, state: ClusterState, declared: frozenset[RunKey]) -> str:
-    """Why an object is deleted: of a run that is declared, because it ended long enough ago."""
+    """Why an object is deleted: the run of a declared job ended long enough ago, or the object is no longer
+    declared."""
     own = state.own.get(ref)
     return "ttlAfterFinished is over" if own is not None and own.run in declared else "no longer declared"
 
@@ -187,12 +189,13 @@ _NONE: frozenset[ObjectRef] = frozenset()
 
 
 def _is_stopped_by(ref: ObjectRef, stops: Stops, state: ClusterState) -> bool:
-    """Whether the object is of a run whose end waits for a confirmation, or of what it needs to go on: a Service."""
+    """Whether the object belongs to a run whose end waits for a confirmation, or is one that the run needs, such as a
+    Service."""
     own = state.own.get(ref)
     job = own.run[0] if own is not None else job_of(state.live[ref])
     return job in stops.jobs
 
 
 def _is_held(diff: ObjectDiff, stops: Stops) -> bool:
-    """Whether an object that all runs of a job use stays as it is, because its old run keeps running."""
+    """Whether an object that all runs of a job share stays as it is, because the job's old run keeps running."""
     return diff.live is not None and diff.run is None and job_of(diff.item.body) in stops.jobs

@@ -1,24 +1,27 @@
-"""How a run's object may be written now: born suspended, let go only once it is on record, never changed while it runs.
+"""How a run's object may be written now. It is created suspended, released only once it is on record, and not changed
+while it runs.
 
-`permitted` turns the object as wanted into the object as it may be written in this cycle. What it holds back is
-written by a later cycle, when what is observed allows it: nothing here remembers anything.
+`permitted` turns the wanted object into the object that may be written in this cycle. A later cycle writes the rest,
+when the observed state allows it: nothing here keeps memory.
 
 Rules:
-1. An object that is not there is made suspended. A crash right after leaves nothing running that no ledger knows.
-2. Suspended becomes running only when the run is in the ledger that this plan writes first, and no pod of it is left.
-3. An object that was seen and is gone is not made again, not even while its last pods go: a person removed it.
+
+1. A missing object is created suspended. A crash right after leaves nothing running that no ledger knows.
+2. A suspended object is released only when its run is in the ledger that this plan writes first, and none of its pods
+   is left.
+3. An object that was seen and is gone is not created again, not even while its last pods leave: a person removed it.
 4. An object that runs though gpuctl never released it is suspended again.
 5. The pod template of a running or stopping run stays as it was applied: the API server refuses a Job's change, and
    a Deployment would restart.
-6. A claim template can't be changed: it is made anew, and only while no pod of its run is there.
-7. A Job that never ran and was made with another pod template is made anew: the server takes no change of it. It is not
-   on record in between.
-8. A Job that ran keeps the pod template it was made with, but for what the server lets change: labels, annotations,
-   where it is placed. Another version of gpuctl, or another Pod Security level, renders another template for the same
-   run; the server refuses it for good, so the run would never go on.
-9. Of an object of another controller nothing but its suspension is changed: that controller refuses it. It keeps the
-   spec that it was made with; where it is to go on with another one, in another place above all, it is made anew
-   (see `writes.remade`), suspended, and goes on in the next cycle.
+6. A claim template can't be changed: it is recreated, and only while its run has no pod.
+7. A Job that never ran and was created with another pod template is recreated: the server takes no change of it. It is
+   not on record in between.
+8. A Job that ran keeps the pod template it was created with, except for what the server lets change: labels,
+   annotations, and where it is placed. Another version of gpuctl, or another Pod Security level, renders another
+   template for the same run; the server would refuse it for good, so the run would never go on.
+9. Of another controller's object only the suspension is changed, as that controller refuses any other change. The
+   object keeps the spec it was created with. If the run should go on with another spec, above all in another place, the
+   object is recreated suspended (see `writes.remade`), and goes on in the next cycle.
 """
 
 from __future__ import annotations
@@ -39,9 +42,9 @@ _OF_A_START = frozenset({names.PLACEMENT_ANNOTATION, names.STARTS_ANNOTATION})
 
 
 def permitted(wanted: Body, live: Body | None, rows: Rows, *, ready: bool, is_stray: bool = False) -> Body | None:
-    """A workload as it may be written now; None when it has to wait for what is there.
+    """A workload as it may be written now; None if it has to wait for what is there.
 
-    `ready`: rule 2 is met. `is_stray`: it runs, and gpuctl never let it go.
+    `ready`: rule 2 is met. `is_stray`: it runs, and gpuctl never released it.
     """
     if live is None:
         return born(wanted, rows)
@@ -55,7 +58,7 @@ def permitted(wanted: Body, live: Body | None, rows: Rows, *, ready: bool, is_st
 
 
 def _as_other(wanted: Body, live: Body, rows: Rows, *, ready: bool, is_stray: bool) -> Body | None:
-    """An object of another controller by rule 9."""
+    """Another controller's object, by rule 9."""
     made = _with_spec(born(wanted, rows) if is_stray else wanted, live, rows)
     if is_let_go(live, rows) or not is_let_go(wanted, rows):
         return made
@@ -63,14 +66,15 @@ def _as_other(wanted: Body, live: Body, rows: Rows, *, ready: bool, is_stray: bo
 
 
 def is_made_otherwise(wanted: Body, live: Body, rows: Rows) -> bool:
-    """Whether a stopped object was made with another pod template than is wanted, of those that gpuctl sent."""
+    """Whether a stopped object was created with another pod template than the wanted one. Templates are compared as
+    gpuctl sent them."""
     made_with = annotations_of(live).get(names.TEMPLATE_ANNOTATION)
     differs = made_with is not None and made_with != annotations_of(wanted).get(names.TEMPLATE_ANNOTATION)
     return differs and is_stopped(live, rows) and not is_deleting(live)
 
 
 def _with_spec(wanted: Body, live: Body, rows: Rows) -> Body:
-    """The wanted object with the spec that it was made with, and the mark of that, but suspended or not as wanted."""
+    """The wanted object with the spec that it was created with, and the mark of that spec, but suspended as wanted."""
     fields = mapping(owned_fields(live), "f:spec")
     if not fields:
         return wanted
@@ -82,7 +86,7 @@ def _with_spec(wanted: Body, live: Body, rows: Rows) -> Body:
 
 
 def born(wanted: Body, rows: Rows) -> Body:
-    """The workload suspended, without the marks of a start it has not made."""
+    """The workload suspended, without the annotations of a start that it has not made."""
     if not is_let_go(wanted, rows):
         return wanted
     meta = mapping(wanted, "metadata")
@@ -101,7 +105,7 @@ def as_made(wanted: Body, live: Body) -> Body:
 
 
 def _as_made(wanted: Body, live: Body) -> Body:
-    """A stopped Job by rule 8; the wanted object itself where its template is no other one."""
+    """A stopped Job, by rule 8; the wanted object itself where its template is the same."""
     applied, template = _applied(live), mapping(wanted, "spec", "template")
     if wanted.get("kind") != kinds.JOB[1] or not applied or template_digest(applied) == template_digest(template):
         return wanted

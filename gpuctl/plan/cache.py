@@ -1,4 +1,4 @@
-"""The cache of `plan`: an object that is live as it was, and wanted as it was, needs the same writes."""
+"""The cache of `plan`: if neither the live nor the wanted object has changed, the same writes are needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Entries: TypeAlias = Mapping[ProjectName, Mapping[RunKey, RunEntry]]
 
 
 class PlanCache:
-    """Cache of what was found of wanted and live objects, each value with its inputs; of the last two plans, no more.
+    """Caches results for wanted and live objects, each with its inputs, for the last two plans at most.
 
     All objects are compared at once: an unchanged one costs next to nothing.
     """
@@ -67,8 +67,8 @@ class PlanCache:
         self._writes: Memo[ObjectRef, tuple[Change, ...]] = Memo()
 
     def turn(self, rows: Rows) -> None:
-        """Begin another plan: values that it does not use are dropped with the next, and all that was found by other
-        rows of kinds."""
+        """Begin another plan. Values that it does not use are dropped by the next turn; other rows of kinds drop
+        everything."""
         if rows != self._rows:
             self._begin(rows)
         for memo in (
@@ -78,11 +78,11 @@ class PlanCache:
             memo.turn()
 
     def declared(self, jobs: tuple[Job, ...]) -> Mapping[ProjectName, frozenset[RunKey]]:
-        """The runs that are declared, by project."""
+        """The declared runs, by project."""
         return self._declared.get(None, (jobs,), lambda: _by_project((job.id, job.digest) for job in jobs))
 
     def old_runs(self, jobs: tuple[Job, ...], runs: Iterable[Run]) -> list[Run]:
-        """Those of some runs that are not declared any more: of removed jobs, and of changed ones. Cost: linear."""
+        """The runs among `runs` that are no longer declared: of removed and of changed jobs. Cost: linear."""
         wanted, none = self.declared(jobs), frozenset[RunKey]()
         return [run for run in runs if (run.job, run.digest) not in wanted.get(run.job.project, none)]
 
@@ -97,9 +97,9 @@ class PlanCache:
         lives: Sequence[Body | None],
         strays: frozenset[ObjectRef],
     ) -> list[ObjectDiff]:
-        """The wanted objects that are not live as they are wanted, with their differences, in the order of the objects.
+        """The differences of wanted objects that are not live as wanted, in the order of the objects.
 
-        `strays` are objects of runs that run though gpuctl never released them.
+        `strays`: objects of runs that run though gpuctl never released them.
         """
         loose = list(map(strays.__contains__, refs)) if strays else [False] * len(refs)
         found = self._diffs.over(
@@ -130,7 +130,7 @@ class PlanCache:
         """The ledger entries of runs whose object is live, by project. Cost: a comparison of each run.
 
         `items`: all wanted objects, with their references; `ended`: the runs that this cycle ends; `at_ms`: now. The
-        whole result is cached too: with 10,000 jobs an unchanged plan takes two thirds of the time.
+        whole result is cached too: with 10,000 jobs an unchanged plan then takes two thirds of the time.
         """
         ledgers = [ledger for _, ledger in sorted(state.ledgers.items())]
 
@@ -172,11 +172,11 @@ class PlanCache:
     def inventories(
         self, refs: Sequence[ObjectRef], facts: tuple[object, ...], find: Callable[[], Inventories]
     ) -> Inventories:
-        """The wanted objects by project. They depend on their names and on `facts`."""
+        """The wanted objects by project. They depend on the objects' names and on `facts`."""
         return self._inventories.get(None, (refs, *facts), find)
 
     def staying(self, refs: Sequence[ObjectRef], retained: frozenset[ObjectRef]) -> frozenset[ObjectRef]:
-        """The wanted objects, and those that are left as they are."""
+        """The wanted objects, and the objects that are left as they are."""
         return self._staying.get(None, (refs, retained), lambda: retained.union(refs))
 
     def taken(
@@ -192,7 +192,7 @@ class PlanCache:
         return self._extras.get(project, (inventory, wanted), lambda: inventory - wanted)
 
     def ledger(self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Ledger]) -> Ledger:
-        """The ledger as it is to be written. It depends on `facts`."""
+        """The ledger to write. It depends on `facts`."""
         return self._ledgers.get(project, facts, find)
 
     def writes(

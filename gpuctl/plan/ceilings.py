@@ -1,7 +1,7 @@
-"""A project's ceiling of claims holds for runs of it, too, that are not declared any more.
+"""Raises a project's ceiling of claims by what runs hold that are no longer declared.
 
-A ResourceQuota is rendered from what is declared. A removed run holds its claims until it is gone: for as long as it
-ends, its node is lost, or its removal waits for a confirmation. If they were not added, the server would refuse the
+A ResourceQuota is rendered from the declarations. A removed run holds its claims until it is gone: while it ends, while
+its node is lost, or while its removal waits for a confirmation. Without this addition, the server would refuse the
 claim of a job that the engine has placed, and that job would hold its GPUs and never start.
 """
 
@@ -22,7 +22,7 @@ from gpuctl.plan.cache import PlanCache
 
 
 def devices_of_old_runs(declared: Declared, state: ClusterState, cache: PlanCache) -> Mapping[ProjectName, int]:
-    """The devices that runs hold which are not declared any more, by project. Cost: linear in runs."""
+    """The devices held by runs that are no longer declared, by project. Cost: linear in runs."""
     found: Counter[ProjectName] = Counter()
     for run in cache.old_runs(declared.jobs, state.runs):
         if not run.phase.final:
@@ -48,7 +48,8 @@ def _raised(quota: Manifest, devices: int) -> Manifest:
     hard = dict(mapping(quota.body, "spec", "hard"))
     of_claims = [name for name in hard if name.endswith(names.CLAIMED_DEVICES)]
     if f"{names.NVIDIA_GPU_CLASS}{names.CLAIMED_DEVICES}" in of_claims:
-        of_claims.append(f"requests.{names.GPU_RESOURCE}")  # it counts both, as the class does
+        # this resource counts both kinds of request, as the class does
+        of_claims.append(f"requests.{names.GPU_RESOURCE}")
     for name in of_claims:
         hard[name] = str((whole_number(hard[name]) or 0) + devices)
     return replace(quota, body={**quota.body, "spec": {**mapping(quota.body, "spec"), "hard": hard}})

@@ -1,11 +1,15 @@
-"""Drift: where a live object is not as it is wanted, in fields gpuctl owns and no others.
+"""Drift: where a live object differs from the wanted one, in gpuctl's own fields only.
 
-Three ways to drift. A leaf of the manifest differs in the live object (what the server defaulted or others added is not
-looked at); a field that gpuctl applied before, by `metadata.managedFields`, is not wanted any more; or a part that the
-server takes as one value, as a Service's selector, has more than is wanted, and so is not gpuctl's any more. Comparing
-reads nothing but its two arguments, JSON as decoded (dict, list and scalars), and never changes them.
+There are three ways to drift:
 
-Invariant: an object compared with what applying it gave has no drift.
+- A leaf of the manifest differs in the live object. Fields that the server or others added are not looked at.
+- A field that gpuctl applied before, by `metadata.managedFields`, is no longer wanted.
+- A part that the server takes as one value, such as a Service's selector, has more than is wanted, and so is no longer
+  gpuctl's.
+
+Comparing reads only its two arguments, JSON as decoded (dict, list and scalars), and never changes them.
+
+Invariant: an object has no drift when compared with the result of applying it.
 """
 
 from __future__ import annotations
@@ -24,15 +28,15 @@ from gpuctl.plan.ownership import FieldSet, find_item, item_key, list_keys, owne
 _QUANTITY_PARENTS = frozenset({"requests", "limits", "hard", "capacity"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit", "averageValue"})
 _EMPTY: tuple[object, ...] = (None, {}, [])
-"""An empty object or list and an absent one are the same to the server."""
+"""To the server, an empty object or list is the same as an absent one."""
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field that is not as it is wanted. `wanted` None: gpuctl set it before and wants it no more; `live` None: it
-    is not there."""
+    """One field that differs. `wanted` None: gpuctl set it before and no longer wants it; `live` None: it does not
+    exist."""
 
     path: str
     wanted: object = None
@@ -42,13 +46,13 @@ class Difference:
 def drift(wanted: Body, live: Body) -> tuple[str, ...]:
     """The paths that differ, as people write them (`spec.suspend`), sorted; empty when nothing needs writing.
 
-    Cost: linear in the manifest; parts that are equal as they stand cost one comparison.
+    Cost: linear in the manifest; equal parts cost one comparison.
     """
     return tuple(difference.path for difference in differences(wanted, live))
 
 
 def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
-    """What `drift` names, with both values, sorted by path."""
+    """The differences that `drift` names, with both values, sorted by path."""
     found = {difference.path: difference for difference in _differing(wanted, live, "")}
     owned = owned_fields(live)
     unwanted = () if _has_all(wanted, owned) else _unwanted(owned, wanted, live, "")
@@ -61,7 +65,7 @@ def differences(wanted: Body, live: Body) -> tuple[Difference, ...]:
 
 
 def _provenance_of_others(wanted: Body, live: Body, owned: FieldSet) -> Iterator[Difference]:
-    """Annotations of where an object is declared that another manager wrote: those are not left as they are."""
+    """Annotations of the declaration's place that another manager wrote differently: gpuctl corrects these."""
     notes, told = annotations_of(wanted), annotations_of(live)
     mine = mapping(owned, "f:metadata", "f:annotations")
     for key in PROVENANCE_ANNOTATIONS & notes.keys() & told.keys():
@@ -70,9 +74,9 @@ def _provenance_of_others(wanted: Body, live: Body, owned: FieldSet) -> Iterator
 
 
 def _taken_over(wanted: Json, live: Json, fields: FieldSet, path: str) -> Iterator[Difference]:
-    """Parts of the manifest that are there and not in gpuctl's name. The field manager that changes a part which is one
-    value, in whatever it has, owns all of it. Scalars are told by their values; so are pod templates, which can't be
-    changed as long as the run goes on."""
+    """Parts of the manifest that exist but are not owned by gpuctl. A field manager that changes any bit of a part that
+    is one value owns all of it. Scalars are compared by their values. Pod templates are left out, as they can't be
+    changed while the run goes on."""
     for key, value in wanted.items():
         other, below = live.get(key), fields.get(f"f:{key}")
         here = f"{path}.{key}" if path else key
@@ -129,7 +133,7 @@ def _differing_fields(wanted: Json, live: Json, path: str, *, amounts: bool) -> 
 
 
 def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[Difference]:
-    """A keyed list is compared item by item and may hold others' items; any other list is one value."""
+    """Compare a keyed list item by item (it may hold others' items); any other list is one value."""
     keys = list_keys(path)
     if keys and all(isinstance(item, dict) for item in wanted):
         for item in wanted:
@@ -147,7 +151,8 @@ def _differing_items(wanted: list[Any], live: list[Any], path: str) -> Iterator[
 
 
 def _has_all(wanted: object, fields: FieldSet) -> bool:
-    """Whether the manifest has every field in gpuctl's name, as nearly always: `_unwanted` then has nothing to name."""
+    """Whether the manifest has every field that gpuctl owns. That is so nearly always; then `_unwanted` finds
+    nothing."""
     for element, below in fields.items():
         if isinstance(wanted, dict) and element.startswith("f:"):
             name = element[2:]
@@ -163,7 +168,7 @@ def _has_all(wanted: object, fields: FieldSet) -> bool:
 
 
 def _unwanted(fields: FieldSet, wanted: object, live: object, path: str) -> Iterator[Difference]:
-    """Fields in gpuctl's name that the manifest lacks."""
+    """Fields that gpuctl owns and the manifest lacks."""
     names = wanted if isinstance(wanted, dict) else {}
     there = live if isinstance(live, dict) else {}
     for element, below in fields.items():

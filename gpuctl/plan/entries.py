@@ -1,7 +1,8 @@
-"""A run's entry in its ledger, as the plan of this cycle leaves it: what the next cycles have to know of it.
+"""A run's entry in its ledger, as the plan of this cycle leaves it: what the next cycles need to know of the run.
 
-The facts are those that the wanted object tells people; the ledger keeps them where tenants can't write. It is written
-before the object, so an entry may tell of a start or a pause that has not happened: observing the object shows it.
+The facts are those that the wanted object shows to people; the ledger keeps them where tenants can't write. It is
+written before the object, so an entry may tell of a start or a pause that has not happened: observing the object shows
+whether it has.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from gpuctl.model.units import DurationMs, Instant
 from gpuctl.plan.admission import born
 
 ON_RECORD_MS: DurationMs = 60_000
-"""A pause that was decided so long ago is decided anew: meanwhile the run ran on."""
+"""A pause that is not carried out within this time is decided anew, because the run ran on meanwhile."""
 
 
 def next_entry(  # noqa: PLR0913, PLR0917 - an object, what is known and seen of its run, and what both are read by
     wanted: Body, old: RunEntry | None, uid: str, run: Run, at_ms: Instant, rows: Rows
 ) -> RunEntry:
-    """The entry of a run whose object has that uid; `old` itself where nothing has changed. `at_ms`: now.
+    """The entry of a run whose object has this uid; `old` itself where nothing has changed. `at_ms`: now.
 
-    `wanted` is the object as it is wanted, `run` what is observed of it. A run that stops though gpuctl did not pause
-    it stays as it is, and so does one that may not be let go yet; one that runs and was never let go is suspended.
+    `wanted` is the wanted object, `run` the observed run. The entry stays as it is for a run that stops though gpuctl
+    did not pause it, and for one that may not be released yet. A run that runs and was never released gets a suspended
+    entry.
     """
     goes = is_let_go(wanted, rows)
     if goes and run.phase in ACTIVE and not run.starts:
@@ -40,7 +42,7 @@ def next_entry(  # noqa: PLR0913, PLR0917 - an object, what is known and seen of
     if old is not None and run.phase is RunPhase.STOPPING and (old.is_let_go or goes):
         return old
     notes = annotations_of(wanted)
-    # An object for another engine has no record on it: then it is what is observed.
+    # An object for another engine has no record on it; its record is then what is observed.
     record = decode_record(notes, run.queued_at_ms)
     new = _running(wanted, old, uid, at_ms, record) if goes else _waiting(notes, old, uid, record)
     if old is not None and (new == old or (run.phase in ACTIVE and _is_on_record(new, old, at_ms))):
@@ -49,8 +51,8 @@ def next_entry(  # noqa: PLR0913, PLR0917 - an object, what is known and seen of
 
 
 def _is_on_record(new: RunEntry, old: RunEntry, at_ms: Instant) -> bool:
-    """Whether a pause that has not happened is the one now decided. It keeps its time then: a process that is killed
-    again and again between the ledger and the object still comes to the object."""
+    """Whether a pause on record that has not happened is the one decided now. It then keeps its time, so a process that
+    is killed again and again between the ledger and the object still gets to the object."""
     then_ms = old.record.queued_at_ms
     if new.is_let_go or old.is_let_go or not 0 <= at_ms - then_ms <= ON_RECORD_MS:
         return False
@@ -59,13 +61,14 @@ def _is_on_record(new: RunEntry, old: RunEntry, at_ms: Instant) -> bool:
 
 
 def ended_entry(old: RunEntry | None, uid: str) -> RunEntry:
-    """Of a run that has ended its uid is kept, so that no other object is taken for its own, and its record."""
+    """The entry of an ended run: its uid, so that no other object is taken for its own, and its record."""
     new = RunEntry(uid=uid, record=old.record if old is not None else RunRecord(queued_at_ms=0))
     return old if old is not None and new == old else new
 
 
 def _running(wanted: Body, old: RunEntry | None, uid: str, at_ms: Instant, record: RunRecord) -> RunEntry:
-    """A run that was let go before goes on, also where a person has suspended its object meanwhile."""
+    """The entry of a released run. A run that was released before goes on, even if a person has suspended its
+    object."""
     notes = annotations_of(wanted)
     placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     goes_on = old is not None and old.is_let_go
@@ -84,17 +87,17 @@ def _running(wanted: Body, old: RunEntry | None, uid: str, at_ms: Instant, recor
 
 
 def _sent_to(placement: Placement | None, wanted: Body) -> Placement | None:
-    """Where the pods of a start may go: its places, and the further nodes that a service's template names."""
+    """The nodes that the pods of a start may go to: its places, and the further nodes in a service's template."""
     if placement is None or wanted.get("kind") != kinds.DEPLOYMENT[1]:
         return placement
     return sent_to(placement, [node for node in named_nodes(wanted) if node not in placement.nodes])
 
 
 def _waiting(notes: Mapping[str, object], old: RunEntry | None, uid: str, record: RunRecord) -> RunEntry:
-    """What its pods were started with is kept, for some may still be leaving.
+    """The entry of a waiting run. It keeps what its pods were started with, as some may still be leaving.
 
-    So is the reason it was stopped for, or why its last start failed, as long as no place is reserved for it: why it
-    waits changes often, and is no fact that counts.
+    While no place is reserved, it also keeps the reason for which the run was stopped or its last start failed. The
+    reason why it waits is not recorded: it changes often, and nothing depends on it.
     """
     placement = decode_placement(notes.get(names.PLACEMENT_ANNOTATION))
     before = old or RunEntry(record=record)

@@ -1,7 +1,7 @@
-"""Freeze windows: hold a commit as a whole that would do now what an open window forbids.
+"""Freeze windows: hold back a whole commit that would now do what an open window forbids.
 
-The windows of what is in force count, so no commit takes itself out of one. What the engine decides without a commit
-goes on. Nothing of a held commit is enforced; it is taken up when the window ends, or when it is confirmed.
+The windows of the declarations in force count, so no commit can free itself from one. Decisions of the engine without a
+commit go on. Nothing of a held commit is enforced; it is taken up when the window ends, or when it is confirmed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _WORDS: Mapping[Forbidden, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
-    """What a commit does that a window may forbid. `pauses`: running jobs that are paused, moved or ended, and stay
-    declared; `deletes`: jobs and projects that are declared no more; `changes`: whether it declares anything else."""
+    """The effects of a commit that a window may forbid. `pauses`: running jobs that are paused, moved or ended, and
+    stay declared; `deletes`: jobs and projects that are no longer declared; `changes`: whether it declares anything
+    else."""
 
     pauses: tuple[JobId, ...] = ()
     deletes: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Doing:
 
 
 def removed(before: Declared, after: Declared) -> tuple[str, ...]:
-    """The jobs and projects that are declared no more."""
+    """The jobs and projects that are no longer declared."""
     jobs = {job.id for job in before.jobs} - {job.id for job in after.jobs} - after.pinned
     projects = {p.name for p in before.projects} - {p.name for p in after.projects} - after.pinned
     return (
@@ -65,9 +66,9 @@ def _said(declared: Declared) -> tuple[object, ...]:
 
 
 def frozen(in_force: Declared, head: Declared, doing: Doing, now_ms: Instant) -> Diagnostic | None:
-    """The refusal of a commit that does what a window forbids now; None if none does.
+    """The refusal of a commit that does what a window forbids now; None if no window forbids it.
 
-    Its digest is bound to all that the commit declares.
+    Its confirmation is a digest of everything that the commit declares.
     """
     found: list[tuple[Instant, str, str]] = []
     for forbidden, done in (

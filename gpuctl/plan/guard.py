@@ -1,9 +1,9 @@
-"""Guards: refuse what is too dangerous to do because of one commit. They never trim or postpone silently.
+"""Guards: refuse effects of a commit that are too dangerous. They never trim or postpone silently.
 
 A refusal leaves its part exactly as it is, and everything else goes on. A commit whose message has the trailer
-`Gpuctl-Confirm: <digest>` lifts it. Anyone who reads the declarations can compute a digest, and what was declared once
-may be declared again, so a confirmation counts for one change alone (`void_confirmations`): with the commit that made
-the change, and after it. There it is valid while the deletion is under way, over crashes too.
+`Gpuctl-Confirm: <digest>` lifts it. Anyone who reads the declarations can compute a digest, and the same declarations
+may come again. So a confirmation counts for one change alone (`void_confirmations`): together with the commit that made
+the change, and after it. From there it is valid while the deletion is under way, over crashes too.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
     right to merge a project must not give the rights of an administrator in any namespace.
 
     A namespace of another cluster is never taken over, even with `adopt`: both clusters would write it and start jobs
-    in it. One that this cluster created stays its own if a person changed the label, unless the other cluster's ledger
-    holds it too: then the label says which cluster was first.
+    in it. A namespace that this cluster created stays its own if a person changed the label, unless the other cluster's
+    ledger holds it too: then the label says which cluster was first.
     """
     found = {}
     for project in declared.projects:
@@ -76,8 +76,8 @@ def foreign_namespaces(declared: Declared, state: ClusterState) -> dict[ProjectN
 
 
 def namespaces_left(base: Declared, head: Declared) -> Iterator[Diagnostic]:
-    """The refusals that a new name of the cluster leads to, for each project whose namespace stays: under that name it
-    is another cluster, and what is there is the old one's."""
+    """The refusals when the cluster gets a new name, for each project whose namespace stays. Under the new name it is
+    another cluster, and the namespaces belong to the old one."""
     if head.cluster.name != base.cluster.name:
         taken = {project.namespace for project in base.projects}
         for project in head.projects:
@@ -107,7 +107,7 @@ def _adoption(project: Project, live: Body, state: ClusterState) -> Mapping[Proj
 
 
 def _other_cluster(declared: Declared, live: Body) -> str:
-    """The cluster that gpuctl made the object for, by its labels, if that is not this one."""
+    """The name of another cluster for which gpuctl made the object, by its labels; "" if there is none."""
     labels = labels_of(live)
     cluster = text(labels, names.CLUSTER_LABEL)
     ours = labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or cluster == declared.cluster.name
@@ -117,8 +117,8 @@ def _other_cluster(declared: Declared, live: Body) -> str:
 def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
     """Projects that this cycle leaves as they are: pinned, frozen, in a foreign namespace, or with a damaged ledger.
 
-    Without the ledger it is not known which of a project's runs have ended. A damaged revision excludes no project: it
-    only says where to find the project's files when the newest are broken.
+    Without its ledger it is not known which of a project's runs have ended. A damaged revision excludes no project: it
+    only says where to find the project's files when the newest ones are broken.
     """
     damaged = damaged_projects(state).intersection(project.name for project in declared.projects)
     frozen = frozen_projects(declared, state) - {OWN}
@@ -126,14 +126,16 @@ def excluded_projects(declared: Declared, state: ClusterState) -> frozenset[Proj
 
 
 def frozen_projects(declared: Declared, state: ClusterState) -> frozenset[ProjectName]:
-    """The projects that people froze, declared or not; with the cluster all, and OWN for its own ledger."""
+    """The projects that people froze, declared or not. If the cluster is frozen: all projects, and OWN for its own
+    ledger."""
     if state.all_frozen:
         return frozenset({*(project.name for project in declared.projects), *state.ledgers, OWN})
     return frozenset(each.project for each in state.frozen if each.project is not None)
 
 
 def damaged_projects(state: ClusterState) -> frozenset[ProjectName]:
-    """The projects with a damaged ledger, declared or not. Its inventory is not known, so nothing of it is removed."""
+    """The projects with a damaged ledger, declared or not. Their inventory is not known, so none of their objects is
+    removed."""
     lost = (names.ledger_owner(ref.name) for ref, part in state.damaged if part != "revision")
     return frozenset(ProjectName(owner[1]) for owner in lost if owner is not None) - {OWN}
 
@@ -149,11 +151,11 @@ class Stops:
 def mass_stop(
     declared: Declared, state: ClusterState, confirmed: frozenset[str], cache: PlanCache | None = None
 ) -> Stops:
-    """Check whether a change ends more of the running GPUs, or removes more jobs, than the cluster lets one commit.
+    """Check whether a change ends more of the running GPUs, or removes more jobs, than one commit may.
 
-    Pauses that the engine decides don't count. The digests are bound to all that is declared: they are valid while the
-    jobs end, over crashes too, and void for the next change. Excluded projects, and projects that are removed as a
-    whole, have guards of their own. `cache`, the one of the plan before, saves work and changes no result.
+    Pauses that the engine decides don't count. The digests cover all declarations: they are valid while the jobs end,
+    over crashes too, and void for the next change. Excluded projects, and projects that are removed as a whole, have
+    guards of their own. `cache` (of the plan before) saves work and changes no result.
     """
     cache = cache or PlanCache()
     mine = {project.name for project in declared.projects} - excluded_projects(declared, state)
@@ -165,7 +167,7 @@ def mass_stop(
 
 
 _Danger: TypeAlias = tuple[list[JobId], Diagnostic, str]
-"""The jobs that are not to be touched, the refusal, and what confirms it."""
+"""The jobs that must not be touched, the refusal, and the digest that confirms it."""
 
 
 def _ended(declared: Declared, state: ClusterState, mine: Collection[ProjectName], cache: PlanCache) -> _Danger | None:
@@ -189,7 +191,7 @@ def _ended(declared: Declared, state: ClusterState, mine: Collection[ProjectName
 def _removed(
     declared: Declared, state: ClusterState, mine: Collection[ProjectName], cache: PlanCache
 ) -> _Danger | None:
-    """Removed jobs that have not ended, where they are too many."""
+    """Removed jobs that have not ended, if they are too many."""
     most = declared.cluster.scheduling.delete_guard_jobs
     if most is None or len(state.runs) <= most:
         return None
@@ -209,7 +211,7 @@ _OF_ALL = frozenset({"stop", "delete", "freeze"})
 
 
 def of_all(declared: Declared, what: str, jobs: list[JobId], code: str, params: Mapping[str, str | int]) -> _Danger:
-    """A refusal whose digest is bound to all that is declared, with the jobs that it is about."""
+    """A refusal whose digest covers all declarations, with the jobs concerned."""
     digest = _digest_of_all(declared, what)
     return jobs, _refusal(code, message(code, params), declared.cluster.span, digest), digest
 
@@ -225,7 +227,7 @@ def _held_milli(run: Run) -> GpuMilli:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A project's quota in a quota domain before and after, and what its jobs that can't be preempted hold there."""
+    """A project's quota in a quota domain before and after, and what its non-preemptible jobs hold there."""
 
     project: ProjectName
     domain: DomainName
@@ -234,9 +236,9 @@ class Cut:
 
 
 def quota_cut(declared: Declared, cut: Cut) -> Diagnostic:
-    """The refusal of a quota below what jobs that can't be preempted hold.
+    """The refusal of a quota below what non-preemptible jobs hold.
 
-    `plan` alone refuses it: nothing is lost by it, but the guarantee of others can't be served before these jobs end.
+    Only `plan` refuses it: nothing is lost by it, but the guarantees of others can't be met before these jobs end.
     """
     where = "" if cut.domain == WHOLE_CLUSTER else f" on {cut.domain}"
     params: dict[str, str | int] = {
@@ -251,7 +253,7 @@ def quota_cut(declared: Declared, cut: Cut) -> Diagnostic:
 
 
 def cut_digest(declared: Declared, cut: Cut) -> str:
-    """What confirms a cut, whatever is held."""
+    """The digest that confirms a cut, whatever is held."""
     return _digest(declared.cluster.name, "quota", cut.project, cut.domain, *map(str, cut.quota))
 
 
@@ -284,15 +286,15 @@ def removal(
 
 
 def removal_digest(declared: Declared, project: ProjectName, content: str) -> str:
-    """What confirms the removal of a project that declared this."""
+    """The digest that confirms the removal of a project with these declarations."""
     return _digest(declared.cluster.name, "remove", project, content)
 
 
 def data_digest(declared: Declared, project: ProjectName, content: str) -> str:
-    """What confirms that the data of all claims in the namespaces of a removed project goes too.
+    """The digest that confirms the loss of the data of all claims in a removed project's namespaces.
 
-    Its own, for the removal may be confirmed where claims are not known: by a plan without the cluster, or before the
-    team had made one.
+    It is a digest of its own, as the removal may be confirmed while the claims are unknown: by a plan without the
+    cluster, or before the team made one.
     """
     return _digest(declared.cluster.name, "remove with data", project, content)
 
@@ -303,10 +305,10 @@ def void_confirmations(
     confirmed: frozenset[str],
     since: Callable[[Ledger | None], frozenset[str]],
 ) -> frozenset[str]:
-    """The confirmations that are of an earlier change, or were written before there was one to confirm.
+    """The confirmations that belong to an earlier change, or were written before there was a change to confirm.
 
     `since`: the confirmations with and after the removal of a ledger's project; None: those with and after the newest
-    change of what the cluster declares. Cost: a digest for each removed project; a call for each confirmed one.
+    change of the declarations. Cost: a digest for each removed project; a call for each confirmed one.
     """
     left = {project.name for project in declared.projects}
     gone = (each for each in ledgers if each.project not in left and each.project != OWN and each.content)
@@ -328,7 +330,8 @@ def _review_claims(
     state: ClusterState,
     confirmed: frozenset[str],
 ) -> Review:
-    """Check the claims of a project that is still declared: each is confirmed by itself, the rest is deleted."""
+    """Check the claims of a project that is still declared: each is confirmed by itself; all other objects may be
+    deleted."""
     digests = {ref: _digest(str(ref), uid(state.live[ref])) for ref in surplus if _is_claim(ref)}
     refused = [ref for ref, digest in digests.items() if digest not in confirmed]
     span = declared.project(project).span
@@ -339,7 +342,7 @@ def _review_claims(
 
 
 def _inside(ledger: Ledger, state: ClusterState) -> list[ObjectRef]:
-    """All that there is in the namespaces that go with a project, also what people made. Cost: O(live objects)."""
+    """All objects in the namespaces that go with a project, including those that people made. Cost: O(live objects)."""
     namespaces = {ref.name for ref in ledger.inventory if is_namespace(ref)}
     return sorted(ref for ref, body in state.live.items() if ref.namespace in namespaces and not is_deleting(body))
 
@@ -351,7 +354,8 @@ def _danger(
     inside: Iterable[ObjectRef],
     state: ClusterState,
 ) -> tuple[str, Mapping[str, str | int]] | None:
-    """The code and the facts of the most dangerous effect of removing a project, data apart; None if there is none."""
+    """The code and the facts of the most dangerous effect of removing a project, apart from data; None if there is
+    none."""
     if not declared.projects and not declared.pinned:
         return "GPU6001", {"what": listed(ref.name for ref in surplus)}
     running = [run.job.name for run in state.runs if run.job.project == ledger.project and run.phase in _HOLDS_GPUS]
@@ -383,8 +387,8 @@ def is_confirmed(refusal: Diagnostic, confirmed: frozenset[str]) -> bool:
 
 
 def confirmation_of(fix: str) -> str:
-    """What lifts a refusal whose help this is; "" where no confirmation does. For guards' help alone: that of a mistake
-    may have words of a file in it."""
+    """The digest that lifts the refusal with this help; "" if no confirmation does. Only for the help of guards: the
+    help of a mistake may quote words of a file."""
     found = _CONFIRMATION.search(fix)
     return "" if found is None else found[1]
 

@@ -1,4 +1,4 @@
-"""A notice where jobs have an idleTimeout and nothing in the cluster says which GPUs are idle."""
+"""A notice for jobs with an idleTimeout in a cluster where nothing says which GPUs are idle."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from gpuctl.model.units import Instant
 def no_idle_reports(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Diagnostic]:
     """A notice for the first job that has run for its idleTimeout, if none of its pods has the annotation of idle GPUs.
 
-    An empty annotation says that the GPUs are in use, so whatever writes it is known to be there. Pods of other jobs do
-    not count: a team may write it on its own, and would end the notice for all. Where gpuctl measures idle GPUs itself
-    it needs none. Cost: a look at each job with an idleTimeout; linear in pods only if one of them has run that long.
+    An empty annotation says that the GPUs are in use, so a writer of it exists. Pods of other jobs do not count: a team
+    may write the annotation by itself, and would end the notice for all. Where gpuctl measures idle GPUs itself it
+    needs no annotation.
+
+    Cost: a look at each job with an idleTimeout; linear in pods only if one of them has run that long.
     """
     if state.is_measured:
         return

@@ -1,7 +1,8 @@
-"""The ledgers as they are to be written: what gpuctl may have applied, which runs were seen, which have ended.
+"""The ledgers to write: the objects that gpuctl may have applied, the runs that were seen, and the runs that have
+ended.
 
-A ledger is written before the effects it records, so it is never behind the cluster: `inventory` grows by what this
-plan applies and shrinks only by what is observed to be gone. Nothing is in it that gpuctl was not told to apply.
+A ledger is written before the effects it records, so it is never behind the cluster. `inventory` grows by what this
+plan applies, and shrinks only by what is observed to be gone. It has only objects that gpuctl was told to apply.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from gpuctl.model.usage import Usage
 from gpuctl.plan.cache import Entries, PlanCache
 
 OWN = ProjectName(names.CLUSTER_LEDGER)
-"""The cluster's own part, where a project would stand."""
+"""Stands for the cluster's own part where a project would stand."""
 MOST_REMOVED = 20
-"""Of how many jobs that a project declares no more the ledger tells since which commit."""
+"""For how many removed jobs of a project the ledger says since which commit they are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What ledgers are made of, gathered once a plan and grouped by project. `remade` runs are on record no more.
+    """The facts that ledgers are made of, gathered once a plan and grouped by project.
 
-    `entries` are of runs whose object is there, `loose` the runs of which only pods are left. `left`: the objects of
-    the runs in `ended`, which a ledger that was lost has no more. `at_ms`: now.
+    `remade` runs are taken off the record. `entries` are of runs whose object exists, `loose` the runs of which only
+    pods are left. `left`: the objects of the runs in `ended`, which are missing in a ledger that was lost. `at_ms`:
+    now.
     """
 
     wanted: Mapping[ProjectName, frozenset[ObjectRef]]
@@ -59,12 +61,12 @@ def known_ledgers(declared: Declared, state: ClusterState) -> dict[ProjectName, 
 
 
 def shard_owner(shard: ObjectRef) -> ProjectName:
-    """The project that a part of a split ledger is of."""
+    """The project to which a part of a split ledger belongs."""
     return ProjectName((names.shard_owner(shard.name) or ("", OWN))[1])
 
 
 def shards_by_project(state: ClusterState) -> Mapping[ProjectName, Sequence[ObjectRef]]:
-    """The objects that hold a part of a split ledger, or did."""
+    """The objects that hold, or held, a part of a split ledger."""
     found: dict[ProjectName, list[ObjectRef]] = {}
     for ref in state.shards:
         found.setdefault(shard_owner(ref), []).append(ref)
@@ -79,7 +81,7 @@ def gather(  # noqa: PLR0913, PLR0917 - the four values of a cycle, and what is 
     state: ClusterState,
     cache: PlanCache,
 ) -> Books:
-    """Read the books' entries off what is declared, decided and observed; `refs` are those of the manifests."""
+    """Gather the facts from declarations, decisions and the observed state. `refs`: the references of the manifests."""
     ended = _ended(declared, schedule, state, cache)
     return Books(
         wanted=cache.inventories(refs, (declared.projects,), partial(_by_project, declared, manifests)),
@@ -106,9 +108,9 @@ _RUN_KEY: Callable[[Run], RunKey] = attrgetter("job", "digest")
 
 
 def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) -> frozenset[ObjectRef]:
-    """What is there of a project's inventory besides the objects that are wanted of it.
+    """The existing objects of a project's inventory that are not wanted.
 
-    An object of others is not, which was there before gpuctl could make its own.
+    An object that others made is left out: it existed before gpuctl could make its own.
     """
     wanted = books.wanted.get(old.project, _NO_OBJECTS)
     there = filter(state.live.__contains__, cache.extras(old.project, old.inventory, wanted))
@@ -116,17 +118,18 @@ def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) 
 
 
 def unseen(old: Ledger, state: ClusterState) -> frozenset[ObjectRef]:
-    """What may be there of a project's inventory, because it could not be read. Cost: nothing where all could be."""
+    """The objects of a project's inventory that may exist, as their kind could not be read. Cost: nothing if all
+    could."""
     if not state.unseen:
         return _NO_OBJECTS
     return frozenset(ref for ref in old.inventory if (ref.api_version, ref.kind) in state.unseen)
 
 
 def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], cache: PlanCache) -> Ledger:
-    """The project's ledger after `old`; `old` itself when nothing changed. `there` is what is left over, or may be.
+    """The project's ledger after `old`; `old` itself when nothing changed. `there`: what is left over, or may be.
 
-    A run is forgotten as soon as it is no longer declared: declared once more, it is a new wish, and what is still
-    leaving then is not taken for it. Of a project that is gone, all that stands is kept: its removal may be refused.
+    A run is forgotten as soon as it is no longer declared. If it is declared again, it is a new run, and what is still
+    leaving then is not taken for it. For a removed project all standing runs are kept: its removal may be refused.
     """
     project = old.project
     standing = books.standing.get(project, _NO_RUNS)
@@ -175,7 +178,7 @@ def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[
 def _runs(
     old: Ledger, entries: Mapping[RunKey, RunEntry], books: Books, kept: frozenset[RunKey]
 ) -> Mapping[RunKey, RunEntry]:
-    """The entries of runs that are there, and of those whose pods are leaving or whose object is being made anew."""
+    """The entries of runs that exist, and of runs whose pods are leaving or whose object is being recreated."""
     runs = dict(entries)
     for key, entry in old.runs.items():
         if key not in runs and (key in books.loose or (not entry.uid and key in kept)):
@@ -186,7 +189,7 @@ def _runs(
 
 
 def _removed(old: Ledger, kept: frozenset[RunKey], revision: Revision, at_ms: Instant) -> Mapping[str, Removal]:
-    """The jobs on record that are declared no more, those that are since now among them; the last MOST_REMOVED."""
+    """The removed jobs on record, with those that are removed now: the last MOST_REMOVED."""
     declared = {job.name for job, _ in kept}
     gone = {job.name for job, _ in old.seen} - declared
     if not gone and declared.isdisjoint(old.removed):
@@ -198,7 +201,7 @@ def _removed(old: Ledger, kept: frozenset[RunKey], revision: Revision, at_ms: In
 
 
 def _finished(old: Ledger, ended: Iterable[FinishedRun], kept: frozenset[RunKey]) -> Mapping[RunKey, FinishedRun]:
-    """The runs on record that ended, and those that have ended now."""
+    """The ended runs on record, and those that have ended now."""
     finished = old.finished
     if not finished.keys() <= kept:
         finished = {key: run for key, run in finished.items() if key in kept}
@@ -225,12 +228,12 @@ _ENDS = frozenset({Finished, TimeOut})
 
 
 def of_kinds(state: ClusterState, kinds: frozenset[str]) -> Iterator[ObjectRef]:
-    """What is live of kinds by these names, of any API version. Cost: a glance at each live object."""
+    """The live objects of kinds with these names, of any API version. Cost: a glance at each live object."""
     return compress(state.live, map(kinds.__contains__, map(attrgetter("kind"), state.live)))
 
 
 def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, frozenset[ObjectRef]]:
-    """What each project's inventory takes up. A namespace that was adopted is not gpuctl's to delete, ever."""
+    """The wanted objects of each project's inventory, without adopted namespaces: gpuctl may never delete those."""
     adopted = {project.name for project in declared.projects if project.adopt}
     wanted: dict[ProjectName | None, set[ObjectRef]] = defaultdict(set)
     kept: set[ObjectRef] = set()
@@ -244,8 +247,8 @@ def _by_project(declared: Declared, manifests: Manifests) -> dict[ProjectName, f
 def _ended(
     declared: Declared, schedule: Schedule, state: ClusterState, cache: PlanCache
 ) -> dict[ProjectName, tuple[FinishedRun, ...]]:
-    """Runs this cycle found ended or ends for good, and no ledger says so. A Job is ended by its own deadline, other
-    kinds have none."""
+    """Runs that this cycle found ended or ends for good, and that no ledger records as ended. A Job is ended by its own
+    deadline; other kinds have none."""
     jobs = cache.jobs(declared.jobs)
     known = frozenset[RunKey]().union(*(ledger.finished for ledger in state.ledgers.values()))
     ended: dict[RunKey, Finished | TimeOut] = {}

@@ -1,4 +1,5 @@
-"""Mismatches of the declared inventory and the cluster that gpuctl can't write away: reported, and block nothing.
+"""Differences between the declared inventory and the cluster that no write corrects: they are reported, and block
+nothing.
 
 The engine uses the live nodes; commits are checked against the declared inventory before they are merged. A mismatch
 means that one of the two is wrong.
@@ -94,7 +95,7 @@ def _notice(code: str, pool: NodePool, params: Mapping[str, str | int]) -> Diagn
 
 
 def _shared_prefix(declared: Declared, spaces: Mapping[ObjectRef, Body]) -> Iterator[Diagnostic]:
-    """A notice for each other cluster with the same prefix: projects of one name would need the same namespace."""
+    """A notice for each other cluster with the same prefix: projects with equal names would need the same namespace."""
     prefix = declared.cluster.namespace_prefix
     others: dict[str, list[str]] = defaultdict(list)
     for ref, body in spaces.items():

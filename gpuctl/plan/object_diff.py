@@ -1,4 +1,4 @@
-"""The difference between a wanted object and the live one. Only where there is one may a plan have to write."""
+"""The difference between a wanted object and the live one. A plan writes only where there is one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ROOM = ("spec", "resources", "requests")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ObjectDiff:
-    """A wanted object, the live one if there is one, and the paths at which they differ.
+    """A wanted object, the live one if it exists, and the paths at which they differ.
 
-    `run`: the run that the object belongs to, if any. `is_made_otherwise`: a Job that was made with another pod
+    `run`: the run that the object belongs to, if any. `is_made_otherwise`: a Job that was created with another pod
     template and has no pods. `is_stray`: a run's object that runs though gpuctl never released it. Compared by
     identity: an unchanged difference is the same object.
     """
@@ -37,7 +37,7 @@ class ObjectDiff:
 
 
 def object_diff(item: Manifest, live: Body | None, rows: Rows, *, is_stray: bool = False) -> ObjectDiff | None:
-    """The difference; None where nothing is to be written. A stray object always differs."""
+    """The difference; None if nothing has to be written. A stray object always differs."""
     run = run_of(item.body)
     if live is None:
         return ObjectDiff(item=item, live=None, run=run)
@@ -51,8 +51,8 @@ def object_diff(item: Manifest, live: Body | None, rows: Rows, *, is_stray: bool
 
 
 def _is_grown(wanted: Body, live: Body) -> bool:
-    """Whether another field manager gave a claim more room than is wanted: the server takes no smaller size again, and
-    the job has what it asks for. Where gpuctl gave it, the declaration has become smaller, and is refused."""
+    """Whether another field manager gave a claim more room than is wanted. The server accepts no smaller size, and the
+    job has what it asks for. If gpuctl set the size, the declaration was reduced, and the server refuses that."""
     ours = mapping(owned_fields(live), "f:spec", "f:resources", "f:requests")
     sizes = [whole(mapping(body, *_ROOM), "storage") for body in (wanted, live)]
     return "f:storage" not in ours and sizes[0] < sizes[1]

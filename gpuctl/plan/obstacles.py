@@ -1,5 +1,5 @@
-"""What keeps declared jobs from being written: objects of others under their names, objects of theirs that can't be
-read or were deleted and do not go, and a namespace that is being deleted."""
+"""Obstacles that keep declared jobs from being written: foreign objects with their names, own objects that can't be
+read or were deleted and remain, and namespaces that are being deleted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gpuctl.plan.cache import PlanCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
-    """`taken`: jobs of which a foreign object has the name. `ending`: projects whose namespace is being deleted, each
-    with what is said of it. `unreadable`: jobs whose run's object can't be read. `kept`: jobs whose run's object was
-    deleted and is kept by finalizers, after its pods, each with what is said of it."""
+    """The obstacles by kind. `taken`: jobs whose name a foreign object has. `ending`: projects whose namespace is being
+    deleted, each with the reason to show. `unreadable`: jobs whose run's object can't be read. `kept`: jobs whose run's
+    object was deleted and is kept by finalizers after its pods are gone, each with the reason to show."""
 
     taken: Mapping[JobId, ObjectRef]
     ending: Mapping[ProjectName, Reason]
@@ -30,14 +30,14 @@ class Obstacles:
     kept: Mapping[JobId, Reason]
 
     def reasons(self, declared: Declared) -> Mapping[JobId, Reason]:
-        """The jobs that are held, each with the reason."""
+        """The blocked jobs, each with the reason."""
         taken = {job: Reason(code="GPU5072", params=(("object", str(ref)),)) for job, ref in self.taken.items()}
         ending = {job.id: self.ending[job.id.project] for job in declared.jobs if job.id.project in self.ending}
         return {**self.kept, **ending, **taken, **dict.fromkeys(self.unreadable, Reason(code="GPU5073"))}
 
 
 def obstacles(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Obstacles:
-    """What stands in the way now. `cache`, the one of the plan before, saves work and changes no result."""
+    """The obstacles now. `cache` (of the plan before) saves work and changes no result."""
     return Obstacles(
         taken=taken_names(declared, state, cache),
         ending=dict(ending_spaces(declared, state.live)),
@@ -47,8 +47,8 @@ def obstacles(declared: Declared, state: ClusterState, cache: PlanCache | None =
 
 
 def ending_spaces(declared: Declared, live: Mapping[ObjectRef, Body]) -> Iterator[tuple[ProjectName, Reason]]:
-    """The projects whose namespace is being deleted, each with what is said of it: nothing of them can be created until
-    that is gone."""
+    """The projects whose namespace is being deleted, each with the reason to show: nothing can be created in it until
+    it is gone."""
     for project in declared.projects:
         body = live.get(ObjectRef(*NAMESPACE, "", project.namespace))
         if body is not None and is_deleting(body):
@@ -59,8 +59,8 @@ def ending_spaces(declared: Declared, live: Mapping[ObjectRef, Body]) -> Iterato
 
 
 def kept_objects(declared: Declared, state: ClusterState) -> Iterator[tuple[JobId, Reason]]:
-    """The jobs that can't start before the object of their run is gone, which holds nothing more: no place is kept for
-    them meanwhile. Cost: linear in runs, and in objects where there is such a run."""
+    """The jobs that can't start before the old object of their run is gone. That object holds nothing more, so no place
+    is kept for these jobs. Cost: linear in runs, and in objects where there is such a run."""
     done = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING and run.placement is None}
     wanted = done & {(job.id, job.digest) for job in declared.jobs} if done else done
     for ref, own in state.own.items() if wanted else ():
@@ -70,7 +70,7 @@ def kept_objects(declared: Declared, state: ClusterState) -> Iterator[tuple[JobI
 
 
 def held_facts(ref: ObjectRef, job: JobId, body: Body) -> Mapping[str, str] | None:
-    """What is said of an object that was deleted and that finalizers of others keep; None of any other."""
+    """The facts to show about a deleted object that others' finalizers keep; None for any other object."""
     deleted_ms, holding = instant(body, "metadata", "deletionTimestamp"), holders(body)
     if deleted_ms is None or not holding:
         return None
@@ -79,10 +79,10 @@ def held_facts(ref: ObjectRef, job: JobId, body: Body) -> Mapping[str, str] | No
 
 
 def taken_names(declared: Declared, state: ClusterState, cache: PlanCache | None = None) -> Mapping[JobId, ObjectRef]:
-    """The jobs that can't start because a Job or Deployment of others has the name of their run's object.
+    """The jobs that can't start because another team's Job or Deployment has the name of their run's object.
 
-    `cache`, the one of the plan before, saves work and changes no result. Cost: a name for each declared job, where
-    there is such an object in a project's namespace and something has changed.
+    `cache` (of the plan before) saves work and changes no result. Cost: a name for each declared job, where there is
+    such an object in a project's namespace and something has changed.
     """
     spaces = {project.name: project.namespace for project in declared.projects}
     inside = frozenset(spaces.values())

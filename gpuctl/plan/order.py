@@ -1,10 +1,10 @@
-"""The order of writes. A stage is finished for every project before the next begins; inside one, by project and name.
+"""The order of writes. A stage is finished for every project before the next begins; within one, by project and name.
 
-What must come first: gpuctl's namespace, a ledger's shards before the head that counts them, the ledger before what it
-records, a namespace before what is in it, the quotas of a namespace before the roles of people in it, a place reserved
-before the jobs are paused that hold it, a claim template before the run that needs it, runs that may start before those
-that have to wait. After that: what is only put on record (runs that were seen to end), what is only told of those that
-wait, and deletions when all else is done.
+The first stages follow dependencies: gpuctl's namespace; a ledger's shards before the head that counts them; the ledger
+before what it records; a namespace before its contents; the quotas of a namespace before the roles of people in it; a
+reserved place before the pauses of the jobs that hold it; a claim template before the run that needs it; runs that may
+start before runs that have to wait. Then come pure records (runs that were seen to end), then the reasons on waiting
+runs, and deletions last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuctl.model.state import Body
 
 
 class Stage(IntEnum):
-    """When a change is made."""
+    """The stage in which a change is made."""
 
     SYSTEM = 0
     SHARD = 1
@@ -42,7 +42,7 @@ class Stage(IntEnum):
 
 
 def stage_of(ref: ObjectRef, body: Body, live: Body | None, rows: Rows) -> Stage:
-    """The stage of creating or updating an object; `body` is what is written."""
+    """The stage of creating or updating an object; `body` is the body to write."""
     kind = (ref.api_version, ref.kind)
     if kind == kinds.NAMESPACE and ref.name == names.SYSTEM_NAMESPACE:
         return Stage.SYSTEM
@@ -73,21 +73,21 @@ def _resized(body: Body, live: Body) -> Stage:
 
 
 def _reserves(body: Body) -> bool:
-    """Whether a waiting run has reserved GPUs, which its object tells the next cycle."""
+    """Whether a waiting run has reserved GPUs; its object tells the next cycle."""
     return names.PLACEMENT_ANNOTATION in annotations_of(body)
 
 
 Wave: TypeAlias = tuple[int, bool, int]
-"""Changes of one wave do not depend on each other; those of a later one may depend on those of an earlier one."""
+"""Changes of one wave do not depend on each other; those of a later wave may depend on those of an earlier one."""
 
 
 def in_order(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """All changes in the order they are made."""
+    """All changes in the order of writing."""
     return tuple(sorted(changes, key=lambda change: (wave(change), change.project or "", change.ref)))
 
 
 def wave(change: Change) -> Wave:
-    """When a change is made. Namespaces come first in their stage, so that ledgers have one to be in."""
+    """The wave of a change. Namespaces come first in their stage, so that ledgers have one to be in."""
     kind = (change.ref.api_version, change.ref.kind)
     rank = kinds.prune_rank(kind) if change.action is Action.DELETE else 0
     return change.stage, kind != kinds.NAMESPACE and change.stage < Stage.PRUNE, rank

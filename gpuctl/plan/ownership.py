@@ -1,8 +1,8 @@
-"""Which fields of a live object are gpuctl's, from `metadata.managedFields`.
+"""Which fields of a live object gpuctl owns, from `metadata.managedFields`.
 
-`fieldsV1` is a tree whose edges are `f:name` (a field), `k:{"name":"main"}` (an item of a keyed list), `v:"x"` (an
-item of a set) and `.` (the node itself); a node without edges is owned whole. Only what gpuctl applied counts, never
-what it updated otherwise. Source: sigs.k8s.io/structured-merge-diff, fieldpath.
+`fieldsV1` is a tree whose edges are `f:name` (a field), `k:{"name":"main"}` (an item of a keyed list), `v:"x"` (an item
+of a set) and `.` (the node itself); a node without edges is owned whole. Only fields that gpuctl applied count, never
+those that it updated otherwise. Source: sigs.k8s.io/structured-merge-diff, fieldpath.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEY_DEFAULTS = {"protocol": "TCP"}
 
 
 def owned_fields(live: Body) -> FieldSet:
-    """What gpuctl's last apply of the object set; empty when the object does not say, or not in the form of a tree."""
+    """The fields that gpuctl's last apply of the object set; empty if the object does not say so, or not as a tree."""
     for entry in items(live, "metadata", "managedFields"):
         if is_own_apply(entry):
             fields = mapping(entry, "fieldsV1")
@@ -43,7 +43,7 @@ def owned_fields(live: Body) -> FieldSet:
 
 
 def _is_tree(fields: FieldSet) -> bool:
-    """Whether there are edges all the way down. Cost: linear in them."""
+    """Whether all levels consist of edges. Cost: linear in the edges."""
     level: list[Any] = [fields]
     while level:
         if set(map(type, level)) != {dict}:
@@ -53,7 +53,7 @@ def _is_tree(fields: FieldSet) -> bool:
 
 
 def list_keys(path: str) -> tuple[str, ...]:
-    """The fields that tell the items of the list at a path apart; none for a list that is one value."""
+    """The fields that identify the items of the list at a path; empty for a list that is one value."""
     name = path.rpartition(".")[2]
     if name == "ports":
         return ("port", "protocol") if path == "spec.ports" else ("containerPort", "protocol")
@@ -76,7 +76,7 @@ def set_element(value: object) -> str:
 
 
 def find_item(candidates: Iterable[Any], key: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The item of a keyed list with that key, a left-out key field having its default."""
+    """The item of a keyed list with this key; a missing key field has its default."""
     if not key:
         return None
     wanted = [(name, value or _KEY_DEFAULTS.get(name)) for name, value in key.items()]
@@ -91,7 +91,7 @@ def _part(item: Mapping[str, Any], key: str) -> object:
 
 
 def extract(value: object, fields: FieldSet) -> object:
-    """The part of a live value that `fields` names: what applying again would have to say to keep it as it is."""
+    """The part of a live value that `fields` names: to keep it unchanged, the next apply has to contain it."""
     edges = [edge for edge in fields if edge != "."]
     if isinstance(value, dict) and (edges or "." in fields):
         names = {edge[2:]: fields[edge] for edge in edges if edge.startswith("f:")}

@@ -1,8 +1,8 @@
-"""What is to be deleted: objects of an inventory that are not wanted any more, and nothing else in the cluster.
+"""Chooses the objects to delete: objects of an inventory that are no longer wanted, and nothing else in the cluster.
 
-An object is deleted only if gpuctl's inventory for the project holds it, it is still gpuctl's (a run's object by its
+An object is deleted only if gpuctl's inventory for the project has it, it is still gpuctl's (a run's object by its
 maker, any other by its labels), and it is the very object that was observed (by its uid). A namespace goes last, once
-it is empty of everything gpuctl put there.
+it has none of gpuctl's objects.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAMESPACE = kinds.NAMESPACE[1]
 def surplus(
     cluster: str, ledger: Ledger, there: frozenset[ObjectRef], wanted: frozenset[ObjectRef], state: ClusterState
 ) -> tuple[ObjectRef, ...]:
-    """The project's objects to delete now, sorted: of what is `there` of its inventory and not wanted of it.
+    """The project's objects to delete now, sorted: those in `there` (its existing unwanted objects) without `wanted`.
 
-    `wanted` are all objects that stay. Cost: linear in those; in the inventory where a namespace may go.
+    `wanted`: all objects that stay. Cost: linear in those; in the inventory where a namespace may go.
     """
     found = sorted(there - wanted)
     occupied = set[str]()
@@ -55,7 +55,7 @@ def is_namespace(ref: ObjectRef) -> bool:
 
 
 def is_ours(live: Body, cluster: str, project: str) -> bool:
-    """Whether labels say that gpuctl made the object for that project of that cluster."""
+    """Whether labels say that gpuctl made the object for this project of this cluster."""
     labels = labels_of(live)
     return (
         labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY

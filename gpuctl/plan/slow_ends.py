@@ -1,8 +1,8 @@
-"""What was deleted and does not go: a project's namespace, a run whose pods stay, and a pod. It is told.
+"""Notices about deleted things that remain: a project's namespace, a run whose pods stay, and a pod.
 
-The first two wait for finalizers of others, which gpuctl takes off no object. The Job controller stops no pod of a
-deleted Job, so that its GPUs would be held as long as the finalizer is there: such a run's pods are deleted before it.
-A pod that does not end waits for its node.
+The first two wait for finalizers of others, which gpuctl never removes. The Job controller stops no pod of a deleted
+Job, so its GPUs would be held as long as the finalizer is there: the pods of such a run are deleted before the Job. A
+pod that does not end waits for its node.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from gpuctl.plan.prune import is_ours
 from gpuctl.plan.writes import delete
 
 STAYS_MS = 60_000
-"""How long a deleted object may be there without a word: its pods have their grace once it is gone, not before."""
+"""How long a deleted object may remain without a notice. The grace period of its pods begins once it is gone."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 def slow_ends(
     declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body], now_ms: Instant
 ) -> Iterator[Diagnostic]:
-    """A notice for each. `spaces`: the live namespaces. Cost: linear in namespaces and runs."""
+    """A notice for each deleted thing that remains. `spaces`: the live namespaces. Cost: linear in namespaces and
+    runs."""
     ending = {ref.name for ref, body in spaces.items() if is_deleting(body)}
     if ending:
         places = {project.name: project.span for project in declared.projects}
@@ -54,7 +55,7 @@ def slow_ends(
 
 
 def _of_removed(declared: Declared, spaces: Mapping[ObjectRef, Body], now_ms: Instant) -> Iterator[Diagnostic]:
-    """Namespaces of projects that are declared no more."""
+    """Notices about namespaces of projects that are no longer declared."""
     known = {project.name for project in declared.projects}
     for ref, body in sorted(spaces.items()):
         project, deleted_ms = text(labels_of(body), names.PROJECT_LABEL), instant(body, "metadata", "deletionTimestamp")
@@ -77,7 +78,7 @@ def _of_pods(
     elsewhere: SourceSpan,
     now_ms: Instant,
 ) -> Iterator[Diagnostic]:
-    """A notice for each of these runs that has pods whose time to end is long over."""
+    """A notice for each of these runs with pods that should have ended long ago."""
     late: dict[JobId, list[tuple[Instant, str]]] = defaultdict(list)
     for ref, run in state.pods.items():
         over_ms = _over_ms(state.live[ref]) if run in runs else None
@@ -90,14 +91,14 @@ def _of_pods(
 
 
 def _over_ms(pod: Body) -> Instant | None:
-    """When the time to end of a pod that has been deleted is over; None: it holds nothing, or is not deleted."""
+    """When the grace period of a deleted pod ends; None: the pod holds nothing, or is not deleted."""
     holds = text(pod, "spec", "nodeName") and text(pod, "status", "phase") not in _ENDED
     return instant(pod, "metadata", "deletionTimestamp") if holds else None
 
 
 def unended(state: ClusterState, untouched: Collection[ProjectName], now_ms: Instant) -> Iterator[Change]:
-    """Another deletion of each run's object that finalizers have kept for long, while pods of it run on: by that the
-    garbage collector deletes the pods first. Cost: linear in runs, and in pods where such a one stops."""
+    """Delete once more each run's object that finalizers have kept for long while its pods still run: with this
+    deletion the garbage collector deletes the pods first. Cost: linear in runs, and in pods where such a run stops."""
     stopping = {(run.job, run.digest) for run in state.runs if run.phase is RunPhase.STOPPING}
     found = {
         own.run: ref

@@ -27,7 +27,7 @@ from gpuctl.plan.object_diff import ObjectDiff
 from gpuctl.plan.order import Stage, stage_of
 
 TAKEN = "left as it is: gpuctl did not create it"
-"""Why an object of others in the place of a wanted one is not changed. Its creation is asked for, and refused."""
+"""Why a foreign object in the place of a wanted one is not changed. Its creation is requested, and refused."""
 _WORDS = {Stage.PAUSE: "paused", Stage.ADMIT: "admitted"}
 _SHOWN_PATHS = 3
 _OWN_MATTERS = frozenset({"spec.backoffLimit", "spec.progressDeadlineSeconds", "spec.revisionHistoryLimit"})
@@ -37,12 +37,13 @@ _IN_SPEC = re.compile(r"spec\.").match
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Finds the writes of each object, by what is live, which runs were `seen` before, and the phases of runs.
+    """Computes the writes of each object from the live objects, the runs `seen` before, and the phases of runs.
 
-    `recorded` are the runs that the ledgers of this plan record as seen, before anything else is written. `ending` are
-    namespaces that are being deleted: the server takes nothing new into them. `remade` are the Jobs to create anew.
-    `over` are runs that stop and whose outcome is certain: their objects are left to end as they are. `admits` False:
-    another engine decides whether a run goes on, and nothing is held back from it. `rows`: other controllers' kinds.
+    `recorded`: the runs that the ledgers of this plan record as seen, before anything else is written. `ending`:
+    namespaces that are being deleted; the server accepts no new object in them. `remade`: the runs whose object is
+    recreated. `over`: runs that stop and whose outcome is certain; their objects are left to end as they are. `admits`
+    False: another engine decides whether a run goes on, and nothing is held back from it. `rows`: other controllers'
+    kinds.
     """
 
     state: ClusterState
@@ -157,10 +158,11 @@ def writer_of(
 
 
 def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey]:
-    """The queued runs that were never released and whose Job was made with another pod template than is wanted now; and
-    those of other controllers' kinds, released before or not, that are to go on with another one.
+    """The queued runs to recreate with another pod template: runs that were never released and whose Job was created
+    with another template than is wanted now; and runs of other controllers' kinds, released before or not, that go on
+    with another one.
 
-    They are taken off the ledger before their Jobs are created anew, so that a crash in between loses none. The
+    They are taken off the ledger before their objects are recreated, so that a crash in between loses none. The
     template that gpuctl sent is compared: what an admission webhook changes does not count.
     """
     otherwise = {diff.run: diff.item.ref for diff in diffs if diff.is_made_otherwise and diff.run is not None}
@@ -172,11 +174,11 @@ def remade(diffs: Iterable[ObjectDiff], state: ClusterState) -> frozenset[RunKey
 
 
 def book(cluster: str, old: Ledger, ledger: Ledger, state: ClusterState, *, closing: bool) -> Iterator[Change]:
-    """The writes of a ledger, where it differs. `closing`: its project is gone, so an empty one is deleted.
+    """The writes of a ledger, where it differs. `closing`: its project is gone, so an empty ledger is deleted.
 
-    An unchanged large ledger is not encoded: that takes a second for 100,000 runs.
-    A shard that the live head counts is never deleted: a crash in between would leave a ledger with a part missing.
-    What no other write of this plan depends on is recorded last, so that no job that waits for a GPU waits for it.
+    An unchanged large ledger is not encoded: that takes a second for 100,000 runs. A shard that the live head counts is
+    never deleted: a crash in between would leave a ledger with a part missing. Facts that no other write of this plan
+    depends on are recorded last, so that no job waits for them to get a GPU.
     """
     ref = ledger_ref(cluster, ledger.project)
     head = state.live.get(ref)
@@ -233,13 +235,14 @@ def _recorded(
 
 
 _AS_OBSERVED = frozenset({kinds.NAMESPACE, kinds.CONFIG_MAP, kinds.CLAIM})
-"""Kinds of which an object is deleted only as it was observed: what is in it is not made again."""
+"""Kinds whose objects are deleted only at the observed version, because their contents can't be restored."""
 
 
 def _may_rest(ref: ObjectRef, paths: tuple[str, ...]) -> bool:
-    """Whether fields that differ matter to no other team: not which pods there are, or what tells gpuctl of a run.
+    """Whether the differing fields matter to no other team: they neither affect which pods exist, nor tell gpuctl of a
+    run.
 
-    A tenant could change those again and again, and have more GPUs until they are put right.
+    A tenant could change such other fields again and again, and have more GPUs until they are corrected.
     """
     if is_workload(ref):
         return _OWN_MATTERS.issuperset(paths)
@@ -247,18 +250,18 @@ def _may_rest(ref: ObjectRef, paths: tuple[str, ...]) -> bool:
 
 
 def _takes_back(change: Change, paths: tuple[str, ...]) -> bool:
-    """Whether a write on the object of a run that is let go pauses it, or leaves it another number of pods."""
+    """Whether a write to a released run's object pauses the run, or changes its number of pods."""
     return change.stage == Stage.PAUSE or (change.stage != Stage.ADMIT and any(map(_IN_SPEC, paths)))
 
 
 def delete(
     ref: ObjectRef, live: Body, project: ProjectName | None, reason: str, *, stage: Stage = Stage.PRUNE
 ) -> Change:
-    """The deletion of the very object that was observed: by its uid, and by its version where it is to be made anew or
+    """The deletion of the very object that was observed: by its uid, and also by its version if it will be recreated or
     is of `_AS_OBSERVED`.
 
-    By its version alone a tenant would keep any other one, and the GPUs of a removed job, by writing on it some ten
-    times a second.
+    Security: if every deletion required the version, a tenant could keep an object, and the GPUs of a removed job, by
+    writing to it some ten times a second.
     """
     is_exact = stage is not Stage.PRUNE or (ref.api_version, ref.kind) in _AS_OBSERVED
     return Change(
@@ -280,5 +283,6 @@ def shown(paths: tuple[str, ...]) -> str:
 
 
 def _pinned(body: Body, **identity: str) -> Body:
-    """The body with the uid of the live object: if that was deleted meanwhile, applying must not create a new one."""
+    """The body with the uid of the live object: if that was deleted meanwhile, the apply must not create a new
+    object."""
     return {**body, "metadata": {**mapping(body, "metadata"), **identity}}

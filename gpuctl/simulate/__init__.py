@@ -1,1 +1,1 @@
-"""Scenarios and traces as data, replayed in virtual time: what is given, the events, the expectations, the report."""
+"""Scenarios and traces as data, replayed in virtual time: the given state, the events, the expectations, the report."""

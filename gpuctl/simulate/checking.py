@@ -55,7 +55,7 @@ def _given(scenario: Scenario, declared: Declared) -> Iterator[Diagnostic]:
 
 
 def _foreign(given: Given, devices: Mapping[NodeName, int]) -> Iterator[Diagnostic]:
-    """Report foreign GPUs beyond what a node has besides its given jobs; a fraction holds its whole GPU."""
+    """Report foreign GPUs beyond those that the given jobs leave free on a node; a fraction occupies its whole GPU."""
     held: dict[NodeName, set[int]] = {}
     for run in given.running:
         for worker in run.placement.workers:
@@ -74,7 +74,7 @@ def _too_many(node: NodeName, gpus: int, free: int, span: SourceSpan) -> Diagnos
 
 
 def _problem(run: GivenRun, job: Job, declared: Declared) -> str:
-    """Why a job can't run where the scenario says; "" when it can."""
+    """Why a job can't run where the scenario says; "" if it can."""
     devices = _devices(declared)
     workers = run.placement.workers
     if not job.min_workers <= len(workers) <= job.workers:

@@ -41,7 +41,7 @@ class Declarations:
     inline: Mapping[str, str]
 
     def with_documents(self, documents: Iterable[InlineDocument], file: str) -> Declarations:
-        """Add documents; each replaces the one of its identity. `file` is the scenario that holds them."""
+        """Add documents; each replaces the one with its identity. `file`: the scenario that contains them."""
         changed = self
         for document in documents:
             identity = (document.kind, document.project, document.name)
@@ -49,7 +49,7 @@ class Declarations:
         return changed
 
     def without_jobs(self, jobs: Iterable[JobId]) -> tuple[Declarations, tuple[JobId, ...]]:
-        """Remove the jobs' documents; returns the jobs that are not declared as well."""
+        """Remove the jobs' documents. Also returns the jobs that were not declared."""
         changed, missing = self, []
         for job in jobs:
             identity = ("Job", job.project, job.name)

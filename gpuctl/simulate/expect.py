@@ -24,7 +24,7 @@ PROJECT_FACTS: dict[str, Callable[[ProjectRow], Any]] = {
     "pending": lambda row: sorted(row.pending),
     "queued": lambda row: len(row.pending),
 }
-"""What may be expected of a project, and how it is read off a checkpoint."""
+"""The facts that may be expected of a project, and how each is read from a checkpoint."""
 
 JOB_FACTS: dict[str, Callable[[JobRow], Any]] = {
     "state": lambda row: row.state.value,
@@ -35,7 +35,7 @@ JOB_FACTS: dict[str, Callable[[JobRow], Any]] = {
     "reason": lambda row: row.reason,
     "pausedFor": lambda row: str(row.paused_for) if row.paused_for else None,
 }
-"""What may be expected of a job. For a job that is not declared, each reads as null."""
+"""The facts that may be expected of a job. For a job that is not declared, each reads as null."""
 
 
 def evaluate(
@@ -76,7 +76,8 @@ def _outcome(when: str, path: str, want: Any, got: Any) -> Outcome:
 
 
 def _evictions(wanted: Sequence[WantedEviction], past: Sequence[Transition], when: str) -> Outcome:
-    """Compare a complete list: as many pauses as expected, each with its beneficiary where one is named."""
+    """Compare the complete list: there must be as many pauses as expected, each with its beneficiary if one is
+    named."""
     left: list[tuple[JobId, JobId | None]] = [(t.job, t.paused_for) for t in past]
     unmet = 0
     for eviction in sorted(wanted, key=lambda e: e.beneficiary is None):

@@ -1,7 +1,7 @@
 """Measure a replay: integrals over time of what projects hold, demand and are short of. Integers only.
 
-Amounts are milli-GPU and milliseconds, so work is milli-GPU-milliseconds. Between two changes everything is constant;
-a state that takes no time adds nothing.
+Amounts are milli-GPU and milliseconds, so work is milli-GPU-milliseconds. Between two changes everything is constant; a
+state that takes no time adds nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuctl.model.ids import JobId, ProjectName
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 Place: TypeAlias = tuple[int, Instant, JobId]
-"""A job's rank in its project, least first: 0 and since when it has a reservation, or 1 and since when it waits."""
+"""A job's rank in its project, smallest first: (0, since when it has a reservation) or (1, since when it waits)."""
 
 Lines: TypeAlias = dict[GpuMilli, list[Place]]
 """A project's waiting jobs by their size, in order of rank."""
@@ -27,10 +27,12 @@ Lines: TypeAlias = dict[GpuMilli, list[Place]]
 class Short:
     """What one project was short of.
 
-    `unfair`: work by which it held less than its fluid share. `below_quota`: the same for min(quota, demand), whether
-    or not one of its jobs would have fit the difference. `violation_ms`: time that jobs waited although they were
-    `entitled` to GPUs, beyond the time of a reclaim; `longest_ms`: the longest such wait, the reclaim included. From
-    its pause on a job no longer counts as held; it waits once its pods are gone.
+    - `unfair`: work by which it held less than its fluid share.
+    - `below_quota`: the same for min(quota, demand), whether or not one of its jobs would have fit the difference.
+    - `violation_ms`: time that jobs waited although they were `entitled` to GPUs, beyond the time of a reclaim.
+    - `longest_ms`: the longest such wait, including the reclaim.
+
+    From its pause on a job no longer counts as held; it waits once its pods are gone.
     """
 
     unfair: int
@@ -41,9 +43,9 @@ class Short:
 
 
 class Meter:
-    """The measurement of one replay: call `advance` first, then record what changes at that instant.
+    """The measurement of one replay: call `advance` first, then record the changes at that instant.
 
-    Integrals are over the window from `from_ms` to `until_ms`. `reclaim_ms`: the time that a reclaim takes.
+    Integrals cover the window from `from_ms` to `until_ms`. `reclaim_ms`: the time that a reclaim takes.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class Meter:
         self._violations = {project: [0, 0, 0] for project in quotas}
 
     def advance(self, at_ms: Instant) -> None:
-        """Add up the time until an instant, with everything as it is."""
+        """Add the time until an instant, with the state unchanged."""
         end_ms = min(at_ms, self._until_ms)
         lasted_ms = end_ms - self._at_ms
         if lasted_ms <= 0:
@@ -99,7 +101,7 @@ class Meter:
         self.wait(job, milli, since_ms)
 
     def wait(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
-        """Record that a job could start from now on; `since_ms` is its rank in its project."""
+        """Record that a job could start from now on; `since_ms` gives its rank in its project."""
         self._touched.add(job.project)
         if job in self._moving:
             self._moving.remove(job)
@@ -107,13 +109,13 @@ class Meter:
             self._stand(job, milli, (1, since_ms, job))
 
     def reserve(self, job: JobId, milli: GpuMilli, at_ms: Instant) -> None:
-        """Record that a waiting job has a reservation from now on, unless it had one."""
+        """Record that a waiting job has a reservation from now on, if it had none."""
         if self._places[job][0]:
             self._step_out(job, milli)
             self._stand(job, milli, (0, at_ms, job))
 
     def cancel_reservation(self, job: JobId, milli: GpuMilli, since_ms: Instant) -> None:
-        """Record that a job that waits or moves has lost its reservation, if it had one."""
+        """Record that a waiting or moving job has lost its reservation, if it had one."""
         place = self._places.get(job)
         if place is not None and not place[0]:
             self._step_out(job, milli)
@@ -185,7 +187,7 @@ class Meter:
         self._demand_milli += milli
 
     def _settle(self) -> None:
-        """Recompute what depends on the touched projects; it holds from the last instant on."""
+        """Recompute what depends on the touched projects, with effect from the last instant."""
         for project in self._share_out():
             _note(self._short, project, self._portions[project].share_milli - self._held[project])
         for project in self._touched:
@@ -215,7 +217,7 @@ class Meter:
         return self._touched
 
     def _is_open(self, project: ProjectName) -> bool:
-        """Whether its demand was and is above its share: a change of demand above it changes no share."""
+        """Whether its demand was and is above its share: then a change of the demand changes no share."""
         return self._portions[project].share_milli < min(self._asked[project], self._demand[project])
 
     def _set_clocks(self, project: ProjectName, room_milli: GpuMilli) -> None:
@@ -238,7 +240,7 @@ class Meter:
 
 
 def _note(short: dict[ProjectName, GpuMilli], project: ProjectName, milli: GpuMilli) -> None:
-    """Keep only projects that are short of something: most of the time there is none."""
+    """Keep only projects that are short of something: most of the time there are none."""
     if milli > 0:
         short[project] = milli
     else:
@@ -246,10 +248,10 @@ def _note(short: dict[ProjectName, GpuMilli], project: ProjectName, milli: GpuMi
 
 
 def entitled(room_milli: GpuMilli, lines: Lines) -> set[JobId]:
-    """The waiting jobs that fit, one after another, into what is left of a project's guarantee.
+    """The waiting jobs that fit, one after another, into the rest of a project's guarantee.
 
     Jobs with a reservation come first, since the engine's accounts count reserved GPUs as held; the others follow in
-    the order in which they wait. A job larger than what is left is skipped. Cost: O(found x log(sizes)).
+    the order in which they wait. A job larger than the rest is skipped. Cost: O(found x log(sizes)).
     """
     heads = [(line[0], size, 0) for size, line in lines.items() if line and size <= room_milli]
     heapify(heads)

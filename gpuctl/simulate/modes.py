@@ -36,9 +36,13 @@ NOWHERE = Placement(workers=())
 
 
 class ModeName(StrEnum):
-    """FAIR is the engine. FIFO: first come, first served, over all projects. STATIC: the same within each project's
-    quota; no GPU is lent. DRF: the project that holds the fewest GPUs is next; quotas are ignored. FLOOR: the project
-    that holds the smallest part of its quota is next, and GPUs are only counted.
+    """The names of the modes.
+
+    - FAIR: the engine.
+    - FIFO: first come, first served, over all projects.
+    - STATIC: the same within each project's quota; no GPU is lent.
+    - DRF: the project that holds the fewest GPUs is next; quotas are ignored.
+    - FLOOR: the project that holds the smallest part of its quota is next, and GPUs are only counted.
     """
 
     FAIR = "fair"
@@ -66,9 +70,9 @@ def mode_of(name: ModeName, workload: Workload) -> Mode:
 class Engine:
     """The engine: `schedule` over declarations and runs that the replay's events change.
 
-    A cycle runs only while a job is queued or stopping: jobs of a trace have no limits and one size, so all others
-    keep running. Nor does one run when a job has only come due for the starvation guard and the pool's one
-    reservation is taken. Only decisions that differ from the last cycle's are returned; `last` is the whole schedule.
+    A cycle runs only while a job is queued or stopping: jobs of a trace have no limits and one size, so all others keep
+    running. If only the starvation guard has become due for a job, no cycle runs while the pool's one reservation is
+    taken. Only decisions that differ from the last cycle's are returned; `last` is the whole schedule.
     """
 
     last: Schedule | None = None
@@ -86,7 +90,7 @@ class Engine:
         self._declared_anew = self._changed = True
 
     def put(self, job: Job, run: Run) -> None:
-        """Take over the job's run as it is now."""
+        """Take over the job's present run."""
         self._changed = True
         if run.phase is RunPhase.RUNNING:
             self._restless.discard(job.id)
@@ -109,7 +113,7 @@ class Engine:
         self._declared_anew = self._changed = True
 
     def decide(self, now_ms: Instant) -> Sequence[RunTransition]:
-        """Run one cycle, unless its outcome is known to be the last one's."""
+        """Run one cycle, unless its outcome is known to equal the last one's."""
         while self._ripe and self._ripe[0] <= now_ms:
             heappop(self._ripe)
             self._changed = True
@@ -147,7 +151,7 @@ class Engine:
         return True
 
     def look_again_ms(self, run: Run) -> tuple[Instant, ...]:
-        """When the starvation guard applies to a queued run, or a running one has run for a minRuntime."""
+        """When the starvation guard applies to a queued run, or a running run reaches a minRuntime."""
         policy = self._declared.cluster.scheduling
         if run.phase is RunPhase.QUEUED:
             return (run.queued_at_ms + policy.starvation_guard_ms,)
@@ -158,9 +162,8 @@ class Engine:
 
 
 Level: TypeAlias = Callable[[GpuMilli, GpuMilli, GpuMilli], int | None]
-"""A project's level by what it holds, what it would hold with the job, and its quota: the lowest is next. None: the job
-may not start.
-"""
+"""A project's level, by what it holds, what it would hold with the job, and its quota: the lowest level is next. None:
+the job may not start."""
 
 _PARTS = 1_000_000
 

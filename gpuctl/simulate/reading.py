@@ -157,7 +157,7 @@ def expectation(expect: ExpectV1, document: Document, path: Path) -> Expectation
 
 
 def _wanted(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Expected values in the form of a report's values."""
+    """The expected values, in the form of a report's values."""
     return {name: _comparable(name, value) for name, value in fields.items()}
 
 

@@ -1,6 +1,6 @@
-"""Replay a trace in virtual time, with one mode that schedules it; on values alone, without an embedded cluster.
+"""Replay a trace in virtual time with one scheduling mode, on values alone, without an embedded cluster.
 
-At each instant: jobs are submitted, jobs end, and paused jobs release their GPUs; then the mode decides. The replay
+At each instant jobs are submitted, jobs end, and paused jobs release their GPUs; then the mode decides. The replay
 itself decides nothing. An admitted job starts at once; a paused job holds its GPUs for `stop_ms` more.
 """
 
@@ -23,26 +23,26 @@ from gpuctl.simulate.meter import Meter
 from gpuctl.simulate.workload import Workload
 
 ROUNDS = 16
-"""The most rounds at one instant. A round follows where a pause takes no time, or where a start waits for another."""
+"""The most rounds at one instant. Another round follows if a pause takes no time, or if a start waits for another
+one."""
 
 YOUNG_MS: DurationMs = 60_000
-"""A run that has run for less is young: it has hardly begun to work when it is stopped."""
+"""A run that has run for less is young: it had hardly begun to work when it was stopped."""
 
 Due: TypeAlias = tuple[Instant, JobId, int, RunPhase]
-"""When a run ends, leaves or may be decided otherwise. Void once its number of starts or its phase has changed."""
+"""When a run ends, leaves or may be decided differently. Void once its number of starts or its phase has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseCost:
     """What a pause costs. `stop_ms`: time from the pause until the GPUs are free. `checkpoint_ms`: interval of
-    checkpoints since the start; a paused job resumes from the last one. 0: no work is lost; None: all of it is.
-    """
+    checkpoints since the start; a paused job resumes from the last one. 0: no work is lost; None: all of it."""
 
     stop_ms: DurationMs = 30_000
     checkpoint_ms: DurationMs | None = 0
 
     def lost_ms(self, job: Job, ran_ms: DurationMs) -> DurationMs:
-        """Work since the last start that a paused job has to repeat. What the job itself declares goes first."""
+        """Work since the last start that a paused job has to repeat. A job's own declaration takes precedence."""
         declared = work_since_checkpoint(job.checkpoint_ms, 0, ran_ms)
         if declared is not None:
             return declared
@@ -52,14 +52,14 @@ class PauseCost:
 
 
 RunTransition: TypeAlias = Admit | Reclaim | Preempt | Move | Pending
-"""A decision that changes a run. Pending is one where it makes a reservation or cancels one."""
+"""A decision that changes a run. Pending is one if it makes or cancels a reservation."""
 
 
 class Mode(Protocol):
-    """A way to schedule: `put` and `drop` tell it how runs are now, then `decide` asks it."""
+    """A scheduling mode: `put` and `drop` report the present runs, then `decide` returns its decisions."""
 
     def put(self, job: Job, run: Run) -> None:
-        """Take over the job's run as it is now."""
+        """Take over the job's present run."""
         ...
 
     def drop(self, job: JobId) -> None:
@@ -77,7 +77,7 @@ class Mode(Protocol):
 
 @dataclass(slots=True)
 class TrackedJob:
-    """A submitted job that has not ended. `left_ms`: run time that was left at its last start."""
+    """A submitted job that has not ended. `left_ms`: the run time that was left at its last start."""
 
     job: Job
     run: Run
@@ -97,13 +97,15 @@ class ReplayEvent:
 
 @dataclass(slots=True)
 class ReplayResult:
-    """What all jobs went through. `displaced`: work that paused jobs had done since their last start; `lost`: the part
-    of it that was repeated; `leaving`: GPU time that they held while stopping. `waits_ms`: for each job that ended, the
-    time since its submission in which it did not run.
+    """The results of all jobs together.
 
-    `reclaims`: pauses for a job of another project; `young_victims`: those of a run that had run for less than
-    YOUNG_MS; `most_starts`: of the job that was started most often. They show thrash: jobs that take GPUs from each
-    other and get no work done.
+    `displaced`: work that paused jobs had done since their last start; `lost`: the part of it that was repeated;
+    `leaving`: GPU time that they held while stopping. `waits_ms`: for each ended job, the time since its submission in
+    which it did not run.
+
+    `reclaims`: pauses for a job of another project; `young_victims`: pauses of a run that had run for less than
+    YOUNG_MS; `most_starts`: the starts of the job that started most often. These show thrash: jobs that take GPUs from
+    each other and get no work done.
     """
 
     waits_ms: list[DurationMs]
@@ -138,7 +140,7 @@ class Replay:
 
     @property
     def unfinished(self) -> int:
-        """Jobs that have not ended. After `run`: those that the mode could not start."""
+        """Jobs that have not ended; after `run`, the jobs that the mode could not start."""
         return len(self._tracked)
 
     def run(self) -> ReplayResult:
@@ -216,7 +218,8 @@ class Replay:
         self._put(tracked, transition.stopped(run))
 
     def _carry_out(self, decisions: Sequence[RunTransition], now_ms: Instant) -> bool:
-        """Returns whether another round follows at this instant: GPUs were released, or a start waits for another."""
+        """Carry out the decisions. Returns whether another round follows at this instant: GPUs were released, or a
+        start waits for another one."""
         more = False
         for decision in decisions:
             tracked = self._tracked[decision.job]
@@ -242,7 +245,7 @@ class Replay:
     def _reserve(self, tracked: TrackedJob, pending: Pending, now_ms: Instant) -> None:
         """Make, change or cancel the reservation on a job's run: the place where it will start.
 
-        The engine charges no project for a reservation whose GPUs are still in use by others (GPU5080).
+        The engine charges no project for a reservation whose GPUs others still use (GPU5080).
         """
         run, place = _decided(tracked, pending, now_ms), pending.reserved
         if place is None or pending.reason.code == GUARDED:

@@ -23,12 +23,12 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of one mode. Waits: time since its submission in which a job did not run, of the jobs that ended.
+    """The figures of one mode. Waits are of ended jobs: the time since submission in which a job did not run.
 
     `displaced`: work that paused jobs had done since their last start; `lost`: the part of it that was repeated;
-    `wasted`: `lost` and the GPU time that they held while stopping, so all that pauses cost. These, `unfair` and
-    `below_quota` (see `meter.Short`) are parts per million of the work of all jobs; `used` of the window's GPU time.
-    `reclaims`, `young_victims`, `most_starts`: see `replay.ReplayResult`.
+    `wasted`: `lost` and the GPU time that they held while stopping, which is everything that pauses cost. These,
+    `unfair` and `below_quota` (see `meter.Short`) are parts per million of the work of all jobs; `used` of the window's
+    GPU time. `reclaims`, `young_victims`, `most_starts`: see `replay.ReplayResult`.
     """
 
     mode: ModeName
@@ -63,10 +63,8 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """Several modes with the same jobs on the same nodes. `window`: the time over which integrals are taken.
-
-    `quotas_from` says where the quotas come from.
-    """
+    """Several modes with the same jobs on the same nodes. `window`: the time that the integrals cover. `quotas_from`:
+    where the quotas come from."""
 
     name: str
     jobs: int

@@ -32,7 +32,7 @@ class ProjectRow:
 class JobRow:
     """A job at one time. `reason` is a catalogue code and `message` its text; `gpu_milli` is of all workers together.
 
-    `queued_ms` is how long it has waited so far, 0 when it does not wait.
+    `queued_ms`: how long it has waited so far, 0 if it does not wait.
     """
 
     job: JobId
@@ -76,7 +76,7 @@ class Checkpoint:
 class Transition:
     """A job's change of state. `before` None: it is new; `after` None: it is gone. `paused_for`: set on a pause.
 
-    `lost_ms`: the work that it has to do again after that pause, on `lost_milli` GPUs; None: not known.
+    `lost_ms`: the work that it must repeat after that pause, on `lost_milli` GPUs; None: not known.
     """
 
     at_ms: Instant
@@ -117,8 +117,7 @@ class SimulationReport:
 
     @property
     def lost_gpu_ms(self) -> int:
-        """The work that pauses cost, in milliseconds of a GPU, as far as jobs declare how often they write a
-        checkpoint."""
+        """The work that pauses cost, in milliseconds of a GPU, as far as jobs declare their checkpoint interval."""
         return sum((each.lost_ms or 0) * each.lost_milli for each in self.transitions) // WHOLE_GPU
 
     @property

@@ -36,7 +36,7 @@ class InlineDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRun:
-    """A job that runs since before the scenario begins, and where."""
+    """A job that runs since before the scenario begins, and its place."""
 
     job: JobId
     since_ms: Instant
@@ -55,7 +55,7 @@ class GivenQueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenForeign:
-    """GPUs of a node that pods of others hold."""
+    """GPUs of a node that other teams' pods hold."""
 
     node: NodeName
     gpus: int
@@ -129,7 +129,7 @@ class SetStuck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLoad:
-    """All workers of a service together have so much of its metric, in thousandths, from now on."""
+    """From now on all workers of a service together have this value of its metric, in thousandths."""
 
     job: JobId
     load_milli: int
@@ -137,7 +137,7 @@ class SetLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetForeign:
-    """Pods of others request so many GPUs of a node from now on."""
+    """From now on other teams' pods request this many GPUs of a node."""
 
     node: NodeName
     gpus: int
@@ -157,7 +157,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEviction:
-    """A pause that is expected; `beneficiary` None: for any job."""
+    """An expected pause; `beneficiary` None: for any job."""
 
     job: JobId
     beneficiary: JobId | None
@@ -165,7 +165,7 @@ class WantedEviction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What is expected at an instant; None is the end. The fields of a project or job are those of `expect`.
+    """The expectations at an instant; None is the end. The fields of a project or job are those of `expect`.
 
     `spans`: the place of each in the file, by ("project" or "job", name).
     """

@@ -14,12 +14,13 @@ HOLDING = frozenset({JobState.STARTING, JobState.RUNNING})
 """States in which a job holds its GPUs."""
 
 Steps = Mapping[ProjectName, Sequence[tuple[Instant, GpuMilli]]]
-"""For each project the amounts that it held, each with the instant from which on, in order of time."""
+"""For each project the amounts that it held, each with its first instant, in order of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Means over equal steps of time. `held_milli`: for each project one mean a step; the first begins at `from_ms`."""
+    """Means over equal steps of time. `held_milli`: for each project one mean a step; the first step begins at
+    `from_ms`."""
 
     from_ms: Instant
     step_ms: DurationMs
@@ -58,7 +59,7 @@ def _means(
 
 
 def series_of(report: SimulationReport, count: int) -> Series:
-    """The series of a simulation: what its jobs held from one change of state to the next."""
+    """The series of a simulation: the GPUs that its jobs held from one change of state to the next."""
     size = {row.job: row.gpu_milli for checkpoint in report.checkpoints for row in checkpoint.jobs}
     end_ms = max((checkpoint.at_ms for checkpoint in report.checkpoints), default=0)
     steps: dict[ProjectName, list[tuple[Instant, GpuMilli]]] = {

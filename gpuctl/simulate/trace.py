@@ -45,7 +45,7 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All jobs in order of submission. `history`: each project's work before the first of them."""
+    """All jobs in order of submission. `history`: each project's work before the first of these jobs."""
 
     name: str
     jobs: tuple[TraceJob, ...]
@@ -121,7 +121,7 @@ class Table:
 
 
 def lines_of(content: bytes) -> list[str]:
-    """A file's lines, without a byte order mark; none of a file that is too large."""
+    """A file's lines, without a byte order mark; empty for a file that is too large."""
     return [] if len(content) > MOST_BYTES else content.decode("utf-8-sig", "replace").splitlines()
 
 
@@ -134,4 +134,4 @@ def header_of(lines: Sequence[str]) -> list[str]:
 
 
 ReadTrace = Callable[[str, bytes], "tuple[Trace | None, tuple[Diagnostic, ...]]"]
-"""Reads a trace file of one format; None when something is wrong with it."""
+"""Reads a trace file of one format; returns None if something is wrong with it."""

@@ -22,7 +22,7 @@ POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 MODELS_COLUMN = "gpu_spec"
 TIME_COLUMNS = ("qos", "creation_time", "deletion_time")
 COLUMNS = (*POD_COLUMNS, *TIME_COLUMNS)
-"""The columns of a list that has the times of its pods."""
+"""The columns of a pod list with times."""
 
 T = TypeVar("T")
 _MIB = 1 << 20
@@ -45,7 +45,7 @@ class OpenbNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbPod:
-    """A pod and what it asks for: `gpu_milli` of all its GPUs, a part of one or whole ones, or 0.
+    """A pod and its requests. `gpu_milli`: of all its GPUs together: a part of one GPU, whole ones, or 0.
 
     `models`: the GPU models that it may use, sorted, each once; () for any. Published lists name some twice.
     """
@@ -58,7 +58,7 @@ class OpenbPod:
 
 
 def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[Diagnostic, ...]]:
-    """Read the nodes of a list, in its order; none when a line is wrong."""
+    """Read the nodes of a list, in its order; empty if a line is wrong."""
     table = Table(path, content, NODE_COLUMNS)
     nodes: list[OpenbNode] = []
     for number, (name, cpu, mib, gpus, model) in table.rows():
@@ -78,7 +78,7 @@ def read_nodes(path: str, content: bytes) -> tuple[tuple[OpenbNode, ...], tuple[
 def read_pods(
     path: str, content: bytes, models: Collection[str] = ()
 ) -> tuple[tuple[OpenbPod, ...], tuple[Diagnostic, ...]]:
-    """Read the pods of a list, in its order; none when a line is wrong.
+    """Read the pods of a list, in its order; empty if a line is wrong.
 
     `models`: those of the nodes; a pod that names another one is wrong. (): not known, so any may be named.
     """
@@ -96,10 +96,11 @@ def read_pods(
 
 
 def read_openb(path: str, content: bytes) -> tuple[Trace | None, tuple[Diagnostic, ...]]:
-    """Read the pods with GPUs as jobs, by time: each ran until its deletion. A project is a class of service.
+    """Read the pods with GPUs as jobs, by time: each ran until its deletion. Its quality of service stands for the
+    project.
 
     openb has no teams. A pod that was deleted at its creation held nothing and is left out. The GPU models that a pod
-    may use are checked and not kept: a replay's nodes are all alike.
+    may use are checked but not kept: a replay's nodes are all equal.
     """
     table = Table(path, content, COLUMNS, (MODELS_COLUMN,))
     jobs: list[TraceJob] = []

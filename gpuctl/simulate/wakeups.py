@@ -1,6 +1,5 @@
-"""Instants at which the engine may decide differently without any event: limits end, the starvation guard applies, and
-past usage decays.
-"""
+"""Instants at which the engine may decide differently without any event: a limit ends, the starvation guard applies, or
+past usage decays."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ LOOKS_A_HALF_LIFE = 16
 """Checks in each of the first two half-lives; later ones are further and further apart, as less past usage is left."""
 
 PRECISION_MS: DurationMs = 1000
-"""How exactly the instant is found at which past usage has decayed enough."""
+"""The precision of the instant at which past usage has decayed enough."""
 
 _HOLDING = frozenset({RunPhase.STARTING, RunPhase.RUNNING})
 
@@ -38,7 +37,7 @@ def wakeups(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterato
 
 
 def retries(declared: Declared, state: ClusterState, now_ms: Instant) -> Iterator[Instant]:
-    """The same of waiting runs whose start has failed often: they are tried again for ever. Cost: as above."""
+    """The same for waiting runs whose start has failed often: they are tried again without end. Cost: as above."""
     return _instants(declared, state, now_ms, has_failed_often)
 
 
@@ -57,7 +56,7 @@ def _instants(
 
 
 def _end_of_object(job: Job, state: ClusterState) -> Iterator[Instant]:
-    """When the object of a run that has ended is no longer kept."""
+    """When the object of an ended run is no longer kept."""
     ledger = state.ledgers.get(job.id.project)
     past = ledger.finished.get((job.id, job.digest)) if ledger is not None else None
     if past is not None and job.ttl_ms is not None:
@@ -84,7 +83,7 @@ def _of_run(declared: Declared, job: Job, run: Run, now_ms: Instant) -> Iterator
 def faded(declared: Declared, state: ClusterState, now: Schedule, until_ms: Instant) -> Instant | None:
     """The first instant until `until_ms` at which decayed usage changes the engine's decisions; None: there is none.
 
-    Found by running the engine; valid until the next event. Cost: some sixty schedules, while a job waits.
+    It is found by running the engine, and valid until the next event. Cost: some sixty schedules, while a job waits.
     """
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     waits = any(isinstance(decision, Pending) and decision.reserved is None for decision in now.decisions)

@@ -62,7 +62,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The input of a replay: declarations without jobs, live nodes, and each job beside its line of the trace."""
+    """The input of a replay: declarations without jobs, live nodes, and each job with its line of the trace."""
 
     declared: Declared
     nodes: tuple[Node, ...]
@@ -82,7 +82,8 @@ class Workload:
 def workload(
     trace: Trace, layout: Layout, quotas: Mapping[ProjectName, GpuMilli], policy: SchedulingPolicy
 ) -> Workload:
-    """Lay a trace out on nodes with quotas. A job with more GPUs than a node has becomes a gang of equal workers."""
+    """The declarations of a trace on nodes with quotas. A job with more GPUs than a node has becomes a gang of equal
+    workers."""
     names = [NodeName(f"node-{index:04d}") for index in range(1, layout.nodes + 1)]
     pool = NodePool(
         name=POOL,
@@ -136,7 +137,7 @@ def _job(job: TraceJob, name: str, gpus_per_node: int) -> Job:
 
 
 def _workers(gpus: int, gpus_per_node: int) -> int:
-    """The fewest equal workers that fit nodes: 12 GPUs are two workers of six where a node has eight."""
+    """The fewest equal workers that fit nodes. Example: 12 GPUs are two workers of six where a node has eight."""
     if gpus <= gpus_per_node:
         return 1
     return gpus // next(size for size in range(gpus_per_node, 0, -1) if gpus % size == 0)
@@ -153,7 +154,7 @@ def quotas_by_history(trace: Trace, layout: Layout) -> dict[ProjectName, GpuMill
 
 
 def _apportioned(layout: Layout, weights: Mapping[ProjectName, int]) -> dict[ProjectName, GpuMilli]:
-    """Whole GPUs by weight, by largest remainder; they add up to all GPUs."""
+    """Divide whole GPUs by weight, by largest remainder; they add up to all GPUs."""
     gpus, total = layout.gpu_milli // WHOLE_GPU, sum(weights.values())
     given = {project: gpus * weight // total for project, weight in weights.items()}
     by_remainder = sorted(weights, key=lambda project: (-(gpus * weights[project] % total), project))

@@ -24,7 +24,8 @@ class Team:
 
 
 def teams(projects: Iterable[ProjectName]) -> dict[ProjectName, Team]:
-    """Give each project a letter and a style: the last letter of its name where all differ, else a, b, c in order."""
+    """Give each project a letter and a style: the last letter of its name if all of these differ, else a, b, c in
+    order."""
     names = sorted(projects)
     last = [name[-1:] for name in names]
     distinct = len(set(last)) == len(last) and all(letter.isalpha() for letter in last)

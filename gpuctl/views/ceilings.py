@@ -1,4 +1,4 @@
-"""What changes of a ResourceQuota, in gpuctl's words and not by Kubernetes' keys: `at most 8 -> 16 GPU claims`."""
+"""The changes of a ResourceQuota, in gpuctl's words instead of Kubernetes' keys: `at most 8 -> 16 GPU claims`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def ceiling_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """The ceilings that differ between two bodies of a ResourceQuota, each as what was and is the most: `8 -> 16 pods`.
+    """The ceilings that differ between two bodies of a ResourceQuota, each as `8 -> 16 pods`.
 
     GPUs come first. Cost: linear in the ceilings.
     """

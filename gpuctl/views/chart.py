@@ -12,7 +12,7 @@ from gpuctl.views.bars import FREE, teams
 from gpuctl.views.styled import Line, Segment
 
 Held = Mapping[ProjectName, Sequence[GpuMilli]]
-"""What each project held in each step of time; the number of steps is the same for all."""
+"""The GPUs that each project held in each step of time; all projects have the same number of steps."""
 
 HEIGHT = 16
 """Lines of a chart in text."""
@@ -51,7 +51,7 @@ def _steps(held: Held) -> int:
 
 
 def _column(held: Held, capacity_milli: GpuMilli, step: int) -> list[ProjectName | None]:
-    """The project at each level of one step, bottom-up. Amounts are added up before they are rounded."""
+    """The project at each level of one step, bottom-up. Amounts are added before they are rounded."""
     column: list[ProjectName | None] = []
     total = 0
     for project in sorted(held):

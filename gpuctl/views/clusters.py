@@ -1,4 +1,4 @@
-"""What the dashboard shows of a cluster, as one value: Run:ai's tiles and tables, projects, nodes, and the queue."""
+"""The dashboard's view of a cluster, as one value: Run:ai's tiles and tables, projects, nodes, and the queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuctl.views.tables import HOUR_MS, MINUTE_MS, SECOND_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A run that waits since it was paused for another job."""
+    """A run that waits because it was paused for another job."""
 
     job: JobId
     paused_for: JobId
@@ -36,11 +36,14 @@ class Pause:
 class ClusterView:
     """A cluster at an instant. `jobs` are newest start first, `nodes` and `projects` by name.
 
-    `allocated_milli` is what gpuctl's jobs and other pods hold, `idle_milli` the part of it whose GPUs do nothing.
-    `use`: what the GPUs of all jobs do; None: it is not measured. `note`: a sentence about what shows it.
-    `departments`: a tree, each before those below it. `turns`: of the waiting jobs whose position is published.
-    The lists of jobs are made once for all pages of a view: of 10,000 jobs the overview takes 8 ms of CPU instead of
-    42, the queue 10 instead of 64.
+    - `allocated_milli`: the GPUs that gpuctl's jobs and other pods hold; `idle_milli`: the part of it that is not used.
+    - `use`: how the GPUs of all jobs are used; None: not measured.
+    - `note`: a sentence about the process that shows this view.
+    - `departments`: a tree, each department before those below it.
+    - `turns`: of the waiting jobs with a published position.
+
+    The lists of jobs are made once for all pages of a view. Measured with 10,000 jobs: the overview takes 8 ms of CPU
+    instead of 42, the queue 10 instead of 64.
     """
 
     at_ms: Instant
@@ -59,7 +62,7 @@ class ClusterView:
 
     @property
     def knows_idle(self) -> bool:
-        """Whether anything tells what GPUs do: it is measured, or pods of a running job have said so."""
+        """Whether it is known which GPUs are idle: it is measured, or pods of a running job have said so."""
         return self.use is not None or self.idle_milli > 0
 
     @cached_property
@@ -75,27 +78,27 @@ class ClusterView:
 
     @cached_property
     def queue(self) -> tuple[JobView, ...]:
-        """The jobs that wait, by position; those without one last, longest wait first."""
+        """The waiting jobs, by position; those without a position last, longest wait first."""
         return in_order(self.pending, self.turns)
 
     def turn_of(self, row: Row) -> Turn | None:
-        """The turn of a waiting job; of a sweep, the first that one of its jobs has."""
+        """The turn of a waiting job; for a sweep, the earliest turn of its jobs."""
         turns = [turn for job in jobs_of(row) if (turn := self.turns.get(job.id)) is not None]
         return min(turns, key=lambda turn: turn.position, default=None)
 
     @property
     def allocated_percent(self) -> int:
-        """How much of all healthy GPUs is allocated, rounded down."""
+        """The allocated part of all healthy GPUs, rounded down."""
         return 100 * self.allocated_milli // (self.gpus * WHOLE_GPU) if self.gpus else 0
 
     @property
     def busy_percent(self) -> int:
-        """How much of all healthy GPUs works for jobs, as far as that is measured, rounded to the nearest."""
+        """The part of all healthy GPUs that works for jobs, as far as it is measured, rounded to the nearest."""
         return 0 if self.use is None else percent_of(self.use.busy_milli, self.gpus * WHOLE_GPU)
 
     def busy_percent_on(self, node: NodeView) -> int | None:
-        """How much of a node's healthy GPUs works for jobs, rounded to the nearest; None where none of its jobs is
-        measured. Of a run on several nodes each worker counts alike: the run is measured as a whole."""
+        """The part of a node's healthy GPUs that works for jobs, rounded to the nearest; None if none of its jobs is
+        measured. The workers of a run on several nodes count equally, because the run is measured as a whole."""
         busy_milli = self._busy_milli.get(node.name)
         return None if busy_milli is None else percent_of(busy_milli, node.gpus * WHOLE_GPU)
 
@@ -112,11 +115,11 @@ class ClusterView:
 
     @property
     def reserved_milli(self) -> GpuMilli:
-        """The GPUs of places that are reserved for pending jobs, whether they are free yet or not."""
+        """The GPUs of places that are reserved for pending jobs, whether or not they are free yet."""
         return sum(job.gpu_milli for job in self.pending if job.run.placement is not None)
 
     def pauses(self, since_ms: Instant) -> tuple[Pause, ...]:
-        """The runs that were paused for another job since an instant and wait still, newest pause first."""
+        """The runs that were paused for another job since an instant and still wait, newest pause first."""
         found = [
             Pause(job=job.id, paused_for=job.run.paused_for, at_ms=job.run.queued_at_ms)
             for job in self.pending
@@ -136,7 +139,7 @@ def cluster_view(
     unread: Iterable[str] = (),
     overview: Overview | None = None,
 ) -> ClusterView:
-    """The view of an observed cluster. `unread`: what could not be read. `overview`: what the leader publishes.
+    """The view of an observed cluster. `unread`: the kinds that could not be read. `overview`: published by the leader.
 
     Cost: linear in runs and GPUs.
     """
@@ -162,14 +165,14 @@ def cluster_view(
 
 
 def with_use(view: ClusterView, uses: Mapping[ProjectName, ProjectUse] | None) -> ClusterView:
-    """The view with what the GPUs of each project do; None: that is not measured."""
+    """The view with the use of each project's GPUs; None: not measured."""
     if uses is None:
         return view
     return replace(view, use=together(uses.values()), projects=with_uses(view.projects, uses))
 
 
 def is_idle(job: JobView) -> bool:
-    """Whether a job holds GPUs that do nothing, as far as that was measured."""
+    """Whether a job holds GPUs that are not used, as far as that was measured."""
     return job.run.idle_since_ms is not None and job.state is JobState.RUNNING
 
 
@@ -187,12 +190,12 @@ def share_milli(claimant: ProjectView | DepartmentView) -> GpuMilli | None:
 
 
 def allocation_of(view: ClusterView) -> dict[ProjectName, GpuMilli]:
-    """What the jobs of each project hold."""
+    """The GPUs that the jobs of each project hold."""
     return {project.name: project.allocated_milli for project in view.projects}
 
 
 def clock_time(duration_ms: DurationMs) -> str:
-    """A duration as Run:ai's tables have it: HH:MM:SS, with more digits for the hours from 100 on."""
+    """A duration as in Run:ai's tables: HH:MM:SS, with more digits for the hours from 100 on."""
     ms = max(0, duration_ms)
     return f"{ms // HOUR_MS:02d}:{ms % HOUR_MS // MINUTE_MS:02d}:{ms % MINUTE_MS // SECOND_MS:02d}"
 

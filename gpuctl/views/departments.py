@@ -1,4 +1,4 @@
-"""Departments as a tree with what their projects hold: what is published of them, or else what namespaces name."""
+"""Departments as a tree, with what their projects hold: as published, else as named by the namespaces."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuctl.views.projects import ProjectView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepartmentView:
-    """A department with all that is below it. `depth`: 0 for one without another above it.
+    """A department with everything below it. `depth`: 0 for one with no department above it.
 
-    `allowances` are its own, empty where they are not known. All else is of the projects in it and below it; a fair
-    share is known where that of each of these projects is.
+    `allowances` are its own, empty if not known. All other values are of the projects in it and below it; the fair
+    share is known if it is known for each of these projects.
     """
 
     name: str
@@ -52,7 +52,7 @@ def department_tree(
 
 
 def _path(name: str, known: Mapping[str, DepartmentOverview]) -> tuple[str, ...]:
-    """A department's name after those above it. What is published may be damaged: a circle ends where it closes."""
+    """A department's name after those above it. The published data may be damaged: a circle ends where it closes."""
     return tuple(reversed(list(_upwards(name, known))))
 
 

@@ -26,7 +26,7 @@ class FieldDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectDrift:
-    """One object that differs from its declaration. `source`: where it is declared, `file:line`, or ""."""
+    """One object that differs from its declaration. `source`: the place of its declaration, `file:line`, or ""."""
 
     action: Action
     ref: ObjectRef
@@ -38,9 +38,9 @@ class ObjectDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftReport:
-    """All drift, in the order in which a cycle would correct it. `refusals`: what a guard refuses to correct.
+    """All drift, in the order in which a cycle would correct it. `refusals`: corrections that a guard refuses.
 
-    `unread`: why kinds could not be read, of which nothing is compared.
+    `unread`: why kinds could not be read; they are not compared.
     """
 
     objects: tuple[ObjectDrift, ...]
@@ -50,7 +50,7 @@ class DriftReport:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing differs of what could be read."""
+        """Whether nothing that could be read differs."""
         return not self.objects and not self.refusals
 
 

@@ -1,4 +1,4 @@
-"""A job's declaration with its defaults, as YAML that says of each default where it is written."""
+"""A job's declaration with its defaults, as YAML; a comment at each default names its place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuctl.views.yamltext import yaml_document
 
 
 def expanded_text(job: Expanded) -> str:
-    """One document. What a line without a comment says is written in the file that the first comment names."""
+    """One document. A line without a comment comes from the file that the first comment names."""
     text = yaml_document(job.data)
     documents, _ = parse_documents("", text.encode())
     lines = text.removesuffix("\n").split("\n")

@@ -17,7 +17,7 @@ _SECOND_MS = 1000
 
 
 def explain_job(view: JobView, now_ms: Instant, *, in_deleted_namespace: bool = False) -> Iterator[str]:
-    """What a job requests, its state and the reason, the job it was paused for, and what to do."""
+    """The job's request, its state and the reason, the job it was paused for, and what to do."""
     asked = count_gpus(view.gpu_milli // max(1, view.workers) * view.asked_workers)
     yield f"{view.id} requests {asked}{_workers(view)} and is {view.state.value}."
     if view.placement is not None:
@@ -47,19 +47,19 @@ def explain_job(view: JobView, now_ms: Instant, *, in_deleted_namespace: bool = 
         yield f"It has a reservation on {nodes}."
     entry = CODES.get(reason.code)
     is_fine = view.run.problem is None or view.placement is None
-    if entry is not None and is_fine:  # else the reason says why it has its GPUs, and that nothing is to be done
+    if entry is not None and is_fine:  # else the reason only says why it has its GPUs, and nothing has to be done
         yield f"Why: {entry.why}"
         yield f"Fix: {entry.fix}"
 
 
 def _going(view: JobView) -> Iterator[str]:
-    """What becomes of a run whose namespace is being deleted: the reason written on it is that of before."""
+    """What happens to a run whose namespace is being deleted: the reason on its object is out of date."""
     yield f"Namespace {view.ref.namespace} is being deleted, and the run with it."
     yield "Fix: once the namespace is there again, a higher spec.runIndex runs it again. More: gpuctl explain GPU7023"
 
 
 def explain_left(view: JobView, now_ms: Instant, engine: str, words: Iterable[str]) -> Iterator[str]:
-    """The same of a job that another engine decides about: what that says of it, in place of gpuctl's decision."""
+    """The same for a job that another engine decides about: that engine's words, in place of gpuctl's decision."""
     asked = count_gpus(view.gpu_milli // max(1, view.workers) * view.asked_workers)
     yield f"{view.id} requests {asked}{_workers(view)} and is {view.state.value}. {engine} decides when it runs."
     if view.placement is not None:

@@ -58,12 +58,12 @@ def headline(told: Explanation) -> str:
 
 
 def _is_named(job: JobId, told: Explanation) -> bool:
-    """Whether the reason names the job already."""
+    """Whether the reason already names the job."""
     return any(str(job) in str(value).split(", ") for _, value in told.reason.params)
 
 
 def explanation_text(told: Explanation) -> Iterator[str]:
-    """Everything behind a decision besides its reason, a sentence a fact."""
+    """Everything behind a decision besides its reason, one sentence for each fact."""
     if told.refusal is not None:
         yield f"{told.refusal.code}: {told.refusal.message}."
         yield f"Fix: {told.refusal.help}."
@@ -104,7 +104,7 @@ def _queue(told: Explanation) -> Iterator[str]:
 
 
 def _waits_for(told: Explanation) -> str | None:
-    """The code of the reason to wait; None: it does not wait."""
+    """The code of the reason for which the job waits; None: it does not wait."""
     return told.reason.code if told.decision is DecisionKind.WAIT else None
 
 
@@ -120,7 +120,7 @@ def _asked(told: Explanation) -> str:
 
 
 def _where(told: Explanation, placement: Placement) -> str:
-    """Where the job is, or its reservation."""
+    """The place of the job, or its reservation."""
     workers = placement.workers
     if len(workers) == 1:
         nodes = on_devices(workers[0])
@@ -132,7 +132,7 @@ def _where(told: Explanation, placement: Placement) -> str:
 
 
 def on_devices(worker: WorkerPlacement) -> str:
-    """`dgx1-1 (GPU 0)`, `dgx1-1 (GPUs 0, 1)`; the node alone where the worker has no GPU."""
+    """`dgx1-1 (GPU 0)`, `dgx1-1 (GPUs 0, 1)`; only the node if the worker has no GPU."""
     gpus = ", ".join(map(str, worker.gpus))
     return f"{worker.node} ({'GPU' if len(worker.gpus) == 1 else 'GPUs'} {gpus})" if gpus else worker.node
 
@@ -290,7 +290,7 @@ def _forecast(forecast: Forecast, now_ms: Instant) -> str:
 
 
 def without_limit(count: int) -> str:
-    """What a forecast assumes of running jobs without a limit."""
+    """The assumption of a forecast about running jobs without a limit."""
     if count == 1:
         return "1 running job has no maxDuration and is assumed to keep running"
     return f"{count} running jobs have no maxDuration and are assumed to keep running"

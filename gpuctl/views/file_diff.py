@@ -11,8 +11,8 @@ NOTHING = "/dev/null"
 
 
 def file_diff(path: str, before: bytes | None, after: bytes | None) -> list[Line]:
-    """The lines that differ, with three around them. Bytes that are not UTF-8 and line breaks of other systems are not
-    shown as they are; nothing is for another program to apply."""
+    """The lines that differ, with three lines around them. Bytes that are not UTF-8, and line breaks of other systems,
+    are not shown as they are: the output is for people, not for another program to apply."""
     old, new = _lines(before), _lines(after)
     names = (NOTHING if before is None else f"a/{path}", NOTHING if after is None else f"b/{path}")
     shown: list[Line] = []
@@ -24,7 +24,7 @@ def file_diff(path: str, before: bytes | None, after: bytes | None) -> list[Line
 
 
 def _lines(content: bytes | None) -> list[str]:
-    """The lines without their breaks; a last line without one says so, as Git has it."""
+    """The lines without their breaks; a last line without a break says so, as in Git."""
     text = (content or b"").decode("utf-8", errors="replace")
     lines = text.replace("\r\n", "\n").split("\n")
     last = lines.pop()

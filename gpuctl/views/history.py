@@ -1,4 +1,4 @@
-"""The past as people see it: what held GPUs, from when to when, why, and by which commit."""
+"""The past as people see it: which runs held GPUs, from when to when, why, and by which commit."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _GROUP = " "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """A while in which a run held the same GPUs.
+    """A period in which a run held the same GPUs.
 
-    `start` is the event that began it, `end` the one that ended it; None: it holds them still. `from_ms` is not before
-    the history began. `measured_milli_s` and `busy_milli_s`: the sums of its events, also of before the history began.
+    `start` is the event that began it, `end` the one that ended it; None: the run still holds them. `from_ms` is not
+    before the history began. `measured_milli_s` and `busy_milli_s`: the sums of its events, also from before the
+    history began.
     """
 
     start: RunEvent
@@ -46,7 +47,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectUse:
-    """What a project had in a history: averages over the time that was observed, and counts of its events."""
+    """A project's use in a history: averages over the observed time, and counts of its events."""
 
     project: ProjectName
     gpu_hours_milli: int = 0
@@ -68,7 +69,7 @@ class ProjectUse:
 
 
 def holdings(history: History) -> tuple[Holding, ...]:
-    """Every while in which a run held GPUs, in the order of their starts."""
+    """Every period in which a run held GPUs, in the order of their starts."""
     found: list[Holding] = []
     began: dict[RunKey, list[RunEvent]] = {}
     for event in history.events:
@@ -102,7 +103,7 @@ def _held(history: History, events: Sequence[RunEvent], end: RunEvent | None) ->
 
 
 def project_uses(history: History) -> tuple[ProjectUse, ...]:
-    """Each project's use, by name; all together come last, under the name ALL.
+    """Each project's use, by name; the total comes last, under the name ALL.
 
     Cost: linear in periods and events.
     """
@@ -141,7 +142,7 @@ def project_uses(history: History) -> tuple[ProjectUse, ...]:
 
 
 def _counted(use: ProjectUse, event: RunEvent) -> ProjectUse:
-    """The use with an event of the project."""
+    """The project's use, with one more event."""
     if event.waited_ms is not None:
         use = replace(use, starts=use.starts + 1, waits_ms=(*use.waits_ms, event.waited_ms))
     if event.state is JobState.PREEMPTED and event.paused_for is not None:
@@ -150,7 +151,7 @@ def _counted(use: ProjectUse, event: RunEvent) -> ProjectUse:
 
 
 def event_table(history: History) -> str:
-    """What happened to a job, a line each; to the jobs of a sweep, each by its name."""
+    """The events of a job, a line each; for a sweep, those of each of its jobs by name."""
     several = history.subject.job is not None and any(event.job != history.subject.job for event in history.events)
     header = ("TIME", *(["JOB"] if several else []), "STATE", "GPUS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY")
     authors = _authors(history)
@@ -184,14 +185,14 @@ def why(event: RunEvent) -> str:
 
 
 def holding_table(history: History) -> str:
-    """What held GPUs, a line for each while; for all jobs of a sweep together, one line."""
+    """The periods in which GPUs were held, a line each; one line for all jobs of a sweep together."""
     header = ("FROM", "UNTIL", "JOB", "GPUS", "GPU-HOURS", "BUSY", "NODES", "COMMIT", "AUTHOR", "WHY", "ENDED")
     authors = _authors(history)
     return table(header, [_holding_cells(group, authors) for group in _in_groups(history)])
 
 
 def _in_groups(history: History) -> Iterable[Sequence[Holding]]:
-    """The whiles of each sweep together, where the first of them is; each other while by itself."""
+    """The periods of each sweep together, at the place of the first one; each other period by itself."""
     sweep_of = {event.job: event.sweep for event in history.events if event.sweep}
     groups: dict[object, list[Holding]] = {}
     for at, each in enumerate(holdings(history)):
@@ -201,7 +202,7 @@ def _in_groups(history: History) -> Iterable[Sequence[Holding]]:
 
 
 def _holding_cells(group: Sequence[Holding], authors: Mapping[str, str]) -> tuple[str, ...]:
-    """A line of one while, or of those of a sweep: with the most GPUs that it held at a time."""
+    """The line of one period, or of those of a sweep: with the most GPUs that it held at a time."""
     first, jobs = group[0], {each.start.job for each in group}
     sweep = next((each.start.sweep for each in group if each.start.sweep), "")
     revisions = dict.fromkeys(each.start.revision for each in group if each.start.revision)
@@ -263,7 +264,7 @@ def use_table(history: History) -> str:
 
 
 def busy(busy_milli_s: int, measured_milli_s: int) -> str:
-    """What part of the GPUs that were held worked; a dash where that was not measured."""
+    """The part of the held GPUs that worked; a dash if it was not measured."""
     return f"{percent_of(busy_milli_s, measured_milli_s)}%" if measured_milli_s else "-"
 
 
@@ -274,7 +275,7 @@ def hours(milli: int) -> str:
 
 
 def as_csv(history: History) -> str:
-    """A job's events, a project's holdings, or a line for each period and project of the cluster.
+    """A job's events, a project's periods, or a line for each period and project of the cluster.
 
     Texts that tenants wrote can't become formulas of a spreadsheet.
     """

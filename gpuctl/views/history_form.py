@@ -128,7 +128,7 @@ def form_of(history: History) -> HistoryV1:
 
 
 def parsed(text: bytes) -> History:
-    """Read a history. ValueError, with the first thing that is wrong, for what is none."""
+    """Read a history. Raises ValueError, with the first mistake, for anything else."""
     try:
         form = HistoryV1.model_validate_json(text)
     except ValidationError as error:

@@ -44,7 +44,7 @@ _ENDED_PODS = frozenset({"Succeeded", "Failed"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodView:
     """One pod of a job. `worker` is its index in a gang, else 0; `live`: it has not ended. `restarts`: how often its
-    worker was started again before, as far as the pod tells."""
+    worker was started again before, as far as the pod says."""
 
     name: str
     phase: str
@@ -59,12 +59,13 @@ class PodView:
 class JobView:
     """A live job. `gpu_milli` is of all workers together; `nodes` are in worker order, each once.
 
-    `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`. `source`:
-    FILE:LINE@COMMIT of its declaration. `use`: what its GPUs do, where that is measured.
-    `sweep` and `index`: what makes its name, where it is one of a sweep; `values`: the variables that it alone has.
-    `restarts`: how often workers that failed were started again, of all starts of the run together.
-    `progress_ppm`: how far it says that it is, in millionths; None where it says nothing.
-    `said`: what another engine says of it, where that decides about it; not yet made printable.
+    - `asked_workers`: the declared number; an elastic job that was scaled down has fewer `workers`.
+    - `source`: FILE:LINE@COMMIT of its declaration.
+    - `use`: how its GPUs are used, if that is measured.
+    - `sweep` and `index`: the parts of its name, if it is one of a sweep; `values`: the variables that it alone has.
+    - `restarts`: how often failed workers were started again, over all starts of the run.
+    - `progress_ppm`: its own report of progress, in millionths; None if there is none.
+    - `said`: the words of another engine that decides about it; not yet made printable.
     """
 
     id: JobId
@@ -91,12 +92,12 @@ class JobView:
 
     @property
     def why(self) -> str:
-        """Why it runs or waits, in a sentence: by the engine that decides about it; "-" where none says."""
+        """Why it runs or waits, in a sentence of the engine that decides about it; "-" if there is none."""
         return reason_text(self.reason) if self.reason is not None else self.said or "-"
 
     @property
     def created_ms(self) -> Instant:
-        """When its object was made; where that can't be read, when it last started or began to wait."""
+        """When its object was created; if that can't be read, when it last started or began to wait."""
         return self.since_ms if self.created_at_ms is None else self.created_at_ms
 
     @property
@@ -112,8 +113,8 @@ class JobView:
 
     @property
     def status(self) -> str:
-        """Its state; the reason instead, as `kubectl get pods` shows it, while it should run and a pod of it can't, or
-        once it has failed by something else than its own exit."""
+        """Its state. While it should run and one of its pods can't, or once it has failed by something other than its
+        own exit, the reason instead, as in `kubectl get pods`."""
         problem = self.run.problem
         if problem is None:
             return self.state.value
@@ -122,7 +123,7 @@ class JobView:
 
     @property
     def reason(self) -> Reason | None:
-        """Why the engine decided so last; None once it has ended by itself, which is no decision."""
+        """The reason of the engine's last decision; None once it has ended by itself, which is no decision."""
         return None if self.state in {JobState.FAILED, JobState.SUCCEEDED} else self.run.reason
 
     @property
@@ -139,8 +140,8 @@ class JobView:
 
 
 def job_state(run: Run | None, finished: FinishedRun | None = None, decision: Decision | None = None) -> JobState:
-    """The one state of a job's current run. `finished`: the ledger's record of its end; `decision`: the engine's
-    last."""
+    """The one state of a job's current run. `finished`: the ledger's record of its end; `decision`: the engine's last
+    one."""
     if isinstance(decision, Finished):
         return decision.state
     if finished is not None:
@@ -171,8 +172,8 @@ def held_milli(run: Run) -> GpuMilli:
 def job_views(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) -> tuple[JobView, ...]:
     """Every live run, newest start first, then by name.
 
-    `known`: views of an earlier call, of which those are taken again whose objects are the same. With it one changed
-    object of 10,000 jobs costs the dashboard 0.2 s of CPU instead of 0.7.
+    `known`: views of an earlier call; those of unchanged objects are reused. With it, one changed object of 10,000 jobs
+    costs the dashboard 0.2 s of CPU instead of 0.7.
     """
     workloads = {own.run: (ref, state.live[ref]) for ref, own in state.own.items()}
     found = _urls(state.live)
@@ -192,7 +193,7 @@ def job_views(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) 
 
     columns: list[list[object]] = [
         [*runs],
-        [run.problem for run in runs],  # two runs that differ by it alone are equal
+        [run.problem for run in runs],  # two runs that differ only by it are equal
         [*finished],
         [ref for ref, _ in bodies],
         [body for _, body in bodies],
@@ -230,8 +231,8 @@ def _view(finished: FinishedRun | None, run: Run, ref: ObjectRef, body: Body) ->
 
 
 def _worker_milli(run: Run, body: Body) -> GpuMilli:
-    """The GPUs of one worker. Until a run was let go for the first time only its object says them: enough to be shown,
-    never to decide by."""
+    """The GPUs of one worker. Until a run is first released only its object has them: good enough to show, never to
+    decide by."""
     if run.gpu_milli or run.phase is not RunPhase.QUEUED:
         return run.gpu_milli
     said = decode_charge(objects.annotations_of(body).get(names.CHARGE_ANNOTATION))
@@ -304,7 +305,7 @@ def _pods(state: ClusterState) -> dict[RunKey, tuple[PodView, ...]]:
 
 
 def _progress(state: ClusterState) -> dict[RunKey, int]:
-    """What live pods say: of several the one of the lowest index, then the first by name."""
+    """The progress in live pods: of several pods that of the lowest index, then of the first by name."""
     said: dict[RunKey, tuple[int, ObjectRef, int]] = {}
     for ref, run in state.pods.items():
         body = state.live[ref]

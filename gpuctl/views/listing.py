@@ -44,7 +44,7 @@ def job_rows(views: Sequence[Row], now_ms: Instant, *, wide: bool) -> list[str]:
 
 
 def told_apart(view: Row) -> tuple[object, ...]:
-    """What of a job is a change in the list: all but times that pass."""
+    """The parts of a job whose change shows in the list: everything except passing times."""
     if isinstance(view, SweepView):
         return tuple(map(told_apart, view.jobs))
     return (view.ref, view.status, view.nodes, view.gpu_milli, view.image, view.urls, view.run.starts, view.restarts,
@@ -161,7 +161,7 @@ def job_text(view: JobView, now_ms: Instant) -> str:
 
 
 def _workers(view: JobView) -> str:
-    """How many workers it has, where it asks for more."""
+    """How many workers it has, if it asks for more."""
     by_load = view.run.asked_workers or 0
     if by_load > view.workers:
         return f"{view.workers}; its load asks for {by_load}"

@@ -1,4 +1,4 @@
-"""Pages of the manual in the language of `man`."""
+"""Manual pages in the format of `man`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gpuctl.diag.escapes import printable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualPage:
-    """A command. `words`: how it is called; `options` and `below`: names with what they are; `see`: other pages."""
+    """A command. `words`: its command line; `options` and `below`: names with their descriptions; `see`: other
+    pages."""
 
     words: str
     synopsis: str
@@ -53,7 +54,7 @@ def _lines(page: ManualPage, version: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """A line of text; one that begins as a request would is no request."""
+    """A line of text, escaped so that its beginning is not read as a request of `man`."""
     escaped = _escaped(text)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 

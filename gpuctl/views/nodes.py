@@ -30,7 +30,7 @@ _GIB = 1 << 30
 class DeviceView:
     """One GPU and the jobs' shares of it, in milli-GPU. `lost`: it is unhealthy or missing.
 
-    `hidden_milli`: of jobs that the reader may not see.
+    `hidden_milli`: the shares of jobs that the reader may not see.
     """
 
     index: int
@@ -85,7 +85,7 @@ def node_views(state: ClusterState) -> tuple[NodeView, ...]:
 
 
 def _workers_there(run: Run) -> Iterator[WorkerPlacement]:
-    """The workers that hold something: those that have not ended, and those that leave and are not gone yet."""
+    """The workers that hold something: those that have not ended, and leaving ones that are not gone yet."""
     placement = held_placement(run)
     if placement is not None:
         yield from (worker for at, worker in enumerate(placement.workers) if at not in run.ended)
@@ -137,7 +137,7 @@ def _status(node: Node, body: Body) -> str:
 
 
 def node_table(views: Sequence[NodeView], *, wide: bool) -> str:
-    """The nodes as a table, and below a line the cluster's total."""
+    """The nodes as a table, and the cluster's total below a line."""
     rows = [
         (
             view.name,

@@ -15,7 +15,7 @@ _AS = {Severity.ERROR: "an error", Severity.WARNING: "a warning", Severity.AUDIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreachChange:
-    """A declaration that starts to break a policy, or ceases to. `was`: the severity at which it broke it before."""
+    """A declaration that starts or ceases to break a policy. `was`: the severity at which it broke it before."""
 
     starts: bool
     breach: Diagnostic
@@ -48,10 +48,10 @@ def counts(changes: Sequence[BreachChange]) -> Iterator[str]:
 
 
 def lines(changes: Sequence[BreachChange]) -> Iterator[tuple[bool, str]]:
-    """Whether it starts, and a line, for each declaration that starts or ceases to break a policy.
+    """For each declaration that starts or ceases to break a policy: whether it starts, and a line.
 
-    Those that break a policy at another severity than before are told in one line for each policy: there may be as many
-    as declarations, and what has changed is the policy.
+    Declarations that break a policy at another severity than before have one line for each policy: there may be as many
+    as declarations, and the change is the policy's.
     """
     for change in changes:
         if change.starts and change.was is None:

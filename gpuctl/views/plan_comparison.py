@@ -17,14 +17,14 @@ _SHORT = 10
 
 
 def nothing(compared: Comparison) -> str:
-    """That the change declares nothing new."""
+    """The sentence that the change declares nothing new."""
     head = f"the {compared.head}" if compared.head == WORKING_TREE else compared.head
     merged = compared.base_moved_by and compared.merge is Merge.CLEAN
     return f"{head}{f', merged into {compared.base},' if merged else ''} declares the same as {compared.base}."
 
 
 def remarks(compared: Comparison) -> Iterator[str]:
-    """What a reader of the plan has to know of its two sides; nothing where base has not moved."""
+    """What a reader of the plan has to know about its two sides; empty if base has not moved."""
     base, parted = compared.base, compared.merge_base[:_SHORT]
     moved = f"{base} has gained {_commits(compared.base_moved_by)} since {parted}, where the two part"
     match compared.merge:

@@ -30,7 +30,7 @@ _STOPS = {
 _QUEUE_ENDS = {False: "is deleted while it waits: no longer declared", True: "waits no more: suspended"}
 """By whether the job is suspended."""
 _MOVES = ("paused because ", "paused to start again elsewhere: ")
-"""What the text of a move says already."""
+"""Prefixes that the text of a move already says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def ground_text(ground: Ground | None) -> str:
 
 
 def state_text(ground: Ground, at_ms: Instant, base: str) -> str:
-    """When the cluster was as it is taken to be, and whether it has what base declares."""
+    """When the cluster was in the assumed state, and whether it has what base declares."""
     age = f", {_whole(ground.age_ms)} ago" if ground.age_ms >= _SECOND_MS else ""
     revision = (
         f"; its files outside of projects are enforced as of {ground.revision[:_SHORT]}" if ground.revision else ""
@@ -99,10 +99,10 @@ def _owner(name: ProjectName) -> str:
 
 
 def rows(effect: Effect) -> Iterator[Row]:
-    """A row for each affected job: starts first, then pauses, moves, resizes, ends, what leaves the queue, waits.
+    """A row for each affected job: starts first, then pauses, moves, resizes, ends, removals from the queue, waits.
 
-    Of a sweep, the jobs that start are one row, and those that wait for one reason: the first says what becomes of it.
-    What loses GPUs has a row of its own.
+    The starting jobs of a sweep share one row, and so do its jobs that wait for one reason: the row describes the first
+    of them. A job that loses GPUs has its own row.
     """
     alike: dict[tuple[object, ...], list[Row]] = {}
     for place, (kind, row) in enumerate(_each_row(effect)):
@@ -119,7 +119,8 @@ def rows(effect: Effect) -> Iterator[Row]:
 
 
 def _each_row(effect: Effect) -> Iterator[tuple[str, Row]]:
-    """A row for each affected job; with what makes it like those of other jobs of its sweep, if anything."""
+    """A row for each affected job, with the kind that it shares with other jobs of its sweep; "" for a row of its
+    own."""
     waits = {each.job: each for each in effect.waits}
     told = {each.job for each in effect.paused} | {each.job for each in effect.stopped}
     for start in effect.started:
@@ -143,7 +144,7 @@ def _each_row(effect: Effect) -> Iterator[tuple[str, Row]]:
 
 
 def remarks(effect: Effect) -> Iterator[str]:
-    """Notes below the rows: what stays the same, and what forecasts assume."""
+    """Notes below the rows: what stays the same, and the assumptions of forecasts."""
     as_before = [each.job for each in effect.waits if not each.news]
     same = (
         [_counted(effect.unaffected, "keeps running unchanged", "keep running unchanged")] if effect.unaffected else []
@@ -237,7 +238,7 @@ def _pause(pause: Paused) -> str:
 
 
 def _loss(lost_ms: DurationMs | None) -> str:
-    """What a pause loses, where that is known."""
+    """The work that a pause loses, if known."""
     if lost_ms is None:
         return ""
     return f", loses up to {duration(lost_ms)} of work" if lost_ms else ", loses no work"
@@ -262,7 +263,7 @@ def _wait(wait: Waits, effect: Effect) -> str:
 
 
 def _next(wait: Waits, effect: Effect) -> str:
-    """When the job starts and its position in the queue, with the values before the change where they differ."""
+    """When the job starts and its position in the queue, with the values before the change if they differ."""
     was = wait.before
     said = [_eta(wait.now, effect.at_ms)]
     if was is not None and was.forecast.start_ms != wait.now.forecast.start_ms:
@@ -299,7 +300,7 @@ def _number(place: QueuePlace) -> str:
 
 
 def amounts(pair: tuple[GpuMilli, GpuMilli]) -> str:
-    """GPUs before and after: `4 -> 8`, or `4` where they are the same."""
+    """GPUs before and after: `4 -> 8`, or `4` if they are the same."""
     before, after = (format_gpus(milli) for milli in pair)
     return before if before == after else f"{before} -> {after}"
 

@@ -328,13 +328,14 @@ def _refusal(refusal: Diagnostic) -> dict[str, str]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema. It lets fields be that it does not know: later versions of gpuctl may add some."""
+    """The JSON Schema. It allows unknown fields: later versions of gpuctl may add some."""
     made = PlanReportV1.model_json_schema(mode="validation")
     return {"$schema": DIALECT, "$id": ADDRESS, "title": "PlanReport", **opened(made)}
 
 
 def opened(node: Any, *, named: bool = False) -> Any:
-    """Without titles that repeat names, and without the bar on other fields. `named`: keys are names of fields."""
+    """The schema without titles that repeat names, and without the ban on other fields. `named`: the keys are field
+    names."""
     if isinstance(node, list):
         return [opened(entry) for entry in node]
     if not isinstance(node, dict):

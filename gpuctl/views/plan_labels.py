@@ -1,4 +1,4 @@
-"""The labels of a pull or merge request by what its plan does."""
+"""The labels of a pull or merge request, by the effects of its plan."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Labelled(StrEnum):
 
 
 LABELS: Mapping[Labelled, str] = {each: f"gpuctl/{each.value}" for each in Labelled}
-"""The names that labels have unless a command gives others."""
+"""The default names of the labels."""
 
 
 def labels_of(report: PlanReport) -> frozenset[Labelled]:
-    """What the labels of a plan are to tell."""
+    """The labels that a plan should have."""
     effect = report.effect
     pauses = effect is not None and (effect.paused or effect.moved or any(each.anew for each in effect.started))
     gone = any(each.action is Action.DELETE and not each.replaced for each in report.objects)

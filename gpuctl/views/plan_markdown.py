@@ -1,8 +1,8 @@
 """The page of a plan in the Markdown of GitHub and GitLab, for a pull or merge request.
 
-The order is a reviewer's: the verdict, what is destroyed or paused with the owners of those projects, what changes for
-each project, starts, waits, and the objects folded. A page that is too long loses objects first, then rows; totals
-stay. Only `owners`, as base declares them, become mentions: a change can't make it mention others.
+The order is a reviewer's: the verdict; what is destroyed or paused, with the owners of those projects; the changes of
+each project; starts; waits; and the objects, folded. A page that is too long loses objects first, then rows; totals
+stay. Security: only `owners`, as base declares them, become mentions, so a change can't make it mention others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpuctl.diag.wording import all_of
 from gpuctl.views.plan_page import MOST_ROWS, TEXT_CHARS, JobRows, Lines, PlanPage, ProjectRows
 
 GITHUB_CHARS = 65_536
-"""The longest comment that GitHub takes; GitLab takes 1,000,000 characters."""
+"""The longest comment that GitHub accepts; GitLab accepts 1,000,000 characters."""
 LEAST_CHARS = 32_768
-"""Any page fits into that, without its rows."""
+"""Any page without its rows fits into this."""
 _OWNERS = 30
 _OWNER = re.compile(r"@[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)?")
 _EVERYONE = frozenset({"@all", "@everyone", "@here", "@channel"})
@@ -36,15 +36,15 @@ class Bounds:
 
 
 def marker(cluster: str) -> str:
-    """The hidden line that a comment begins with, by which it is found again. No two clusters have the same."""
+    """The hidden first line by which a comment is found again. No two clusters have the same."""
     return f"<!-- gpuctl plan {re.sub('[^a-z0-9.-]', lambda each: f'_{ord(each[0]):x}_', cluster)} -->"
 
 
 def markdown(page: PlanPage, most_chars: int = GITHUB_CHARS, *, origin: str = "") -> str:
-    """The comment, at most `most_chars` long; that is LEAST_CHARS or more, or ValueError.
+    """The comment, at most `most_chars` long. Raises ValueError for less than LEAST_CHARS if it does not fit.
 
-    `origin` is told of a page that was read from a file: anybody may have made it, so its owners are no mentions.
-    Cost: the page is written once, and up to 12 times more where it is too long.
+    `origin`: where the page comes from, if it was read from a file. Anybody may have made such a page, so its owners
+    are not mentioned. Cost: the page is written once, and up to 12 times more if it is too long.
     """
     fitting, too_long = 0, 2 * MOST_ROWS
     text = _text_within(page, 2 * MOST_ROWS, origin)
@@ -64,7 +64,7 @@ def markdown(page: PlanPage, most_chars: int = GITHUB_CHARS, *, origin: str = ""
 
 
 def _text_within(page: PlanPage, size: int, origin: str) -> str:
-    """The page with so many rows of each table or list; beyond MOST_ROWS, with so many objects more."""
+    """The page with this many rows of each table or list; beyond MOST_ROWS, with so many objects more."""
     bounds = Bounds(objects=max(0, size - MOST_ROWS), rows=min(size, MOST_ROWS))
     return "".join(f"{line}\n" for line in _lines(page, bounds, origin))
 
@@ -135,7 +135,7 @@ def _changes(page: PlanPage, bounds: Bounds, *, mentions: bool) -> Iterator[str]
 
 
 def _owners(names: Sequence[str], *, mentions: bool) -> str:
-    """Owners, as mentions where they are people or teams of the code host."""
+    """The owners, as mentions if they are people or teams of the code host."""
     shown = [owner if mentions and _is_mention(owner) else _text(owner) for owner in names[:_OWNERS]]
     return all_of([*shown, f"{len(names) - _OWNERS} more"] if len(names) > _OWNERS else shown)
 
@@ -145,7 +145,7 @@ def _is_mention(owner: str) -> bool:
 
 
 def _projects(rows: ProjectRows, bounds: Bounds) -> Iterator[str]:
-    """The table of projects, without columns that say nothing."""
+    """The table of projects, without empty columns."""
     kept = [at for at, _ in enumerate(_PROJECT_HEADINGS) if at == 0 or any(row[at] for row in rows.shown)]
     headings = [_PROJECT_HEADINGS[at] for at in kept]
     cells = [[row[at] for at in kept] for row in rows.shown]
@@ -159,7 +159,7 @@ def _jobs(caption: str, first: str, rows: JobRows, bounds: Bounds) -> Iterator[s
 def _table(
     caption: str, headings: Sequence[str], rows: tuple[int, Sequence[Sequence[str]]], bounds: Bounds
 ) -> Iterator[str]:
-    """A caption, with the number of all rows, and the table; nothing where there are no rows."""
+    """A caption with the number of all rows, and the table; nothing if there are no rows."""
     total, shown = rows[0], rows[1][: bounds.rows]
     if not total:
         return
@@ -204,7 +204,7 @@ def _objects(lines: Lines, bounds: Bounds) -> Iterator[str]:
 
 
 def _more(left_out: int) -> Iterator[str]:
-    """What was cut off."""
+    """How many rows were cut off."""
     if left_out > 0:
         yield ""
         yield f"… and {left_out} more, left out here; `gpuctl plan -o json` has all."
@@ -215,24 +215,24 @@ def _is_amount(heading: str) -> bool:
 
 
 def _in_fence(text: str) -> str:
-    """A line of a fenced block, which it can't end."""
+    """A line of a fenced block, escaped so that it can't end the block."""
     return markdown_code(text)[1:-1]
 
 
 @lru_cache(maxsize=1 << 14)
 def _text(text: str) -> str:
-    """Text within a line, escaped and bounded. Kept for the next time that the page is written: one with 300 rows in
-    each table takes 0.04 s of processor time, not 0.25."""
+    """Text within a line, escaped and bounded. Cached for the next time that the page is written: a page with 300 rows
+    in each table takes 0.04 s of processor time instead of 0.25."""
     return _cut(text, markdown_text)
 
 
 def _line(text: str) -> str:
-    """Text as a paragraph: what it begins with is no heading, list or quote, nor a command to GitLab."""
+    """Text as a paragraph: its beginning is no heading, list or quote, nor a command to GitLab."""
     return _FIRST.sub(r"\1\\\2", _text(text))
 
 
 def _help(text: str) -> str:
-    """A paragraph in which what stands in backticks is code, so that a line to be copied looks like one."""
+    """A paragraph in which words in backticks are code, so that a line to copy looks like one."""
     parts = text[:TEXT_CHARS].split("`")
     if len(parts) % 2 == 0 or not all(parts[1::2]):
         return _line(text)
@@ -242,7 +242,7 @@ def _help(text: str) -> str:
 
 
 def _cut(text: str, escape: Callable[[str], str]) -> str:
-    """The escaped text; of one that is too long, as much of its beginning as there is room for."""
+    """The escaped text; if it is too long, as much of its beginning as fits."""
     most = TEXT_CHARS
     while len(escaped := escape(text[:most])) > TEXT_CHARS:
         most //= 2

@@ -1,7 +1,7 @@
-"""What the comment of a plan says, as values: the text of each part in the order of the comment, not yet as Markdown.
+"""The contents of a plan's comment as values: the text of each part in the order of the comment, not yet as Markdown.
 
-A page is part of the JSON form of a plan, so that a job that holds a token writes the comment of a plan that a job
-without one has made (`gpuctl comment --plan`). Such a file may come from anybody: its model bounds every text and every
+A page is part of the JSON form of a plan. So a job with a token can write the comment of a plan that a job without one
+has made (`gpuctl comment --plan`). Security: such a file may come from anybody. Its model bounds every text and every
 list, and `plan_markdown` escapes every text.
 """
 
@@ -27,9 +27,9 @@ from gpuctl.views.plan_labels import Labelled, labels_of
 from gpuctl.views.plan_report import MARKS, PlanReport
 
 MOST_ROWS = 1000
-"""The most rows that a page has of a table or list; their number is told beside them."""
+"""The most rows that a page has of a table or list; their total is given beside them."""
 TEXT_CHARS = 600
-"""The longest text, but for the mark that it was cut."""
+"""The longest text, without the mark that it was cut."""
 _NAME_CHARS = 100
 _DATA = frozenset({"Namespace", "PersistentVolumeClaim"})
 """Kinds whose deletion loses what people keep in them."""
@@ -153,7 +153,7 @@ class ReadPlan(BaseModel):
 
 
 def read_plan(data: bytes) -> ReadPlan | str:
-    """The plan that `gpuctl plan -o json` has written, or why it is none."""
+    """The plan that `gpuctl plan -o json` has written, or why the data is none."""
     try:
         return ReadPlan.model_validate_json(data)
     except ValidationError as error:
@@ -163,7 +163,7 @@ def read_plan(data: bytes) -> ReadPlan | str:
 
 
 def page(report: PlanReport) -> PlanPage:
-    """What the comment of a report says. Cost: linear in its rows and objects."""
+    """The page of a report's comment. Cost: linear in its rows and objects."""
     effect = report.effect
     rows = list(plan_effect.rows(effect)) if effect is not None else []
     restarted = {each.job for each in effect.started if each.anew} if effect is not None else set()
@@ -199,15 +199,15 @@ def page(report: PlanReport) -> PlanPage:
 
 
 def _text(text: str) -> str:
-    """A text with a bound, and without characters that no terminal and no JSON has."""
+    """A bounded text, without characters that a terminal or JSON can't have."""
     shown = printable(text[: TEXT_CHARS + 1])
     return shown if len(shown) <= TEXT_CHARS else f"{shown[:TEXT_CHARS]}…"
 
 
 def _cluster(report: PlanReport) -> str:
-    """The cluster's name, and its folder where that has another name.
+    """The cluster's name, with its folder if that has another name.
 
-    Two folders may name one cluster, and the comment of one must not take the place of the other's.
+    Two folders may name one cluster, and the comment of one must not replace the other's.
     """
     folder = report.compared.folder
     name = folder.rstrip("/").rpartition("/")[2]
@@ -219,7 +219,7 @@ def _name(revision: str) -> str:
 
 
 def _verdict(report: PlanReport) -> Iterator[str]:
-    """What a reviewer has to know first, after what is refused."""
+    """What a reviewer has to know first, after the refusals."""
     if report.effect is not None:
         yield plan_effect.headline(report.effect)
     lost = sum(each.action is Action.DELETE and not each.replaced for each in report.objects)
@@ -238,7 +238,7 @@ def _is_loss(row: plan_effect.Row, restarted: Collection[JobId]) -> bool:
 
 
 def _losses(report: PlanReport, rows: Sequence[plan_effect.Row]) -> list[tuple[ProjectName, tuple[str, str, str]]]:
-    """What happens to runs and deleted jobs, and lost objects with their data, by project."""
+    """The effects on runs and deleted jobs, and the lost objects with their data, by project."""
     lost = [o for o in report.objects if o.action is Action.DELETE and o.ref.kind in _DATA and not o.replaced]
     found = [(row.job.project, _cells(row)) for row in rows]
     found += [(o.project or ProjectName(""), (str(o.ref), "", "is deleted with what is in it")) for o in lost]

@@ -19,14 +19,14 @@ from gpuctl.views.plan_breaches import BreachChange
 
 MARKS = {Action.CREATE: "+", Action.UPDATE: "~", Action.DELETE: "-"}
 SHOWN_JOBS = 40
-"""The most jobs listed with what happens to them; the JSON form has all."""
+"""The most jobs that are listed with their effects; the JSON form has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectChange:
     """One object that differs between base and head; `reason`: the declaration or the fields that differ.
 
-    `replaced`: it is deleted because its job has a new run. `sweep`: that of its job, if it is one of a sweep.
+    `replaced`: it is deleted because its job has a new run. `sweep`: the sweep of its job, if any.
     """
 
     action: Action
@@ -38,7 +38,8 @@ class ObjectChange:
 
 
 def told_objects(objects: Iterable[ObjectChange]) -> Iterator[tuple[ObjectChange, str]]:
-    """The objects, each with its name; of those of a sweep that change alike the first, with how many there are."""
+    """The objects, each with its name. Of a sweep's objects with equal changes only the first, with the number of the
+    others."""
     alike: dict[tuple[object, ...], list[ObjectChange]] = {}
     for each in objects:
         kind = (each.project, each.action, each.ref.kind, each.sweep, each.reason) if each.sweep else (each.ref,)
@@ -90,7 +91,7 @@ class DepartmentLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A gate of `--fail-on` that the change fails, and the jobs or objects because of which it does."""
+    """A gate of `--fail-on` that the change fails, with the jobs or objects that cause it."""
 
     gate: str
     names: tuple[str, ...]
@@ -100,8 +101,8 @@ class Failed:
 class PlanReport:
     """The difference between two revisions; objects by project, the cluster's own first.
 
-    `effect`: what it does to jobs, from the state that `ground` describes; None where no such state is known.
-    `version`: gpuctl's. `cluster`: the cluster's name. `owners`: those of each project that base declares.
+    `effect`: the effect on jobs, from the state that `ground` describes; None if no such state is known. `version`:
+    gpuctl's. `cluster`: the cluster's name. `owners`: those of each project that base declares.
     """
 
     compared: Comparison
@@ -120,7 +121,7 @@ class PlanReport:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing changes: nothing is declared otherwise, nor confirmed that was refused before."""
+        """Whether nothing changes: no declaration differs, and no earlier refusal is confirmed."""
         return not (self.objects or self.quotas or self.settings or self.breaches or self.refusals.lifted)
 
     @property
@@ -130,12 +131,12 @@ class PlanReport:
 
 
 def digest(report: PlanReport) -> str:
-    """A name for the changes alone: not for the revisions, nor for the state of the cluster."""
+    """A digest of the changes alone, without the revisions and the state of the cluster."""
     return hashlib.sha256(compact_json(changes(report)).encode()).hexdigest()[:16]
 
 
 def changes(report: PlanReport) -> dict[str, Any]:
-    """The JSON form of what differs between the two revisions, as `digest` names it."""
+    """The JSON form of the differences between the two revisions; `digest` is computed from it."""
     return {
         "objects": [
             {"action": o.action.value, "ref": _ref(o.ref), "project": o.project, "reason": o.reason}
@@ -150,7 +151,7 @@ def changes(report: PlanReport) -> dict[str, Any]:
 
 
 def identity(report: PlanReport) -> Iterator[str]:
-    """What was compared by which gpuctl, and what is known of the cluster."""
+    """What was compared by which version of gpuctl, and what is known of the cluster."""
     commits = plan_comparison.commits(report.compared)
     yield f"{commits}; gpuctl {report.version or 'of no version'}; changes {digest(report)}"
     if report.ground is not None and report.effect is not None and report.ground.live:
@@ -191,14 +192,14 @@ def _quota(change: QuotaChange) -> dict[str, Any]:
 
 
 def failed_names(failed: Failed) -> str:
-    """The jobs or objects because of which a gate fails."""
+    """The jobs or objects that make a gate fail."""
     shown = failed.names[:SHOWN_JOBS]
     more = len(failed.names) - len(shown)
     return ", ".join([*shown, f"and {more} more"] if more else shown)
 
 
 def effect_remarks(report: PlanReport, effect: Effect) -> Sequence[str]:
-    """Notes below what happens to jobs."""
+    """Notes below the effects on jobs."""
     new, standing = report.refusals.new, report.refusals.standing
     confirmed = ("The effect assumes that refused changes are confirmed.",) if new else ()
     kept = ("What is refused already stays as it is.",) if standing else ()

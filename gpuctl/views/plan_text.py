@@ -108,7 +108,7 @@ def _effect_lines(effect: Effect, ground: Ground | None, remarks: Sequence[str])
 
 
 def _most_telling(rows: Sequence[plan_effect.Row]) -> list[plan_effect.Row]:
-    """Of more rows than are shown, those of what loses GPUs first, and not all of one project."""
+    """The rows to show if there are too many: first those that lose GPUs, and not all of one project."""
     losses_first = sorted(rows, key=lambda row: row.mark not in {"-", "~"})
     return in_turns((row.job.project, row) for row in losses_first)[:SHOWN_JOBS]
 

@@ -58,7 +58,7 @@ OTHER = "Other"
 
 
 def known_reason(problem: PodProblem) -> str:
-    """The reason if the table has it, else one word for all others: a label of measurements, of which there are few."""
+    """The reason if the table has it, else "Other": as a label of measurements it must have few values."""
     return problem.reason if problem.reason in REMEDIES else OTHER
 
 
@@ -74,7 +74,7 @@ def problem_text(problem: PodProblem) -> str:
 
 
 def remedy_of(problem: PodProblem) -> str:
-    """What to do about it; of a container that is not the job's own, with its own fields and log."""
+    """What to do about a problem. For a container that is not the job's own, with that container's fields and log."""
     remedy = REMEDIES.get(problem.reason, OTHERWISE)
     if problem.container in {"", MAIN_CONTAINER}:
         return remedy

@@ -10,12 +10,12 @@ from gpuctl.views.tables import age
 
 
 def percent_text(job: JobView) -> str:
-    """`42%`, rounded down; `-` for a job that says nothing, or does not run."""
+    """`42%`, rounded down; `-` for a job that reports no progress, or does not run."""
     return "-" if job.progress_ppm is None or not _runs(job) else f"{job.progress_ppm // 10_000}%"
 
 
 def rest_ms(job: JobView, now_ms: Instant) -> DurationMs | None:
-    """How long a running job still takes, as far as it says so."""
+    """How long a running job still takes, as far as its progress shows."""
     started_ms = job.run.started_at_ms
     if job.progress_ppm is None or started_ms is None or not _runs(job):
         return None

@@ -26,10 +26,10 @@ WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectView:
-    """One project. `allowances` are by quota domain, empty where its namespace has no annotation for them.
+    """One project. `allowances` are by quota domain, empty if its namespace has no annotation for them.
 
-    `pending_milli`: what the waiting jobs ask for. `share_milli`: the fair share in each domain, where it is known.
-    `use`: what its GPUs do, where that is measured.
+    `pending_milli`: the GPUs that waiting jobs ask for. `share_milli`: the fair share in each domain, if known. `use`:
+    how its GPUs are used, if that is measured.
     """
 
     name: ProjectName
@@ -50,7 +50,7 @@ def project_views(state: ClusterState, jobs: Sequence[JobView]) -> tuple[Project
 
 
 def with_uses(views: Sequence[ProjectView], uses: Mapping[ProjectName, ProjectUse]) -> tuple[ProjectView, ...]:
-    """The same with what the GPUs of each project do."""
+    """The same with the use of each project's GPUs."""
     return tuple(replace(view, use=uses[view.name]) if view.name in uses else view for view in views)
 
 

@@ -1,4 +1,4 @@
-"""What is published, as people see it who may not read the whole cluster: their own jobs by name, the rest by GPUs."""
+"""The published overview, for people who may not read the whole cluster: their own jobs by name, the rest by GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECOND_MS = 1000
 
 
 def published_projects(overview: Overview, seen: Sequence[ProjectView], *, add: bool) -> tuple[ProjectView, ...]:
-    """Projects with their fair shares, by name; `add`: also those that were not read, as they are published."""
+    """Projects with their fair shares, by name. `add`: also projects that were not read, as published."""
     published = {project.name: project for project in overview.projects}
     known = [
         replace(view, share_milli=published[view.name].share_milli) if view.name in published else view for view in seen
@@ -45,7 +45,7 @@ def _view(project: ProjectOverview) -> ProjectView:
 
 
 def published_nodes(overview: Overview, jobs: Sequence[JobView]) -> tuple[NodeView, ...]:
-    """All nodes, by name. `jobs`: those that the reader may see; what other jobs have of a GPU has no name."""
+    """All nodes, by name. `jobs`: those that the reader may see; the shares of other jobs have no name."""
     shares: dict[tuple[str, int], list[tuple[JobId, GpuMilli]]] = {}
     for job in jobs:
         for worker in job.placement.workers if job.placement else ():
@@ -83,7 +83,7 @@ def _device(node: NodeOverview, gpu: int, shares: tuple[tuple[JobId, GpuMilli], 
 
 
 def turn_text(view: JobView, state: ClusterState, overview: Overview, now_ms: Instant) -> Iterator[str]:
-    """The place of a waiting job in the queue and its forecast start, in sentences; none if it is not in the queue."""
+    """The place of a waiting job in the queue and its forecast start, in sentences; empty if it is not in the queue."""
     mine = uid(state.live.get(view.ref, {}))
     position = overview.position(mine)
     if position is None:

@@ -33,7 +33,7 @@ def turns_of(jobs: Sequence[JobView], state: ClusterState, overview: Overview) -
 
 
 def in_order(pending: Sequence[JobView], turns: Mapping[JobId, Turn]) -> tuple[JobView, ...]:
-    """Waiting jobs by position; those that have none come last, longest wait first."""
+    """Waiting jobs by position; those without one come last, longest wait first."""
     last = len(turns) + max((turn.position for turn in turns.values()), default=0)
 
     def key(job: JobView) -> tuple[int, Instant, JobId]:

@@ -11,8 +11,8 @@ from gpuctl.views.tables import age, table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeRow:
-    """The figures of one mode; `*_ppm` of all work or GPU time, but `young_ppm` of its reclaims. `of_floor_milli`: its
-    mean wait divided by the floor's."""
+    """The figures of one mode. `*_ppm`: of all work or GPU time, except `young_ppm`, which is of its reclaims.
+    `of_floor_milli`: its mean wait divided by the floor's."""
 
     mode: str
     mean_wait_ms: DurationMs

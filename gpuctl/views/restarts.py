@@ -1,4 +1,4 @@
-"""How often workers that failed were started again, for people: by a run's object, and by its pods."""
+"""How often failed workers were started again, for people: by a run's object, and by its pods."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MOST = 1_000_000
 
 
 def restarts_of(body: Body, by_pods: Iterable[int]) -> int:
-    """Restarts of all workers of a run. `by_pods`: of each pod that is there.
+    """Restarts of all workers of a run. `by_pods`: the restarts of each existing pod.
 
-    A Job counts pods that failed; those for which it had no retry left were not made again. A Deployment counts
-    nothing, but its pods stay when their container is started again.
+    A Job counts pods that failed; pods for which it had no retry left were not replaced. A Deployment counts nothing,
+    but its pods stay when their container is started again.
     """
-    row = row_of(body, BUILT_IN)  # a kind that a Cluster declares tells no restarts
+    row = row_of(body, BUILT_IN)  # a kind that a Cluster declares reports no restarts
     if row is not None:
         return objects.number(body, *row.restarts) if row.restarts else 0
     if body.get("kind") != "Job":
@@ -30,7 +30,8 @@ def restarts_of(body: Body, by_pods: Iterable[int]) -> int:
 
 
 def pod_restarts(body: Body) -> int | None:
-    """How often a pod's worker was started again before it, or its container in it; None where the pod says neither."""
+    """How often a pod's worker was started again before this pod, or its container in it; None if the pod says
+    neither."""
     told = objects.annotations_of(body).get(names.INDEX_FAILURES_ANNOTATION)
     if told is not None:
         return whole_number(told, _MOST)

@@ -1,6 +1,6 @@
-"""What an administrator types so that a person may do what was refused: a role that `gpuctl install` ships, or `edit`.
+"""Commands for an administrator that give a person a refused right: by a role that `gpuctl install` ships, or `edit`.
 
-The controller's own role is never among them: it writes.
+Security: the controller's own role is never suggested, because it writes.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def _named(right: Right) -> str:
 
 
 def past_grant(right: Right) -> str:
-    """What a person needs who asks for the past, whatever of it was refused first."""
+    """What a person needs who asks for the past, whichever right was refused first."""
     role = names.HISTORY_ROLE
     return f"role {role} gives it: {_binding(role, right, names.SYSTEM_NAMESPACE, kind='role')}"
 
 
 def _control_grant(right: Right) -> str:
-    """ConfigMap gpuctl-control is the only one that a command makes or changes for a person."""
+    """The grant for ConfigMap gpuctl-control, the only one that a command creates or changes for a person."""
     if right.verb == "create":
         return f"{names.CONTROL_NAME} is missing; an administrator applies what `gpuctl install` prints"
     role = names.FREEZER_ROLE
@@ -76,7 +76,7 @@ def _control_grant(right: Right) -> str:
 
 
 def team_grant(right: Right) -> str:
-    """What a person needs who may see nothing of a cluster yet, and belongs to one project."""
+    """What a member of one project needs who can't see anything of a cluster yet."""
     home = names.SYSTEM_NAMESPACE
     own, shared = (_binding(names.READER_ROLE, right, place, kind=kind) for place, kind in (
         ("NAMESPACE", "clusterrole"), (home, "role")))  # fmt: skip

@@ -1,7 +1,7 @@
-"""Why jobs run now, from the cluster's objects alone: the reason on record is that of the start, and stays there.
+"""Why jobs run now, from the cluster's objects alone: the recorded reason is that of the start, and does not change.
 
 A namespace tells its project's quota, and the runs what the project holds. The fair share depends on all projects and
-is not known here, so above the quota that is all that is said. With quotas by pool, or without the right to read
+is not known here, so above the quota nothing more is said. With quotas by pool, or without the right to read
 namespaces, the recorded reason is shown.
 """
 
@@ -22,12 +22,12 @@ from gpuctl.views.jobs import JobView, held_milli, job_views
 
 
 def views_now(state: ClusterState, known: Sweep[RunKey, JobView] | None = None) -> tuple[JobView, ...]:
-    """Every live run as `job_views` has it, those that run with the reason to run now. Cost: linear."""
+    """Every live run as in `job_views`; running ones with the reason why they run now. Cost: linear."""
     return tuple(with_reasons_now(state, job_views(state, known)))
 
 
 def with_reasons_now(state: ClusterState, views: Iterable[JobView]) -> Iterable[JobView]:
-    """The views with the reason to run now in place of that of the start."""
+    """The views with the reason why they run now, in place of that of the start."""
     found = tuple(views)
     quotas = _quotas(state)
     held: dict[tuple[str, bool], GpuMilli] = {}

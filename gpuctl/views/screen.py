@@ -1,4 +1,4 @@
-"""The live screen of a cluster, as lines: what is allocated and what works, projects, running and waiting jobs."""
+"""The live screen of a cluster, as lines: allocation and use, projects, running and waiting jobs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ class ScreenLine(NamedTuple):
 
 
 def screen(view: ClusterView, now_ms: Instant, width: int, missed: str = "") -> tuple[ScreenLine, ...]:
-    """All lines. Those of tables are as long as they have to be, up to `width`. `missed`: why this is not the cluster
-    as it is now."""
+    """All lines; tables are up to `width` wide. `missed`: why this is not the present state of the cluster."""
     head, *rest = _lines(view, now_ms, max(width - 1, 60))
     return (head, *([ScreenLine(missed, "strong")] if missed else []), *rest)
 

@@ -33,16 +33,16 @@ from gpuctl.views.status_form import (
 from gpuctl.views.tables import age, table
 
 MOST_BYTES = 262_144
-"""The longest status, in JSON: a quarter of what an object of the API server may have."""
+"""The longest status, in JSON: a quarter of the size limit of the API server's objects."""
 _MOST = (50, 10, 2)
-"""The most entries of a list: the first number with which the status is short enough."""
+"""The most entries of a list: the first of these numbers is used with which the status is short enough."""
 _LONGEST = 400
 """The longest text of an entry, in characters."""
 _SHOWN_REVISION = 12
 _OF_GUARDS = frozenset({"refused", "held"})
-"""Events of what a guard says."""
+"""Events for a guard's words."""
 _BACK = frozenset({"GPU8009", "GPU8010"})
-"""Say that a part is held back, which the list of those parts says too."""
+"""Codes that say that a part is held back; the list of those parts says it too."""
 NO_LEADER = "no replica leads"
 _STATES = {"keptBack": "kept back"}
 T = TypeVar("T")
@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusFacts:
-    """What the status is made of. `head`: the newest commit that was read; `applied`: the one last made so.
+    """The facts of the status. `head`: the newest commit that was read; `applied`: the last commit that was applied.
 
     `kept_back` maps a part to the commit it stays at, and `head_files` to its files in `head`, as in Desired.
-    `standing`: all that stands wrong. `frozen`: what people froze, without the windows of Git. Instants are None for
-    what has not happened.
+    `standing`: all standing problems. `frozen`: the parts that people froze, without the windows of Git. Instants are
+    None for what has not happened.
     """
 
     version: str
@@ -77,7 +77,7 @@ class StatusFacts:
 
 
 def status_of(facts: StatusFacts) -> StatusV1:
-    """The status, no longer than MOST_BYTES. Pure. Cost: linear in what stands wrong, and in the nodes."""
+    """The status, no longer than MOST_BYTES. Pure. Cost: linear in the standing problems, and in the nodes."""
     made = _made(facts, _MOST[0])
     for most in _MOST[1:]:
         if len(document(made)) > MOST_BYTES:
@@ -136,7 +136,7 @@ def _made(facts: StatusFacts, most: int) -> StatusV1:
 
 
 def _confirmation(problem: ProblemForm) -> str:
-    """The line that lifts a refusal, of a guard alone; "" of any other problem."""
+    """The line that lifts a guard's refusal; "" for any other problem."""
     digest = confirmation_of(problem.help) if problem.event in _OF_GUARDS else ""
     return f"{CONFIRM_TRAILER}: {digest}" if digest else ""
 
@@ -172,8 +172,8 @@ def _held(facts: StatusFacts, cut: _Cut) -> Iterator[HeldForm]:
 def mistakes_of(
     owner: ProjectName, errors: Sequence[Diagnostic], files: Mapping[ProjectName, Collection[str]]
 ) -> Sequence[Diagnostic]:
-    """For which of the newest commit's errors a part is held back: those in its `files` there, else in its folder, else
-    any: what breaks it may stand in a file of others."""
+    """The errors of the newest commit for which a part is held back: those in its `files` there, else in its folder,
+    else all: the error that breaks it may be in another part's file."""
     own = [each for each in errors if each.span.file in files.get(owner, ())]
     return own or [each for each in errors if f"/projects/{owner}/" in f"/{each.span.file}"] or errors
 
@@ -214,7 +214,7 @@ def _short_pools(facts: StatusFacts, cut: _Cut) -> Iterator[PoolForm]:
 
 
 def _why_not(status: StatusV1) -> Iterator[str]:
-    """What keeps it from being ready, a sentence each."""
+    """What keeps it from being ready, one sentence for each reason."""
     if status.replica.role == "standby":
         leader = status.replica.leader
         yield f"this replica waits; {leader} leads" if leader else NO_LEADER
@@ -308,7 +308,8 @@ def _tables(status: StatusV1, now_ms: Instant) -> Iterator[str]:
 
 
 def _fixes(status: StatusV1) -> dict[str, str]:
-    """What to do about each problem and what is held back, by its code: as the first of them says, else as the code."""
+    """What to do about each problem and each part held back, by code: the help of the first of them, else the code's
+    fix."""
     told = [*(problem for held in status.held for problem in held.problems[:1]), *status.problems]
     fixes: dict[str, str] = {}
     for each in told:

@@ -138,7 +138,7 @@ class StatusV1(StatusForm):
 
 
 def parsed(document: bytes) -> StatusV1:
-    """Read a status. ValueError, with the first thing that is wrong, for what is none."""
+    """Read a status. Raises ValueError, with the first mistake, for anything else."""
     try:
         return StatusV1.model_validate_json(document)
     except ValidationError as error:
@@ -148,6 +148,6 @@ def parsed(document: bytes) -> StatusV1:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema. It lets fields be that it does not know: later versions of gpuctl may add some."""
+    """The JSON Schema. It allows unknown fields: later versions of gpuctl may add some."""
     made = StatusV1.model_json_schema(mode="validation")
     return {"$schema": DIALECT, "$id": ADDRESS, "title": "Status", **opened(made)}

@@ -1,4 +1,4 @@
-"""A cluster at rest as one line: its devices by team, and its projects; and what happened before, in words."""
+"""A cluster at rest as one line (its devices by team, and its projects), and the events before it in words."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class News:
 
 
 def sentences(news: Sequence[News]) -> tuple[str, ...]:
-    """What happened, in sentences: pauses first, since other jobs start because of them."""
+    """The events in sentences: pauses first, since other jobs start because of them."""
     said: list[str] = []
     said += [f"{n.job.name} is paused{f' for {n.paused_for.name}' if n.paused_for else ''}" for n in news if n.paused]
     gone = [n.job.name for n in news if n.gone]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 TEAM_STYLES = 6
-"""There are styles team0 to team5; further teams begin again."""
+"""There are styles team0 to team5; further teams reuse them."""
 
 
 @dataclass(frozen=True, slots=True)

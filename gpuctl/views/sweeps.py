@@ -37,7 +37,7 @@ class SweepView:
 
     @property
     def counts(self) -> Mapping[JobState, int]:
-        """How many of its jobs are in each state that one is in."""
+        """How many of its jobs are in each state, without empty states."""
         found = Counter(view.state for view in self.jobs)
         return {state: found[state] for state in _TOLD_FIRST if found[state]}
 
@@ -80,7 +80,7 @@ class SweepView:
 
     @property
     def use(self) -> RunUse | None:
-        """What the GPUs of its measured jobs do together; None where none is measured. Idle are jobs, not sweeps."""
+        """The use of its measured jobs' GPUs together; None if none is measured. A sweep as a whole is never idle."""
         uses = [view.use for view in self.jobs if view.use is not None]
         if not uses:
             return None
@@ -96,7 +96,7 @@ Row: TypeAlias = JobView | SweepView
 
 
 def folded(views: Iterable[JobView]) -> list[Row]:
-    """The jobs as a list has them, each sweep once, where the first of its jobs is."""
+    """The jobs as rows of a list, with each sweep once, at the place of its first job."""
     of_sweeps: dict[JobId, list[JobView]] = {}
     found: list[JobView | JobId] = []
     for view in views:
@@ -116,17 +116,18 @@ def jobs_of(row: Row) -> tuple[JobView, ...]:
 
 
 def reason_of(row: Row) -> Reason | None:
-    """Why a row's first job is as it is: of a sweep, the job whose turn is next of those that wait."""
+    """The reason of a row's first job: for a sweep, of the job with the next turn among those that wait."""
     return jobs_of(row)[0].reason
 
 
 def queued_ms(row: Row) -> Instant:
-    """Since when a row's jobs wait: the longest of these."""
+    """Since when a row's jobs wait: the longest wait."""
     return min(view.run.queued_at_ms for view in jobs_of(row))
 
 
 def idle_text(row: Row, now_ms: Instant) -> str:
-    """For how long a row's GPUs have been idle: of a sweep, those of the job that is idle longest, and of how many."""
+    """How long a row's GPUs have been idle; for a sweep, of the job that is idle longest, with the number of idle
+    jobs."""
     uses = [view.use for view in jobs_of(row)]
     since_ms = [use.idle_since_ms for use in uses if use is not None and use.idle_since_ms is not None]
     if not since_ms:
@@ -136,7 +137,7 @@ def idle_text(row: Row, now_ms: Instant) -> str:
 
 
 def progress_of(row: Row) -> str:
-    """How far a job says that it is; a dash for a sweep, whose jobs each say so themselves."""
+    """The progress that a job reports; a dash for a sweep, whose jobs report it one by one."""
     return percent_text(row) if isinstance(row, JobView) else "-"
 
 
@@ -146,13 +147,13 @@ def sweep_of(views: Iterable[JobView]) -> SweepView:
 
 
 def _place(view: JobView) -> tuple[int, tuple[tuple[int, str], ...], JobId]:
-    """Numbers in their order; else by values, the shorter first, so that 4 is before 16."""
+    """Numbers in their order; else by values, the shorter first, so that 4 comes before 16."""
     number = int(view.index) if view.index.isdecimal() and not view.values and len(view.index) < 6 else 0
     return number, tuple((len(value), value) for value in view.values.values()), view.id
 
 
 def values_text(view: JobView) -> str:
-    """The variables that the job alone has: `LR=0.1 DEPTH=4`; its number where it has no more."""
+    """The variables that the job alone has: `LR=0.1 DEPTH=4`; its number if it has none."""
     return " ".join(f"{name}={value}" for name, value in view.values.items()) or view.index or "-"
 
 

@@ -14,7 +14,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 NARROW = 120
-"""The most characters in a line of a table, where its command has a wide form that leaves nothing out."""
+"""The most characters in a line of a table, if its command has a wide form that leaves nothing out."""
 
 
 def table(
@@ -26,8 +26,8 @@ def table(
 ) -> str:
     """Left-aligned columns without trailing spaces; ends with a newline. Without rows it is only the header.
 
-    Line breaks in cells are escaped. `most`: how long a line may be; then the longest cells lose their middles, but for
-    those of the columns in `whole`: a part of an amount is another amount.
+    Line breaks in cells are escaped. `most`: the longest line; to fit it, the longest cells lose their middles, except
+    in the columns in `whole`: a cut amount would read as another amount.
     """
     lines = [tuple(map(printable, line)) for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
@@ -51,7 +51,7 @@ def _narrow(widths: list[int], least: Sequence[int], most: int) -> None:
 
 
 def _cut(text: str, width: int) -> str:
-    """A text without its middle where it is too long: names and images differ at both ends."""
+    """A text, without its middle if it is too long: names and images differ at both ends."""
     if len(text) <= width:
         return text
     end = (width - 1) // 2

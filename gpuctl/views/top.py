@@ -1,4 +1,4 @@
-"""What GPUs do, by job and by project: `gpuctl top job`, `gpuctl top project`."""
+"""The use of GPUs, by job and by project: `gpuctl top job`, `gpuctl top project`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def bar(percent: int) -> str:
 
 
 def memory_text(use: RunUse | ProjectUse) -> str:
-    """Used and whole memory of the devices, in GiB: `29/80Gi`; `-` where it is not measured."""
+    """Used and total memory of the devices, in GiB: `29/80Gi`; `-` if it is not measured."""
     return (
         f"{(use.used_bytes + _GIB // 2) // _GIB}/{(use.total_bytes + _GIB // 2) // _GIB}Gi" if use.total_bytes else "-"
     )
 
 
 def most_idle_first(jobs: Iterable[JobView]) -> tuple[JobView, ...]:
-    """The jobs that hold GPUs: those that are idle longest, then those that work least; last those not measured."""
+    """The jobs that hold GPUs: first those that are idle longest, then those that work least; unmeasured ones last."""
     held = [job for job in jobs if job.placement is not None and job.run.gpu_milli]
     return tuple(sorted(held, key=_rank))
 
@@ -47,7 +47,7 @@ def _rank(job: JobView) -> tuple[int, int, object]:
 
 
 def job_use_table(jobs: Sequence[Row], now_ms: Instant, *, wide: bool) -> str:
-    """The jobs as a table, a sweep as one row of the jobs of it that are given."""
+    """The jobs as a table; a sweep is one row for its given jobs."""
     return table(JOB_COLUMNS, [_job_row(job, now_ms) for job in jobs], most=None if wide else NARROW)
 
 

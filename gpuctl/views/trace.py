@@ -20,7 +20,7 @@ _BECAUSE = {
 
 
 def step_text(step: TraceStep, project: ProjectName) -> str:
-    """One step of the trace of a job of that project; an unknown rule is shown with its numbers as they are."""
+    """One step of the trace of a job of this project; an unknown rule is shown with its numbers as they are."""
     numbers = step.numbers
     try:
         sentence = _SENTENCES.get(step.rule)

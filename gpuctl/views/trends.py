@@ -1,4 +1,4 @@
-"""GPU-hours, shares and waits of a time, as a table and as CSV."""
+"""GPU-hours, shares and waits of a period, as a table and as CSV."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HOUR_S = 3_600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A line of the table: averages over the time that was observed, in thousandths of GPUs.
+    """A line of the table: averages over the observed time, in thousandths of GPUs.
 
-    `busy_milli_s` of `measured_milli_s`: what part of the GPUs that were held worked, where that was measured.
+    `busy_milli_s` of `measured_milli_s`: the part of the held GPUs that worked, as far as that was measured.
     """
 
     project: ProjectName
@@ -34,7 +34,7 @@ class Use:
 
 
 def uses(trends: Trends) -> tuple[Use, ...]:
-    """Each project's use, by name; all together come last, under the name ALL."""
+    """Each project's use, by name; the total comes last, under the name ALL."""
     observed_ms = max(1, sum(row.observed_ms for row in trends.totals if row.project == ALL))
     tallies = {tally.project: tally for tally in trends.tallies}
     found = [
@@ -56,7 +56,7 @@ def uses(trends: Trends) -> tuple[Use, ...]:
 
 
 def uses_csv(trends: Trends) -> str:
-    """The table as CSV: whole numbers, and names that are no formulas."""
+    """The table as CSV: whole numbers, and names that can't be formulas."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow((

@@ -1,8 +1,8 @@
 """Write manifests as one YAML stream: keys sorted, one document an object, the same bytes for equal manifests.
 
-YAML readers disagree on what an unquoted `no`, `1e3`, `0o7` or `12:30` is. So a string is unquoted only where every
-YAML version reads it as a string, else quoted: with single quotes where it holds JSON. Invisible characters and what
-a CI service takes for a command are escaped.
+YAML readers disagree about an unquoted `no`, `1e3`, `0o7` or `12:30`. So a string is unquoted only if every YAML
+version reads it as a string, else quoted: with single quotes if it holds JSON. Invisible characters, and text that a CI
+service would take for a command, are escaped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _Dumper.add_representer(Decimal, _Dumper.decimal)
 
 
 def yaml_stream(manifests: Manifests) -> str:
-    """All manifests in their order, each begun by `---`."""
+    """All manifests in their order, each preceded by `---`."""
     return "".join(yaml_document(manifest.body) for manifest in manifests.items)
 
 

@@ -1,4 +1,4 @@
-"""The form of an attempt: the text of a file in team-a's folder, by which a person tries to get at what is team-b's."""
+"""The form of an attempt: a file in team-a's folder with which a person tries to reach what is team-b's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ THEIRS = "gpu-isle-team-b"
 
 @dataclass(frozen=True)
 class Attempt:
-    """`field`: which one it uses, by its path in the form; "" for the file as a whole. `text`: the file."""
+    """`field`: the field that the attempt uses, by its path in the form; "" for the file as a whole. `text`: the
+    file."""
 
     field: str
     text: str

@@ -1,4 +1,4 @@
-"""What a person of team-a may write in Git to get at what is team-b's: an attempt for every field of a job.
+"""Attempts in Git by a person of team-a to reach what is team-b's: one for every field of a job.
 
 Each is the text of a file in team-a's folder. Team-b has a Secret `hub`, a claim `data`, a volume of the class
 `isle-b`, and its job `train`.
@@ -247,7 +247,7 @@ REFUSED: Mapping[str, Attempt] = {
     "an image with a blank": Attempt("spec.image", job("job").replace("image: x", 'image: "x y"')),
     "a folder by its parent": Attempt("spec.workingDir", job("job", ", workingDir: /a/../../team-b")),
 }
-"""None of these is a declaration."""
+"""Attempts that gpuctl refuses: none is a valid declaration."""
 
 TAKEN: Mapping[str, Attempt] = {
     "claim": Attempt("spec.volumes.claim", _volume("claim: data", "claim")),
@@ -301,7 +301,8 @@ TAKEN: Mapping[str, Attempt] = {
     ),
     "pool": Attempt("spec.nodePools", job("pool", ", nodePools: [p], largeShm: true, resources: {memory: 1Gi}")),
 }
-"""These are, by the name of the job: what they name is then team-a's own, there or not."""
+"""Attempts that gpuctl accepts, by the name of the job: the names in them then mean team-a's own objects, there or
+not."""
 
 _OF_A_PROBE = (
     "http", "http.port", "http.path", "tcp", "tcp.port", "exec", "delay", "period", "timeout", "failures",
@@ -339,4 +340,4 @@ HARMLESS = frozenset({
         for part in ("", f".{kind}", *(f".{kind}.{name}" for name in _OF_A_PROBE))
     ),
 }) - {attempt.field for attempt in REFUSED.values()}  # fmt: skip
-"""Numbers, one of a few words, yes or no; and a container's arguments, which are as its command."""
+"""Harmless fields: numbers, one of a few words, yes or no; and a container's arguments, which are like its command."""

@@ -8,7 +8,7 @@ from attempt import THEIRS, Attempt, job
 
 
 def _set(pod: str = "", *, container: str = "", top: str = "", meta: str = "") -> Attempt:
-    """A JobSet with a field more, in the spec of its pods, in their container, or above."""
+    """A JobSet with one more field: in the spec of its pods, in their container, or above."""
     main = f"containers: [{{name: main, image: x{container}}}]"
     template = f"{{metadata: {{{meta}}}, spec: {{template: {{metadata: {{{meta}}}, spec: {{{main}{pod}}}}}}}}}"
     whole = f"metadata: {{{meta}}}, spec: {{replicatedJobs: [{{name: w, template: {template}}}]{top}}}"
@@ -16,7 +16,7 @@ def _set(pod: str = "", *, container: str = "", top: str = "", meta: str = "") -
 
 
 def _of(version: str, kind: str, spec: str) -> Attempt:
-    """An object of that kind with a field that its pods need not have."""
+    """An object of a kind with a field that its pods need not have."""
     return _manifest(f"apiVersion: {version}, kind: {kind}, spec: {{{spec}}}")
 
 
@@ -54,7 +54,7 @@ _OF_A_CONTAINER = {
     "security.seccomp": ("security: {seccomp: Unconfined}",),
     "security.capabilities.add": ("security: {capabilities: {add: [SYS_ADMIN]}}",),
 }
-"""Of a container besides the job's own, by its field: what it may not say. The job mounts a claim at /m."""
+"""Refused entries of a container beside the job's own, by field. The job mounts a claim at /m."""
 
 
 def beside(kind: str, entry: str, name: str = "job") -> str:
@@ -122,4 +122,4 @@ REFUSED_IN_PODS: Mapping[str, Attempt] = {
     "a manifest of a kind of the cluster": _manifest("apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole"),
     "a manifest of a pod": _manifest("apiVersion: v1, kind: Pod, spec: {}"),
 }
-"""None of these is a declaration."""
+"""Attempts that gpuctl refuses: none is a valid declaration."""

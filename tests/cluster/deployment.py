@@ -22,10 +22,10 @@ POD_IP = "10.0.0.7"
 
 
 class Pod:
-    """What runs by the Deployment as it is in the cluster now, until `end`.
+    """The Deployment's program, as the cluster has it now; it runs until `end`.
 
-    `folder`: where its volumes are. Of its arguments the paths of these are other ones, and so are the ports, and the
-    words that `instead` maps to others: names that no DNS has here. `ports` maps the container's ports to those here.
+    `folder` holds its volumes. Its arguments are adapted: paths of the volumes, ports, and the words that `instead`
+    maps to others, such as names that no DNS has here. `ports` maps the container's ports to those here.
     """
 
     def __init__(self, plane: ControlPlane, folder: Path, env: Mapping[str, str], instead: Mapping[str, str]) -> None:
@@ -76,15 +76,15 @@ class Pod:
         return instead.get(word, word.replace("$(POD_IP)", POD_IP))
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its journal. What is no line of it fails the test."""
+        """The pod's journal. A line that is none fails the test."""
         return journal(self.log)
 
     def codes(self, since: int) -> set[str]:
-        """The codes that it told after so many lines."""
+        """The codes that the journal tells after a number of lines."""
         return {str(line.get("code", "")) for line in self.lines()[since:] if line["event"] != "resolved"}
 
     def status(self) -> dict[str, Any]:
-        """What it answers at /status; {} while it does not."""
+        """The pod's answer at /status; {} while it gives none."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[8080]}/status", timeout=60) as answer:
                 found: dict[str, Any] = json.loads(answer.read())
@@ -93,7 +93,7 @@ class Pod:
             return {}
 
     def end(self) -> None:
-        """As a pod is ended; waits."""
+        """End the process as a pod is ended, and wait for it."""
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait(PATIENCE_S)

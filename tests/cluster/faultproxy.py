@@ -1,4 +1,5 @@
-"""A way to the API server that fails as networks and servers do: for requests that a test names, and when it says so.
+"""A way to the API server that fails as networks and servers do, for the requests that a test names and when it says
+so.
 
 It ends TLS with the server's own certificate, and speaks HTTP with both sides, one thread a connection.
 """
@@ -29,25 +30,25 @@ _GONE = {
 
 
 class What(Enum):
-    """What becomes of a request."""
+    """What happens to a request."""
 
     CLOSE = auto()
-    """The connection ends before anything is answered; the server never hears of it."""
+    """The connection ends before any answer; the server never hears of the request."""
     SAY = auto()
-    """A status, without asking the server."""
+    """The proxy answers with a status, without asking the server."""
     EXPIRE = auto()
-    """A watch that begins well and says at once that its version is gone."""
+    """A watch begins well and reports at once that its version is gone."""
     HALF = auto()
-    """The server does it; of its answer only the first half comes."""
+    """The server does it, but only the first half of its answer comes."""
     LOSE = auto()
-    """The server does it; of its answer nothing comes."""
+    """The server does it, but nothing of its answer comes."""
     STALL = auto()
-    """A watch begins well, and then nothing more comes, not even its end."""
+    """A watch begins well, then nothing more comes, not even its end."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    """`on` is looked for in "METHOD PATH?QUERY"; `times` None: until it is taken back."""
+    """`on` is looked for in "METHOD PATH?QUERY". `times`: how often it is played; None: until it is taken back."""
 
     what: What
     on: str
@@ -71,7 +72,7 @@ class Asked:
 
 
 class FaultProxy:
-    """Listens from the start. `close` it."""
+    """The proxy; it listens from the start. `close` it."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._server = urlsplit(plane.url).netloc
@@ -84,24 +85,24 @@ class FaultProxy:
         self._threads: list[Thread] = []
         self._open: set[socket.socket] = set()
         self.played: list[str] = []
-        self._port = free_port()  # while it is away, nobody else is given it
+        self._port = free_port()  # while the proxy is away, nobody else gets the port
         self._listening = self._listen()
         self.url = f"https://127.0.0.1:{self._port}"
 
     def play(self, *faults: Fault) -> None:
-        """From now on; those that were played before are taken back."""
+        """Play these faults from now on, in place of the earlier ones."""
         with self._lock:
             self._faults = dict.fromkeys(faults, 0)
 
     def cut(self) -> None:
-        """End every connection that is open."""
+        """End every open connection."""
         with self._lock:
             for sock in self._open:
                 with suppress(OSError):
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, which another thread is using
 
     def leave(self) -> None:
-        """Be away: connections are refused."""
+        """Go away: connections are refused."""
         self._ended.set()
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -112,7 +113,7 @@ class FaultProxy:
         self._threads.clear()
 
     def come_back(self) -> None:
-        """Listen again where it was."""
+        """Listen again at the same port."""
         self._ended.clear()
         self._listening = self._listen()
 
@@ -175,7 +176,7 @@ class FaultProxy:
         return None
 
     def _answer(self, asked: Asked, client: ssl.SSLSocket, upstream: HTTPSConnection) -> bool:
-        """Whether the connection goes on."""
+        """Answer one request. Returns whether the connection goes on."""
         fault = self._fault(asked)
         if fault is not None and fault.what is What.CLOSE:
             return False
@@ -197,13 +198,13 @@ class FaultProxy:
         return True
 
     def _relay(self, answer: HTTPResponse, client: ssl.SSLSocket, fault: Fault | None) -> bool:
-        """A watch: what comes goes on at once."""
+        """Pass a watch on: each part goes on as soon as it comes."""
         client.sendall(_head(answer, "Transfer-Encoding: chunked"))
         if fault is not None and fault.what is What.EXPIRE:
             client.sendall(_chunk(json.dumps(_GONE).encode() + b"\n") + _chunk(b""))
             return False
         if fault is not None and fault.what is What.STALL:
-            client.recv(1)  # until it gives up
+            client.recv(1)  # until the client gives up
             return False
         while data := answer.read1(1 << 16):
             client.sendall(_chunk(data) if fault is None else _chunk(data)[: len(data) // 2])
@@ -214,7 +215,7 @@ class FaultProxy:
 
 
 def _read(client: ssl.SSLSocket) -> Asked | None:
-    """The next request; None when none comes."""
+    """The next request; None if none comes."""
     data = b""
     while b"\r\n\r\n" not in data:
         more = client.recv(1 << 16)

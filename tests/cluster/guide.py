@@ -13,7 +13,7 @@ _BLOCK = re.compile(
 
 
 def blocks(kind: str, *, elsewhere: bool = False) -> dict[str, list[str]]:
-    """The page's blocks of a kind, by section; `elsewhere`: those that are so marked."""
+    """The page's blocks of a kind, by section; `elsewhere`: the blocks with that mark."""
     found: dict[str, list[str]] = {}
     section = ""
     for block in _BLOCK.finditer(PAGE):
@@ -31,7 +31,7 @@ def commands(section: str) -> list[str]:
 
 
 def wrong() -> dict[str, set[str]]:
-    """What may go wrong, by the words of the table, with the codes that it is told as."""
+    """The troubles in the page's table, by its words, with the codes that report them."""
     table = PAGE.partition("## When things go wrong\n")[2].splitlines()
     rows = [line.strip("| ").split(" | ") for line in table if line.startswith("| ")][1:]
     assert all(len(row) == 4 for row in rows)

@@ -1,4 +1,4 @@
-"""A small cluster for docs/operate.md, kept as the page installs it, and what may go wrong with it."""
+"""A small cluster for docs/operate.md, installed as the page says, and the troubles that it may have."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def project(name: str, more: str = "") -> dict[str, str | None]:
 
 
 def job(name: str, more: str = "") -> dict[str, str | None]:
-    """The file of a job, which is named by its project too; of one GPU."""
+    """The file of a job of one GPU; `name` is PROJECT/JOB."""
     owner, _, own = name.partition("/")
     meta = f"metadata: {{name: {own}, project: {owner}}}"
     return {path_of(name): f"{_HEAD}Job\n{meta}\nspec: {{image: 'x:1', gpus: 1{more}}}\n"}
@@ -54,7 +54,7 @@ def path_of(name: str) -> str:
 
 
 class Scene:
-    """The plane, the repository, a folder in which commands are run, and gpuctl's pod."""
+    """The control plane, the repository, a folder to run commands in, and gpuctl's pod."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
@@ -81,7 +81,7 @@ class Scene:
 
     @property
     def pod(self) -> Pod:
-        """The one that runs."""
+        """The pod that runs."""
         assert self._pod is not None
         return self._pod
 
@@ -95,19 +95,19 @@ class Scene:
         return self.copy.commit(text, time.time_ns() // 1_000_000)
 
     def git(self, *words: str) -> str:
-        """A command in the repository."""
+        """Run Git in the repository."""
         line = ["git", "-C", str(self.copy.folder), "-c", "user.name=x", "-c", "user.email=ann@example.com", *words]
         done = subprocess.run(line, check=True, capture_output=True, text=True)
         self.copy = WorkingCopy(self.copy.folder)
         return done.stdout.strip()
 
     def confirm(self) -> None:
-        """Push an empty commit with the line that is shown."""
+        """Push an empty commit with the line that /status shows."""
         (line,) = at_last(lambda: {each["confirm"] for each in self.pod.status().get("refusals", ())}, self.told)
         self.git("commit", "-q", "--allow-empty", "-m", f"It is meant\n\n{line}")
 
     def run(self, line: str) -> str:
-        """A command as it stands on the page; what it prints."""
+        """Run a command as the page has it. Returns its output."""
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", line], cwd=self.folder, env=self.env, capture_output=True, text=True,
             check=False,
@@ -122,7 +122,7 @@ class Scene:
         self.pod.refresh()
 
     def start(self) -> None:
-        """Gpuctl by the Deployment as it is now, in place of the one that ran; waits until all is well."""
+        """Start gpuctl by the Deployment as it is now, in place of the running one; wait until all is well."""
         if self._pod is not None:
             self._pod.end()
         self._pod = Pod(self.plane, self.folder / "pod", self.env, self.instead)
@@ -133,7 +133,7 @@ class Scene:
             self._pod.end()
 
     def is_well(self) -> bool:
-        """Whether the newest commit is applied whole, and nothing stands wrong."""
+        """Whether the newest commit is applied whole, and there are no problems."""
         found = self.pod.status()
         head = self.copy.folder / ".git/refs/heads/main"
         if not found or not head.exists() or found["commit"]["applied"] != head.read_text().strip():
@@ -144,13 +144,13 @@ class Scene:
         return self.pod.status(), self.pod.log.read_text()[-4000:]
 
     def jobs(self, name: str) -> list[Any]:
-        """The Jobs of a job: of each run that has one."""
+        """The Job objects of a job: one for each run that has one."""
         owner, _, own = name.partition("/")
         listed: list[Any] = self.plane.call("GET", JOBS.format(project=owner))["items"]
         return [each for each in listed if each["metadata"]["labels"]["gpuctl.dev/job"] == own]
 
     def runs(self, name: str) -> list[str]:
-        """The uids of a job's pods that run."""
+        """The uids of a job's running pods."""
         owner, _, own = name.partition("/")
         listed: list[Any] = self.plane.call("GET", f"/api/v1/namespaces/gpu-{owner}/pods")["items"]
         mine = [pod for pod in listed if pod["metadata"]["labels"].get("gpuctl.dev/job") == own]
@@ -159,7 +159,7 @@ class Scene:
 
 Mend = Callable[[], object]
 Fault = Callable[[Scene], Mend]
-"""Makes it; what is given ends it."""
+"""Makes trouble; the function it returns ends it."""
 
 
 def breaks_one_project(scene: Scene) -> Mend:
@@ -234,7 +234,7 @@ def removes_many_jobs(scene: Scene) -> Mend:
 
 
 def removes_a_job_in_a_window(scene: Scene) -> Mend:
-    """The page's first window, but open now."""
+    """Remove a job in the page's first freeze window, which is open now."""
     (shown,) = blocks("yaml")["Freeze windows"]
     hour = time.gmtime().tm_hour
     (window,) = [line for line in shown.splitlines() if "reason: weekend" in line]
@@ -288,7 +288,7 @@ def has_a_damaged_history(scene: Scene) -> Mend:
 
 
 def is_changed_back(scene: Scene) -> Mend:
-    """By a client that takes gpuctl's label from a namespace whenever it is there."""
+    """Act as a client that takes gpuctl's label from a namespace whenever it is there."""
     path = "/api/v1/namespaces/gpu-team-b"
     told, until = len(scene.pod.lines()), time.monotonic() + PATIENCE_S
     while "GPU7007" not in scene.pod.codes(told) and time.monotonic() < until:
@@ -314,8 +314,8 @@ HERE: Mapping[str, Fault] = {
     "nodes differ from the declared inventory": declares_a_node_that_is_not_there,
     "another client keeps changing an object back, or an admission policy changes it in each write": is_changed_back,
 }
-"""By the page's words, each of which is made on this cluster."""
+"""The troubles that are made on this cluster, by the page's words."""
 PASSING = frozenset({has_a_damaged_history, is_changed_back, rewrites_the_branch, removes_what_has_ended})
-"""Told as they happen, or not at all: nothing is wrong until they are ended."""
+"""Troubles after which nothing is wrong until they are ended: they are reported as they happen, or not at all."""
 SILENT = frozenset({has_a_damaged_history, removes_what_has_ended})
-"""Of these the command line tells, or a file."""
+"""Troubles that the command line or a file tells, not a code."""

@@ -1,6 +1,6 @@
-"""Processes of gpuctl that are killed by SIGKILL after their first write, on a real API server, one after the other.
+"""Processes of gpuctl that SIGKILL ends after their first write, one after the other, on a real API server.
 
-The write has taken effect and its answer is never read.
+The write has taken effect, and its answer is never read.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from gpuctl.observe import observe
 
 WITHIN_S = 120
 STEP_WITHIN_S = 600
-"""How long a process may live, and a step of a story take in which dozens of them are killed: more than they take on a
-machine that is busy with other tests."""
+"""The longest life of a process, and the longest time of a story's step in which dozens of them are killed: more than
+they take on a machine that is busy with other tests."""
 Files = Mapping[str, str]
 Story = Sequence[tuple[str, Files]]
-"""Steps, each with its name and all declarations but the Cluster."""
+"""The steps, each with its name and all declarations but the Cluster."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Declarations(NumberedCommits):
 
 
 class Doomed:
-    """A cluster whose user is killed when its first write has taken effect."""
+    """A cluster whose user is killed once its first write has taken effect."""
 
     def __init__(self, cluster: KubernetesCluster) -> None:
         self._cluster = cluster
@@ -92,7 +92,7 @@ class Doomed:
 
 
 class Awake:
-    """Nobody ends it, and it waits a moment."""
+    """A control of the loop: nobody ends it, and it waits a moment."""
 
     def requested(self) -> bool:
         return False
@@ -103,7 +103,7 @@ class Awake:
 
 
 def reconcile(kubeconfig: str, source: Declarations, *, doomed: bool) -> None:
-    """One process's life: until everything is at rest."""
+    """Live one process's life: until everything is at rest."""
     connection = connect(kubeconfig)
     cluster = KubernetesCluster(connection)
     outside = Outside(
@@ -134,10 +134,11 @@ def at_rest(reconciler: Reconciler) -> bool:
 
 
 def in_a_process(work: Callable[[], None]) -> bool:
-    """Whether it lived to its end; dying otherwise than by SIGKILL fails the test."""
+    """Run work in another process. Returns whether it lived to its end; a death other than by SIGKILL fails the
+    test."""
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
-        gc.freeze()  # what it has of its parent: to look through that is to copy it
+        gc.freeze()  # the collector would copy its parent's memory by looking through it
         code = 1
         try:
             work()

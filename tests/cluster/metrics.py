@@ -1,6 +1,6 @@
-"""The metrics API of a cluster as an adapter of Prometheus serves it, for autoscalers on a real API server.
+"""The metrics API of a cluster, for autoscalers on a real API server, as an adapter of Prometheus serves it.
 
-The API server passes requests for `external.metrics.k8s.io` on to it: by an APIService, whose Service is a name for
+The API server passes requests for `external.metrics.k8s.io` on to it, through an APIService whose Service is a name for
 this machine.
 """
 
@@ -25,14 +25,14 @@ _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 
 
 class Metrics:
-    """What is measured now: `loads`, by namespace and name of the metric, and the paths that were asked for."""
+    """The present measurements: `loads` by namespace and name of the metric, and the paths that were asked for."""
 
     def __init__(self) -> None:
         self.loads: dict[tuple[str, str], str] = {}
         self.asked: set[str] = set()
 
     def answer(self, path: str) -> dict[str, Any]:
-        """The API's description of itself, or one value. KeyError for what is not measured."""
+        """The API's description of itself, or one value. Raises KeyError for a metric that is not measured."""
         self.asked.add(path)
         parts = path.partition("?")[0].strip("/").split("/")
         if "namespaces" not in parts:
@@ -51,7 +51,7 @@ class Metrics:
 
 @contextmanager
 def metrics_of(plane: ControlPlane) -> Iterator[Metrics]:
-    """Serves the metrics of a control plane."""
+    """Serve the metrics of a control plane."""
     found = Metrics()
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,7 +68,7 @@ def metrics_of(plane: ControlPlane) -> Iterator[Metrics]:
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     certs = plane.folder / "certs"

@@ -1,7 +1,7 @@
 """Teams on one real API server, and what their people try there, as themselves.
 
-Team `a` has ann, who may edit, and adam, who is admin of its namespace; `storage` is privileged by exception and has
-sam, who may edit. Each has only the rights that `access` of the project gives. Team `b` is the one to be harmed.
+Team `a` has ann, who may edit, and adam, who is admin of its namespace. `storage` is privileged by exception and has
+sam, who may edit. Each has only the rights that the project's `access` gives. Team `b` is the one to be harmed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FILES = {
     "spec: {image: x, volumes: [{hostPath: /mnt/data/in, mountPath: /in}]}\n",
 }
 RUNNING = 4
-"""Pods of these jobs."""
+"""The number of pods of these jobs."""
 
 
 def declared(more: Mapping[str, str] | None = None) -> Declared:
@@ -66,7 +66,7 @@ def declared(more: Mapping[str, str] | None = None) -> Declared:
 
 @dataclass
 class Place:
-    """A control plane on which gpuctl has let the teams' jobs go, with the rights it is installed with."""
+    """A control plane where gpuctl has let the teams' jobs go, with the rights of its installation."""
 
     plane: ControlPlane
     guarded: bool
@@ -85,25 +85,26 @@ class Place:
         await_quotas(self.plane, "gpu-a")
 
     def _counts(self) -> bool:
-        """Whether the quotas are counted: none holds before, and that may be after the pods run."""
+        """Whether the quotas are counted: until then none holds, and that may be after the pods run."""
         quotas = self.plane.call("GET", "/api/v1/resourcequotas")["items"]
         return all(each.get("status", {}).get("hard") == each["spec"]["hard"] for each in quotas)
 
     @contextmanager
     def context(self) -> Iterator[CycleContext]:
-        """Where gpuctl works, with the rights of its account."""
+        """The context of cycles, with the rights of gpuctl's account."""
         kubeconfig = self.plane.write_kubeconfig(self.plane.folder / "gpuctl.kubeconfig", self.token)
         connection = connect(str(kubeconfig))
         with closing(connection), closing(KubernetesCluster(connection, keep=Keep())) as cluster:
             yield CycleContext(object_cache=ObjectCache(cluster), clock=SystemClock())
 
     def cycles(self, more: Mapping[str, str] | None = None) -> CycleReport:
-        """Cycles of a gpuctl that has just begun; the last. Whatever a damaged object raises, they raise."""
+        """The last report of the cycles of a gpuctl that has just begun. Whatever a damaged object raises, this
+        raises."""
         with self.context() as context:
             return converge(declared(more), context)[-1]
 
     def run(self, pods: int, more: Mapping[str, str] | None = None) -> Sequence[Change]:
-        """Cycles of gpuctl until so many pods run; what one more cycle changes."""
+        """Run cycles until this many pods run. Returns the changes of one more cycle."""
         faults = list[str]()
         with self.context() as context:
 
@@ -119,7 +120,7 @@ class Place:
     def attempt(
         self, method: str, path: str, body: object = None, *, user: str = "", media: str = "", code: int = FORBIDDEN
     ) -> str:
-        """What the server says to it: "" where it was taken. A refusal with another code fails the test."""
+        """The server's refusal of a request; "" if it was accepted. A refusal with another code fails the test."""
         refused = self.plane.refused(method, path, body, user=user, media=media)
         if refused is None:
             return ""
@@ -128,16 +129,16 @@ class Place:
         return said
 
     def tries(self, user: str, project: str, body: Body) -> str:
-        """The same for a pod of a person, which is not made all the same."""
+        """The server's refusal of a person's pod, in a dry run."""
         return self.attempt("POST", f"{pods(project)}?dryRun=All", body, user=user)
 
     def one(self, path: str, job: str) -> Any:
-        """The only object of a job there."""
+        """The only object of a job at a path."""
         (found,) = self.plane.call("GET", f"{path}?labelSelector={names.JOB_LABEL}={job}")["items"]
         return found
 
     def clear(self) -> None:
-        """Take away what people made in a."""
+        """Remove what people made in a."""
         bundles = (
             pods("a"),
             jobs("a"),
@@ -148,7 +149,7 @@ class Place:
 
         def remove(found: tuple[str, Any]) -> None:
             query = "?propagationPolicy=Background&gracePeriodSeconds=0"
-            with suppress(HTTPError):  # its owner is gone, and it with it
+            with suppress(HTTPError):  # it is gone together with its owner
                 self.plane.call("DELETE", f"{found[0]}/{found[1]['metadata']['name']}{query}")
 
         with ThreadPoolExecutor(8) as pool:
@@ -200,7 +201,7 @@ def template(labels: Mapping[str, str] | None = None, **spec: Any) -> Any:
 
 
 def workload(labels: Mapping[str, str] | None = None, **spec: Any) -> Any:
-    """A Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    """The body of a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     meta = {"generateName": "by-hand-"}
     return {"metadata": meta, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template(labels, **spec)}}
 

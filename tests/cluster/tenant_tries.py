@@ -1,4 +1,4 @@
-"""What people of a team try themselves, to get at nodes, GPUs or jobs of others: pods, changes of pods, requests."""
+"""What people of a team try themselves to reach nodes, GPUs or jobs of others: pods, changes of pods, requests."""
 
 from __future__ import annotations
 

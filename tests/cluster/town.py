@@ -1,6 +1,6 @@
-"""One cluster of gpuctl on a real API server, small and driven by hand: each has its own nodes and namespaces.
+"""Small clusters of gpuctl on a real API server, driven by hand; each has its own nodes and namespaces.
 
-Several are on the one server at the same time: so each test is also a neighbour of others.
+Several are on the one server at the same time, so each test is also a neighbour of others.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Town:
         within(WITHIN_S, self._has_usable_nodes)
 
     def _has_usable_nodes(self) -> bool:
-        """A node that is new is tainted for a moment, also after it is ready."""
+        """Whether both nodes can be used: a new node is tainted for a moment, also after it is ready."""
         mine = [node for node in self.state().nodes if node.labels.get("town") == self.name]
         return sum(node.usable for node in mine) == 2
 
     @property
     def namespace(self) -> str:
-        """Where the jobs are."""
+        """The namespace of the jobs."""
         return f"{self.prefix}a"
 
     def declared(self) -> Declared:
@@ -93,7 +93,7 @@ class Town:
         return report
 
     def until(self, holds: Callable[[], Any]) -> Any:
-        """Cycles until it holds; what it gave."""
+        """Run cycles until `holds` returns something true. Returns that."""
         end, waits = time.monotonic() + WITHIN_S, pauses()
         while True:
             report = self.cycle()
@@ -118,7 +118,7 @@ class Town:
         return {run.job.name: run.state for book in self.state().ledgers.values() for run in book.finished.values()}
 
     def live(self, kind: str, job: str) -> list[tuple[ObjectRef, Body]]:
-        """Objects of a kind that a job has, by name: those that gpuctl sees, each as the server has it."""
+        """A job's objects of a kind that gpuctl sees, by name, each as the server has it."""
         (of_kind,) = [each for each in kinds.OBSERVED if each[1] == kind]
         listed = self.plane.call("GET", collection(of_kind, self.namespace))["items"]
         bodies = [{**body, "apiVersion": of_kind[0], "kind": kind} for body in listed]
@@ -134,7 +134,7 @@ class Town:
         return body
 
     def mark(self, job: str, worker: str = "", **notes: str) -> None:
-        """Tell what becomes of a job's pods, or of one worker's."""
+        """Tell KWOK what happens to a job's pods, or to one worker's."""
         body = {"metadata": {"annotations": {f"test/{key.replace('_', '-')}": note for key, note in notes.items()}}}
         for ref, pod in self.live("Pod", job):
             if worker not in {"", labels_of(pod).get(names.WORKER_INDEX_LABEL)}:
@@ -143,11 +143,11 @@ class Town:
             self.plane.call("PATCH", path, body, media=MERGE)
 
     def remove(self, ref: ObjectRef, body: Body) -> None:
-        """As a person does it: that object, whatever a controller writes on it meanwhile."""
+        """Delete an object as a person does, whatever a controller writes to it meanwhile."""
         self.cluster.delete(ref, uid(body), "")
 
     def collect(self, pod: ObjectRef) -> None:
-        """What the server's garbage collector does with pods of a node that is gone, only sooner."""
+        """Do sooner what the server's garbage collector does with pods of a node that is gone."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         try:
             self.plane.call("PATCH", f"{path}/status", {"status": {"phase": "Failed"}}, media=MERGE)
@@ -158,7 +158,7 @@ class Town:
                 raise
 
     def tear_down(self) -> None:
-        """Take away the town. Its ledgers too: all that are there are read by each gpuctl that begins."""
+        """Remove the town, also its ledgers: each gpuctl that begins reads all ledgers."""
         ledgers = f"labelSelector={quote(f'{names.CLUSTER_LABEL}={self.name}')}"
         self.plane.call("DELETE", f"/api/v1/namespaces/gpuctl-system/configmaps?{ledgers}")
         for ref in list(self.state().live):
@@ -171,7 +171,8 @@ class Town:
 
 @lru_cache(maxsize=8)
 def _compiled(files: tuple[tuple[str, str], ...]) -> Declared:
-    """What the files declare: each look of a test that waits asks for it, and compiling takes longer than the look."""
+    """The declarations in the files. Cost: compiling takes longer than a look, and each look of a waiting test asks for
+    them."""
     compiled = compile_tree(
         SourceTree(cluster_dir="c", files={f"c/{p}": SourceFile(content=t.encode()) for p, t in files})
     )
@@ -190,7 +191,7 @@ class Account:
 
 @contextmanager
 def account_on(plane: ControlPlane) -> Iterator[Account]:
-    """gpuctl is installed there, and has no more than its account."""
+    """gpuctl's account on the control plane where it is installed; it has no other rights."""
     token = account_token(plane)
     connection = connect(str(plane.write_kubeconfig(plane.folder / "town.kubeconfig", token)))
     with closing(connection), closing(KubernetesCluster(connection)) as cluster:
@@ -199,8 +200,10 @@ def account_on(plane: ControlPlane) -> Iterator[Account]:
 
 @contextmanager
 def town_on(plane: ControlPlane, test: str, account: Account | None = None) -> Iterator[Town]:
-    """A town for the time of a test, named after it; `account`: one that has seen the cluster already. To see it for
-    the first time is two requests for each of forty kinds, more than most tests take."""
+    """A town for the time of a test, named after it. `account`: one that has seen the cluster already.
+
+    Cost: to see the cluster for the first time takes two requests for each of forty kinds, more than most tests take.
+    """
     with nullcontext(account) if account else account_on(plane) as known:
         made = Town(plane, known, f"t{sha256(test.encode()).hexdigest()[:10]}")
         yield made

@@ -1,6 +1,6 @@
-"""`gpuctl reconcile` as a process in a real cluster, as `gpuctl install` sets it up, and what came of it.
+"""`gpuctl reconcile` as a process in a real cluster, as `gpuctl install` sets it up, and its effects.
 
-Every process has a token of its own of the installed ServiceAccount, by which the audit log tells who wrote what.
+Every process has its own token of the installed ServiceAccount, so that the audit log tells who wrote what.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpuctl-system/leases/gpuctl"
 _EMPTY = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gpuctl"}}
 _NOT_OURS = frozenset({"Deployment", "NetworkPolicy", "PodDisruptionBudget"})
-"""There is nobody to run these here: the test is the Deployment."""
+"""Objects that nothing runs here: the test takes the Deployment's place."""
 _HEAD = "apiVersion: gpuctl.dev/v1\nkind: "
 PATIENCE_S = 180.0
-"""How long a test waits for what comes at last: more than it takes on a machine that is busy with other tests."""
+"""How long a test waits for the last effect: more than it takes on a machine that is busy with other tests."""
 
 
 def within(seconds: float, look: Callable[[], T], told: Callable[[], object] = str) -> T:
-    """What it finds, as soon as that is true."""
+    """The result of `look`, as soon as it is true."""
     until, waits = time.monotonic() + seconds, pauses()
     while not (found := look()):
         assert time.monotonic() < until, told()
@@ -59,19 +59,19 @@ def within(seconds: float, look: Callable[[], T], told: Callable[[], object] = s
 
 
 def at_last(look: Callable[[], T], told: Callable[[], object] = str) -> T:
-    """What it finds, as soon as that is true, where no time is part of what is tested."""
+    """The result of `look`, as soon as it is true, for tests where time does not matter."""
     return within(PATIENCE_S, look, told)
 
 
 def typed(kubeconfig: Path | str, *words: Path | str) -> Result:
-    """A command as a person types it, in this process: one of its own would take half a second to start."""
+    """Run a command as a person types it, in this process: one of its own would take half a second to start."""
     return CliRunner().invoke(gpuctl, [*map(str, words), "--kubeconfig", str(kubeconfig)], prog_name="gpuctl")
 
 
 def install(
     plane: ControlPlane, *, guard: bool = True, controllers: tuple[str, ...] = (), duties: Duties | None = None
 ) -> None:
-    """What gpuctl needs, applied as an administrator applies it."""
+    """Apply gpuctl's installation as an administrator does."""
     repo = "https://git.example.com/x.git"
     wanted = Installation(image="x", repo=repo, path="c", guard=guard, controllers=controllers)
     for body in all_objects(wanted, duties or Duties()):
@@ -89,12 +89,12 @@ def account_token(plane: ControlPlane) -> str:
 
 
 def account_kubeconfig(plane: ControlPlane) -> str:
-    """The path of a kubeconfig with which a process is the installed ServiceAccount."""
+    """The path of a kubeconfig of the installed ServiceAccount."""
     return str(plane.write_kubeconfig(plane.folder / "gpuctl.kubeconfig", account_token(plane)))
 
 
 def provide(plane: ControlPlane, body: Body) -> None:
-    """Make a node or a slice for KWOK, or a device class, which other tests may have made: they are everybody's."""
+    """Make a node or a slice for KWOK, or a device class. Another test may have made the class: all tests share it."""
     try:
         plane.call("POST", collection((body["apiVersion"], body["kind"]), ""), played(body))
     except HTTPError as error:
@@ -104,7 +104,7 @@ def provide(plane: ControlPlane, body: Body) -> None:
 
 
 def provide_all(plane: ControlPlane, pools: Sequence[NodePool]) -> None:
-    """Make the machines of pools, and wait until pods may be placed on them: a node that is new is tainted at first."""
+    """Make the machines of pools, and wait until pods may be placed on them: a new node is tainted at first."""
     bodies = blueprint(pools)
     for body in bodies:
         provide(plane, body)
@@ -117,8 +117,9 @@ def _takes_pods(node: Body) -> bool:
 
 
 def abandon(plane: ControlPlane, namespace: str) -> None:
-    """Delete all that gpuctl or a controller looks at in a namespace whose name no other test has, which then is no
-    project's. It stays: to remove it, the server would ask for seventy collections, as much work as a small test."""
+    """Delete all objects of a namespace that gpuctl or a controller looks at. The namespace then is no project's, and
+    stays: its name is used by no other test, and to remove it the server would ask for seventy collections, as much
+    work as a small test."""
     for kind in kinds.OBSERVED:
         if kind not in kinds.OF_OTHERS and kind not in kinds.CLUSTER_SCOPED:
             query = "propagationPolicy=Background&gracePeriodSeconds=0"
@@ -140,9 +141,9 @@ def project(name: str, quota: int) -> dict[str, str]:
 
 @dataclass
 class Site:
-    """A cluster that gpuctl keeps: its node, its namespaces, its repository. `leave` takes all of it away.
+    """A cluster that gpuctl keeps: its node, its namespaces, its repository. `leave` removes all of it.
 
-    No other on the same control plane has its name, so no test waits until its namespaces are gone.
+    No other cluster on the control plane has its name, so no test waits until its namespaces are gone.
     """
 
     plane: ControlPlane
@@ -178,24 +179,24 @@ class Site:
         return self.copy.commit("change", time.time_ns() // 1_000_000)
 
     def git(self, *args: str) -> None:
-        """A command in the repository."""
+        """Run Git in the repository."""
         self.git_at(self.copy.folder, *args)
         self.copy = WorkingCopy(self.copy.folder)
 
     def git_at(self, folder: Path, *args: str) -> None:
-        """A command in another folder."""
+        """Run Git in another folder."""
         author = ("-c", "user.name=x", "-c", "user.email=x")
         subprocess.run(["git", "-C", str(folder), *author, *args], check=True, capture_output=True)
 
     def start(self, *more: str, url: str = "", repo: str = "", interval: str = "1s") -> Process:
-        """A process, with more options; `url`: its way to the server."""
+        """Start a process with more options; `url`: its way to the server."""
         folder = self.folder / f"process-{len(self._processes)}"
         process = Process(self, folder, url, repo, ["--interval", interval, *more])
         self._processes.append(process)
         return process
 
     def pods(self, project: str = "a") -> dict[str, list[str]]:
-        """The uids of each job's pods that run."""
+        """The uids of each job's running pods."""
         listed = self._get(f"/api/v1/namespaces/{self.namespace(project)}/pods")
         found: dict[str, list[str]] = {}
         for pod in listed:
@@ -204,7 +205,7 @@ class Site:
         return found
 
     def await_pods(self, *jobs: str, project: str = "a") -> dict[str, list[str]]:
-        """Wait until just these run; the uids of their pods."""
+        """Wait until exactly these jobs run. Returns the uids of their pods."""
         at_last(lambda: sorted(self.pods(project)) == sorted(jobs), lambda: (jobs, self.logs()))
         return self.pods(project)
 
@@ -213,27 +214,27 @@ class Site:
         return self._get(f"/apis/batch/v1/namespaces/{self.namespace(project)}/jobs")
 
     def starts(self, project: str = "a") -> dict[str, str]:
-        """How often each job's run was let go, as its Job says."""
+        """How often each job's run was let go, by its Job."""
         metas = [each["metadata"] for each in self.jobs(project)]
         return {meta["labels"]["gpuctl.dev/job"]: meta["annotations"].get("gpuctl.dev/starts", "0") for meta in metas}
 
     def await_pods_ever(self, wanted: Mapping[str, int], project: str = "a") -> None:
-        """Wait until just so many pods were made for each job: the events that tell it come after the pods."""
+        """Wait until exactly this many pods were made for each job: the events that tell it come after the pods."""
         at_last(lambda: self.pods_ever(project) == wanted, lambda: (self.pods_ever(project), self.logs()))
 
     def pods_ever(self, project: str = "a") -> Counter[str]:
-        """How many pods were made for each job, by the Job controller's events: also those that are gone."""
+        """How many pods were made for each job, by the Job controller's events; pods that are gone count too."""
         names = {each["metadata"]["name"]: each["metadata"]["labels"]["gpuctl.dev/job"] for each in self.jobs(project)}
         told = self._get(f"/api/v1/namespaces/{self.namespace(project)}/events")
         made = [e for e in told if e["reason"] == "SuccessfulCreate" and e["involvedObject"]["kind"] == "Job"]
         return Counter({names[e["involvedObject"]["name"]]: int(e.get("count") or 1) for e in made})
 
     def namespace(self, project: str) -> str:
-        """Where a project's objects are."""
+        """The namespace of a project."""
         return f"gpu-{self.name}-{project}"
 
     def logs(self) -> str:
-        """The journals' ends, for who looks at a failure."""
+        """The ends of the journals, for whoever looks at a failure."""
         return "\n".join(process.log.read_text()[-3000:] for process in self._processes)
 
     def end(self) -> None:
@@ -242,7 +243,7 @@ class Site:
             process.kill()
 
     def leave(self) -> None:
-        """End the processes, and take away what is there."""
+        """End the processes, and remove what they made."""
         self.end()
         labelled = f"labelSelector=gpuctl.dev%2Fcluster%3D{self.name}"
         kept = "/api/v1/namespaces/gpuctl-system/configmaps"
@@ -259,7 +260,7 @@ class Site:
 
 
 class Process:
-    """One `gpuctl reconcile`, as a replica in a cluster runs, with its journal and its measurements."""
+    """One `gpuctl reconcile` as a replica in a cluster runs, with its journal and its measurements."""
 
     def __init__(self, site: Site, folder: Path, url: str, repo: str, options: Sequence[str]) -> None:
         folder.mkdir()
@@ -279,15 +280,15 @@ class Process:
         self.pid = self._process.pid
 
     def lines(self) -> list[dict[str, Any]]:
-        """Its journal. What is no line of it fails the test."""
+        """The process' journal. A line that is none fails the test."""
         return journal(self.log)
 
     def codes(self) -> set[str]:
-        """Of all that it told."""
+        """The codes of all its journal's faults."""
         return {line["code"] for line in self.lines() if "code" in line and line["event"] != "resolved"}
 
     def metrics(self) -> dict[str, float]:
-        """Its measurements, by name with labels."""
+        """The process' measurements, by name with labels."""
         with urllib.request.urlopen(f"http://{self.metrics_address}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         return {name: float(value) for name, _, value in (x.rpartition(" ") for x in lines if not x.startswith("#"))}
@@ -298,25 +299,25 @@ class Process:
         return sum(v for key, v in found if key.partition("{")[0] == name and all(label in key for label in labels))
 
     def leads(self) -> bool:
-        """Whether it says that it may write."""
+        """Whether the process says that it may write."""
         try:
             return self.metrics()["gpuctl_leader"] == 1
         except OSError:
             return False
 
     def audited(self, since: int = 0) -> list[Mapping[str, Any]]:
-        """Its requests, as the server saw them; `since`: how many of all to leave out."""
+        """The process' requests, as the server saw them; `since`: how many of all requests to leave out."""
         key = "authentication.kubernetes.io/credential-id"
         found = self.plane.audit.requests(since, told=self.credential)
         return [r for r in found if r["user"].get("extra", {}).get(key) == [self.credential]]
 
     def cpu_s(self) -> float:
-        """The processor time it has used."""
+        """The processor time that the process has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_mib(self) -> int:
-        """The memory it holds."""
+        """The memory that the process holds."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
     def signal(self, number: int) -> None:
@@ -324,22 +325,22 @@ class Process:
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """As a pod is ended; waits."""
+        """End the process as a pod is ended, and wait for it."""
         self._process.terminate()
         assert self._process.wait(PATIENCE_S) == 0, self.log.read_text()
 
     def kill(self) -> None:
-        """SIGKILL, also for one that is stopped; waits."""
+        """Kill the process by SIGKILL, even if it is stopped, and wait for it."""
         self._process.kill()
         self._process.wait()
 
 
 def writes_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that changed something, but for the Lease, Events and what the leader says of itself."""
+    """The requests that changed something, without the Lease, Events and what the leader publishes about itself."""
     return [r for r in all_writes_of(requests) if r["objectRef"].get("name") not in PUBLISHED]
 
 
 def all_writes_of(requests: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that changed something, but for the Lease and Events."""
+    """The requests that changed something, without the Lease and Events."""
     beside = {"leases", "events"}
     return [r for r in requests if r["verb"] in WRITES and r["objectRef"]["resource"] not in beside]

@@ -1,4 +1,5 @@
-"""Answers what a change would do: a question of the form, or a branch. One at a time, for a plan takes seconds.
+"""Answers what a change would do: the change in the form, or a branch. One answer at a time, since a plan takes
+seconds.
 
 Nothing is written: the files are read from a repository, changed in memory, and planned on the objects as they are.
 """
@@ -35,15 +36,15 @@ class Declarations(Protocol):
     """A repository with the declarations. Each method may raise WorldFault."""
 
     def newest(self) -> SourceTree:
-        """What is declared now."""
+        """The declarations as they are now."""
         ...
 
     def branches(self) -> tuple[str, ...]:
-        """The branches there are, newest commit first, at most MOST_BRANCHES."""
+        """The branches, newest commit first, at most MOST_BRANCHES."""
         ...
 
     def compared(self, branch: str) -> Compared:
-        """What is declared now, and what would be with a branch merged."""
+        """The declarations as they are now, and as they would be with a branch merged."""
         ...
 
 
@@ -54,41 +55,42 @@ class InFolder:
     folder: Path
 
     def newest(self) -> SourceTree:
-        """The newest commit."""
+        """The declarations in the newest commit."""
         repository, path = Repository.containing(self.folder)
         return repository.tree(repository.resolve("HEAD"), path)
 
     def branches(self) -> tuple[str, ...]:
-        """Those of the repository, also of its remotes as last fetched."""
+        """The branches of the repository, also of its remotes as last fetched."""
         repository, _ = Repository.containing(self.folder)
         return repository.branches(MOST_BRANCHES)
 
     def compared(self, branch: str) -> Compared:
-        """With a branch merged into what is checked out."""
+        """The declarations with a branch merged into what is checked out."""
         return compare(self.folder, "HEAD", branch, read_tree)
 
 
 @dataclass(frozen=True, slots=True)
 class InClone:
-    """Implements the port Declarations for a controller's clone, which has the branch alone that it follows."""
+    """Implements the port Declarations for a controller's clone, which has only the branch that the controller
+    follows."""
 
     clone: Path
     path: str
     revision: Callable[[], Revision]
 
     def newest(self) -> SourceTree:
-        """The commit that the controller enforces."""
+        """The declarations in the commit that the controller enforces."""
         revision = self.revision()
         if revision == NO_REVISION:
             raise unavailable("GPU8006", revision="in force", url="this replica, which does not lead")
         return Repository(self.clone, bare=True).tree(revision, self.path)
 
     def branches(self) -> tuple[str, ...]:
-        """None."""
+        """None: the clone has no other branches."""
         return ()
 
     def compared(self, branch: str) -> Compared:
-        """None is there."""
+        """Raise WorldFault: the clone has no other branches."""
         raise unavailable("GPU8006", revision=branch, url="the controller's clone")
 
 
@@ -100,7 +102,7 @@ class Busy(WorldFault):
 
 
 class Asking:
-    """Answers one at a time, and keeps some answers for a while. Safe for threads."""
+    """Answers one question at a time, and keeps some answers for a while. Safe for threads."""
 
     def __init__(self, declarations: Declarations, objects: Callable[[], RawObjects], clock: Clock) -> None:
         self.declarations = declarations
@@ -110,11 +112,11 @@ class Asking:
         self._kept = Recent(clock, _FRESH_MS, _MOST_KEPT)
 
     def question(self, question: Question) -> Answer:
-        """What a change would do. Raises WorldFault: nothing can be read, or another answer is being computed."""
+        """The effect of a change. Raises WorldFault if nothing can be read, or another answer is being computed."""
         return self._alone(question, lambda: self._of_question(question))
 
     def branch(self, branch: str) -> Answer:
-        """What merging a branch would do. Raises WorldFault likewise."""
+        """The effect of merging a branch. Raises WorldFault likewise."""
         return self._alone(branch, lambda: self._of_branch(branch))
 
     def _of_question(self, question: Question) -> Answer:

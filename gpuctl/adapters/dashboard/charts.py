@@ -9,7 +9,7 @@ from gpuctl.model.history import ALL, Period, Trends
 
 
 def chart(trends: Trends, name: str) -> Mapping[str, object] | None:
-    """What a chart draws: instants in seconds, and a value or None for each line; None for a chart there is not."""
+    """The data of a chart: instants in seconds, and a value or None for each line. None for an unknown chart."""
     lines = _CHARTS.get(name)
     if lines is None:
         return None
@@ -23,7 +23,7 @@ Lines: TypeAlias = Iterator[tuple[str, Iterable[float | None]]]
 
 
 def _allocation(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
-    """A line a project, and one for those that have none."""
+    """A line for each project, and one for the projects that have none."""
     names = sorted({row.project for row in trends.periods} - {ALL})
     held = {(row.project, row.at_ms): row.held_milli_s for row in trends.periods}
     for name in names:
@@ -34,7 +34,7 @@ def _allocation(trends: Trends, times: Sequence[int], observed: Mapping[int, int
 
 
 def _share(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
-    """What one project, or all together, was given against what it is entitled to."""
+    """The GPUs of one project, or of all together, against what it is entitled to."""
     rows = [row for row in trends.periods if row.project == (trends.project or ALL)]
     yield "allocated", _averages(times, observed, {row.at_ms: row.held_milli_s for row in rows})
     yield "fair share", _averages(times, observed, {row.at_ms: row.share_milli_s for row in rows})
@@ -43,7 +43,7 @@ def _share(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) ->
 
 
 def _gpus(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
-    """All GPUs, those that are allocated, and those of them that do nothing, where that is known, as in the table."""
+    """All GPUs, the allocated ones, and those of them that are idle, where that is known. The table shows the same."""
     rows = [row for row in trends.periods if row.project == ALL]
     yield "all", _averages(times, observed, {row.at_ms: row.gpus_milli_s for row in rows})
     yield "allocated", _averages(times, observed, {row.at_ms: row.held_milli_s for row in rows})
@@ -53,7 +53,7 @@ def _gpus(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> 
 
 
 def _utilisation(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
-    """What percentage of the held GPUs worked, of each project that was measured, and of all together."""
+    """The percentage of held GPUs that worked, for each project that was measured, and for all together."""
     del observed
     for name in sorted(
         {row.project for row in trends.periods if row.measured_milli_s}, key=lambda name: (not name, name)
@@ -70,7 +70,7 @@ def _free(row: Period) -> int:
 
 
 def _waits(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) -> Lines:
-    """Minutes that runs had waited which were let go in a step, and numbers of pauses in it."""
+    """Minutes that the runs let go in a step had waited on average, and the number of pauses in the step."""
     steps = {step.at_ms: step for step in trends.steps}
     means = {at: step.waited_ms / step.starts / 60_000 for at, step in steps.items() if step.starts}
     yield "mean wait of runs let go, minutes", [means.get(at) for at in times]
@@ -81,7 +81,7 @@ def _waits(trends: Trends, times: Sequence[int], observed: Mapping[int, int]) ->
 
 
 def _averages(times: Sequence[int], observed: Mapping[int, int], sums: Mapping[int, int]) -> list[float | None]:
-    """GPUs on average over what was observed of each step; None where nothing was."""
+    """The average GPUs over the observed time of each step; None where nothing was observed."""
     return [round(sums.get(at, 0) / observed[at], 3) if observed.get(at) else None for at in times]
 
 

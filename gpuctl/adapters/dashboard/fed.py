@@ -1,7 +1,7 @@
 """The process that serves a controller's dashboard: `python -m gpuctl.adapters.dashboard.fed SITE`, as JSON.
 
-It reads on its standard input what has changed in the cluster, and writes a byte to its standard output each time that
-it would like to know. When its input ends, so does it.
+It reads the changes of the cluster on its standard input, and writes a byte to its standard output each time that it
+wants to be told of them. When its input ends, it ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gpuctl.views.tables import age
 
 _EVERY_MS: DurationMs = 1_000
 _OLD_MS: DurationMs = 60_000
-"""What is older than this is said to be: while pages are looked at, the controller reads the cluster each second."""
+"""Pages say so when the cluster was read longer ago: while they are looked at, the controller reads it each second."""
 
 
 class FedView:
@@ -54,7 +54,7 @@ class FedView:
         self._last: tuple[RawObjects, ClusterView] | None = None
 
     def take(self, line: bytes) -> None:
-        """Take a line of the controller's."""
+        """Take a line that the controller sent."""
         said: dict[str, Any] = json.loads(line)
         for body in said.get("set", ()):
             self._objects[ref_of(body)] = body
@@ -71,7 +71,7 @@ class FedView:
         self._has_changed = False
 
     def objects(self) -> RawObjects:
-        """All objects as they were handed over last."""
+        """All objects as they were last handed over."""
         with self._lock:
             return RawObjects() if self._came is None else self._came[0]
 
@@ -81,7 +81,7 @@ class FedView:
             return self._revision
 
     def view(self) -> ClusterView:
-        """The cluster as it is known now; asks for more."""
+        """The cluster as known now; it also asks the controller for more."""
         self._ask()
         with self._lock:
             came = self._came

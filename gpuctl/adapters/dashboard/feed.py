@@ -17,21 +17,21 @@ from gpuctl.views.clusters import ClusterView, allocation_of
 Read: TypeAlias = Callable[[], ClusterView]
 
 LOOKED_AT_MS: DurationMs = 60_000
-"""After the last request the cluster is read for so long."""
+"""How long the cluster is read after the last request."""
 
 MOST_SAMPLES = 2_880
-"""A sample for each 30 s of a day."""
+"""A sample for every 30 s of a day."""
 
 _SAMPLE_MS: DurationMs = 30_000
 _MOST_OF_TIME = 4
-"""A read that takes long is not repeated before four times as long has passed."""
+"""After a read that took long, the next one waits four times as long."""
 
 _MS_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What was last read. `version` grows when that changes; `fault`: why it is older than it should be."""
+    """The last view that was read. `version` grows when it changes; `fault`: why it is older than it should be."""
 
     version: int = 0
     view: ClusterView
@@ -40,7 +40,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What each project held at an instant."""
+    """The GPUs that each project held at an instant."""
 
     at_ms: Instant
     held_milli: Mapping[ProjectName, GpuMilli]
@@ -50,7 +50,7 @@ class Feed:
     """Reads the cluster for all viewers together. `start` it before it is asked; `close` ends its thread."""
 
     def __init__(self, read: Read, interval_ms: DurationMs, looked_at_ms: DurationMs = LOOKED_AT_MS) -> None:
-        """`looked_at_ms`: how long after a page was asked for the cluster is read."""
+        """`looked_at_ms`: how long the cluster is read after a page was asked for."""
         self._read = read
         self._interval_ns, self._looked_at_ns = interval_ms * _MS_NS, looked_at_ms * _MS_NS
         self._changed = Condition()
@@ -67,7 +67,7 @@ class Feed:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; a read under way is waited for."""
+        """End the thread, after a read that is under way."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -79,7 +79,7 @@ class Feed:
         self._listeners.append(tell)
 
     def seen(self) -> Seen:
-        """What was last read; wakes the thread if it sleeps."""
+        """The last view that was read; wakes the thread if it sleeps."""
         with self._changed:
             slept = time.monotonic_ns() - self._asked_ns > self._looked_at_ns
             self._asked_ns = time.monotonic_ns()
@@ -90,7 +90,7 @@ class Feed:
             return self._seen
 
     def samples(self) -> tuple[Sample, ...]:
-        """What projects held since the feed began, at most `MOST_SAMPLES`, oldest first."""
+        """The GPUs that projects held since the feed began: at most `MOST_SAMPLES`, oldest first."""
         with self._changed:
             return tuple(self._samples)
 
@@ -142,7 +142,7 @@ class Feed:
 
 
 def _content(view: ClusterView) -> tuple[object, ...]:
-    """What pages show, without the time."""
+    """The content of pages, without the time."""
     # Two runs that differ by their problem alone are equal.
     return (
         view.jobs,

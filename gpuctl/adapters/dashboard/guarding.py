@@ -1,4 +1,4 @@
-"""From where the pages may be asked for, and what a browser may do with them."""
+"""Who may ask for pages, and what a browser may do with them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gpuctl.adapters.files import secret_in
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""The names of this machine that a browser may use; a name of another machine that leads here is refused."""
+"""The names of this machine that a browser may use. Another machine's name that leads here is refused."""
 ANY_HOST = ("*",)
-"""For requests that have a secret, which no page of another site can have a browser send."""
+"""Any name, for requests that have a secret: no page of another site can have a browser send one."""
 SECRET_HEADER = b"x-proxy-secret"
 SHORTEST_SECRET = 16
 
@@ -39,11 +39,11 @@ _HEADERS: Mapping[bytes, bytes] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """From where pages may be asked for.
+    """Who may ask for pages.
 
-    `hosts` are the names in the address; `user_header`, if given, must be set by the proxy in front, which has
+    `hosts` are the names in the address. `user_header`, if given, must be set by the proxy in front, which has
     authenticated the user. A proxy is known by its address in one of `proxies`, and by the secret in `secret_file`,
-    which it sends in SECRET_HEADER; with neither, whatever reaches the port is taken for it.
+    which it sends in SECRET_HEADER; with neither, whatever reaches the port counts as the proxy.
     """
 
     hosts: tuple[str, ...] = LOOPBACK
@@ -53,7 +53,7 @@ class Access:
 
 
 class Guard:
-    """Sets the headers that bound what a page may do; lets only reading requests of known users through."""
+    """Sets the headers that limit what a page may do; lets only reading requests of known users through."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -83,12 +83,12 @@ class Guard:
         if not self._is_proxy(scope):
             return PlainTextResponse("Ask the proxy in front of this dashboard.\n", 403)
         users = _values(scope, self._user_header)
-        if len(users) != 1 or not users[0].strip():  # with two, one may be what the client sent
+        if len(users) != 1 or not users[0].strip():  # with two, the client may have sent one
             return PlainTextResponse("Sign in at the proxy in front of this dashboard.\n", 401)
         return None
 
     def _is_proxy(self, scope: Scope) -> bool:
-        """Whether the request comes from a proxy that is trusted. Secrets are compared in constant time."""
+        """Whether the request comes from a trusted proxy. Secrets are compared in constant time."""
         proxies, file = self._access.proxies, self._access.secret_file
         if proxies and not any(_address(scope) in network for network in proxies):
             return False
@@ -104,6 +104,6 @@ def _values(scope: Scope, header: bytes) -> list[bytes]:
 
 
 def _address(scope: Scope) -> object:
-    """Where the connection comes from; an IPv4 address also where the socket has it as an IPv6 one."""
+    """The address a connection comes from. An IPv4 address is given as such, also if the socket has it as IPv6."""
     found = ip_address(scope["client"][0])
     return getattr(found, "ipv4_mapped", None) or found

@@ -1,4 +1,4 @@
-"""Tells open pages by server-sent events that the cluster has changed; they ask for their content themselves."""
+"""Tells open pages by server-sent events that the cluster has changed; they then ask for their content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from gpuctl.adapters.dashboard.feed import Feed
 
 MOST_LISTENERS = 300
-"""Pages that are kept current at once; further ones show what was so when they were loaded."""
+"""The pages that are kept current at once; further ones keep what they showed when they were loaded."""
 
 _KEEP_ALIVE_S = 15
 
@@ -22,12 +22,12 @@ class Listeners:
         self._rings: set[asyncio.Event] = set()
 
     def ring(self) -> None:
-        """Something has changed."""
+        """Tell the pages that something has changed."""
         for event in self._rings:
             event.set()
 
     async def listen(self, feed: Feed) -> AsyncIterator[str]:
-        """An event for each change; a client that does not read gets one for all that happened meanwhile."""
+        """An event for each change. A client that does not read gets one event for all changes meanwhile."""
         event = asyncio.Event()
         self._rings.add(event)
         self.count += 1

@@ -1,4 +1,4 @@
-"""One page of a long list, as the address asks for it. Whatever stands in an address gives some page."""
+"""One page of a long list, as the address asks for it. Any text in an address gives some page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ORDERS: Mapping[str, _Key] = {
 class Query:
     """What an address asks for: a text that names contain, a project, a state, an order, and a page from 1.
 
-    `sweep`: only the jobs of this one, each by itself; it is named as `project/sweep`.
+    `sweep`: only the jobs of this sweep, each in its own row; it is named `project/sweep`.
     """
 
     text: str = ""
@@ -47,7 +47,7 @@ class Query:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Query:
-        """Read the parameters of an address; what makes no sense is left out."""
+        """Read the parameters of an address; parameters that make no sense are left out."""
         number = given.get("page", "1")
         order = given.get("order", "started")
         return cls(
@@ -62,7 +62,7 @@ class Query:
         )
 
     def address(self, **changed: str | int) -> str:
-        """The parameters of an address that asks for this with some changes; a new order begins with its first page."""
+        """The parameters of an address that asks for this with some changes; a new order begins at its first page."""
         said = {
             "q": self.text,
             "project": self.project,
@@ -93,14 +93,14 @@ class Page(Generic[T]):
 
 
 def jobs_page(jobs: Sequence[JobView], query: Query) -> Page[Row]:
-    """The jobs that a query asks for, in its order, a sweep as one row of those. Cost: O(jobs log jobs)."""
+    """The jobs that a query asks for, in its order; the jobs of a sweep are one row. Cost: O(jobs log jobs)."""
     found = _rows([job for job in jobs if _is_asked(job, query) and query.state in {"", job.state.value}], query)
     found.sort(key=ORDERS[query.order])  # type: ignore[arg-type] # each order's keys compare with one another
     return cut(found, query)
 
 
 def in_turn(jobs: Sequence[JobView], query: Query) -> Page[Row]:
-    """The jobs of a query's text and project, in the order that they have; a sweep is where its first job is."""
+    """The jobs of a query's text and project, in their given order; a sweep has the place of its first job."""
     return cut(_rows([job for job in jobs if _is_asked(job, query)], query), query)
 
 
@@ -119,7 +119,7 @@ def nodes_page(nodes: Sequence[NodeView], query: Query) -> Page[NodeView]:
 
 
 def cut(found: Sequence[T], query: Query) -> Page[T]:
-    """The page of a query."""
+    """The rows of the query's page."""
     last = max(1, -(-len(found) // ROWS))
     number = min(query.number, last)
     shown = found[(number - 1) * ROWS : number * ROWS]

@@ -1,4 +1,4 @@
-"""The HTML of each page, from a view of the cluster. Whatever stands in it as text can't become markup."""
+"""The HTML of each page, from a view of the cluster. Security: no text in the view can become markup."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COLOURS = 8
 """Colours of projects in the style sheet; with more projects they repeat."""
 
 _MOST_ROWS = 20
-"""Rows of each table of the overview; all of them stand on pages of their own."""
+"""Rows of each table of the overview; other pages have all rows."""
 
 TYPES = ("training", "interactive", "inference")
 _MOST_EVENTS = 200
@@ -50,13 +50,13 @@ MENU = (
 
 
 def _shown(value: Any) -> Any:
-    """What an expression of a template becomes before it is escaped."""
+    """The text of an expression in a template, before it is escaped."""
     return value if isinstance(value, Markup) else printable(str(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What was asked of the past. None: there is no history, or it can't be read, and `problem` says why."""
+    """The answer about the past. None: there is no history, or `problem` says why it can't be read."""
 
     history: History | None = None
     trends: Trends | None = None
@@ -73,7 +73,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The answer to what was asked, if anything was; else `problem` says why there is none."""
+    """The answer to the question, if one was asked; else `problem` says why there is none."""
 
     answer: Answer | None = None
     problem: str = ""
@@ -156,13 +156,13 @@ class Pages:
         return self._page("job.html", seen, now_ms, path="/jobs", job=job, past=past, problem=problem)
 
     def gone(self, seen: Seen, now_ms: int, job: JobId, told: Told) -> str:
-        """What is known of a job that is not there."""
+        """One job that does not exist now, as far as it is known."""
         return self._page("gone.html", seen, now_ms, path="/jobs", job=job, past=told.events)
 
     def changes(
         self, seen: Seen, now_ms: int, page: Page[Change] | None, problem: str, branches: Sequence[str] = ()
     ) -> str:
-        """The commits that were taken up, and the branches of which a plan can be seen."""
+        """The commits that were taken up, and the branches whose plan can be seen."""
         about = {"page": page, "problem": problem, "branches": branches}
         return self._page("changes.html", seen, now_ms, path="/changes", **about)
 
@@ -223,7 +223,7 @@ class _Counts:
 
 
 def _amounts(view: ClusterView) -> list[int]:
-    """What the bars of the projects must have room for."""
+    """The amounts for which the bars of the projects must have room."""
     return [
         amount
         for project in view.projects

@@ -1,6 +1,6 @@
 """The past, as pages ask for it: read from the history's file, one question at a time, and kept for some seconds.
 
-So however many pages ask, the file is read by one of them.
+So one request reads the file, however many pages ask.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Past:
-    """The history in a file. Each method raises WorldFault where it can't be read. Safe for threads."""
+    """The history in a file. Each method raises WorldFault if the file can't be read. Safe for threads."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
@@ -45,13 +45,13 @@ class Past:
         self._kept = Recent(clock, _FRESH_MS, _MOST_KEPT)
 
     def job(self, job: JobId) -> History:
-        """What happened to a job, as long as events are kept."""
+        """The events of a job, as long as events are kept."""
         return self._read(
             ("job", str(job)), lambda now_ms: read_history(self._file, Subject(job=job), now_ms - _EVENTS_MS, now_ms)
         )
 
     def trends(self, span: str, project: ProjectName | None) -> Trends:
-        """The trends of a time of `SPANS` that ends now."""
+        """The trends of a length of time of `SPANS` that ends now."""
         return self._read(
             ("trends", span, project or ""),
             lambda now_ms: read_trends(self._file, now_ms - SPANS[span], now_ms, project),

@@ -1,8 +1,8 @@
 """The dashboard of a controller, in a process of its own beside it.
 
-However many pages are asked for, and whatever is in the requests, the controller's own process does nothing but hand
-over the objects that have changed, and that only while pages are asked for. The other process has the listening socket,
-no connection to the API server, and none of the controller's environment.
+However many pages are asked for, and whatever the requests hold, the controller's process only hands over the objects
+that have changed, and only while pages are asked for. Security: the other process has the listening socket, no
+connection to the API server, and none of the controller's environment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
 WANTED_S = 30.0
-"""Since the last time that the other process asked, objects are handed over for so long."""
+"""How long objects are handed over after the other process last asked."""
 _PUBLISHED_S = 5.0
 """The leader publishes no sooner. The overview of a large cluster is close to a megabyte."""
 _BODIES = 200
@@ -40,10 +40,10 @@ _MODULE = "gpuctl.adapters.dashboard.fed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What the process serves. `user_header` and `secret_file`: as `Access` has them; `history`: the file of it.
+    """What the process serves. `user_header` and `secret_file` are those of `Access`; `history` is the history's file.
 
-    `clone` and `path`: where the declarations that are enforced are read. `repository`: the https address of the
-    repository in a code host, for links; empty: there is none.
+    `clone` and `path`: where the enforced declarations are read. `repository`: the https address of the repository in a
+    code host, for links; empty if there is none.
     """
 
     title: str
@@ -57,10 +57,10 @@ class Site:
 
 
 class DashboardProcess:
-    """Implements the port Viewer. The process is begun again when it has ended; `ended` is told why. `close` it.
+    """Implements the port Viewer. The process is started again when it has ended; `ended` is told why. `close` it.
 
-    `published` reads what the controller's own copy of the cluster leaves out; it may raise WorldFault.
-    Raises WorldFault GPU7036 where the address can't be listened on.
+    `published` reads the objects that the controller's own copy of the cluster leaves out; it may raise WorldFault.
+    Raises WorldFault GPU7036 if the address can't be listened on.
     """
 
     def __init__(self, site: Site, ended: Callable[[str], None], published: Callable[[], Sequence[Body]]) -> None:
@@ -84,7 +84,7 @@ class DashboardProcess:
         return time.monotonic() - self._asked_s < WANTED_S
 
     def offer(self, sight: Sight) -> None:
-        """Have it handed over, in place of one that waits."""
+        """Have a sight of the cluster handed over; it replaces one that still waits."""
         with self._ring:
             self._next = sight
             self._ring.notify_all()
@@ -116,7 +116,7 @@ class DashboardProcess:
                 self._ring.wait_for(lambda: self._closed, wait_s)
 
     def _feed_one(self) -> str:
-        """Begin a process and feed it until it ends. Returns why it ended."""
+        """Start a process and feed it until it ends. Returns why it ended."""
         process = self._begin()
         self._process = process
         stdin, stdout = process.stdin, process.stdout
@@ -151,7 +151,7 @@ class DashboardProcess:
         )
 
     def _hear(self, stdout: IO[bytes]) -> None:
-        """Note when the process asks. What it says is not read; at its end the feeding ends too."""
+        """Note when the process asks; the bytes it sends mean nothing. The feeding ends with the process."""
         with stdout:
             while stdout.read(1):
                 self._asked_s = time.monotonic()
@@ -173,7 +173,7 @@ class DashboardProcess:
                 stdin.flush()
 
     def _read_published(self) -> None:
-        """Read it where that is due; while it can't be read, the last one stands."""
+        """Read the published objects if they are due; if they can't be read, the last ones stay."""
         if time.monotonic() - self._read_s >= _PUBLISHED_S:
             with suppress(WorldFault):
                 self._told = self._published()
@@ -181,7 +181,7 @@ class DashboardProcess:
 
 
 def lines_of(sight: Sight, sent: dict[ObjectRef, str], published: Sequence[Body] = ()) -> Iterator[bytes]:
-    """What has changed against what was `sent`, which is brought up to date. The last line says that this is all."""
+    """The changes since `sent`, which is brought up to date. The last line ends them."""
     there = sight.objects.objects
     if published:
         there = {**there, **{ref_of(body): body for body in published}}

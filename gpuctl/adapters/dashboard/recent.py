@@ -1,4 +1,4 @@
-"""Answers that are kept for a while, so that many pages that ask the same cost one answer."""
+"""Keeps answers for a while, so that many pages that ask the same cost one answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Recent:
-    """The newest answers by key, each as long as it is fresh. Not safe for threads: its owner has the lock."""
+    """The newest answers by key, each as long as it is fresh. Not safe for threads: the owner holds the lock."""
 
     def __init__(self, clock: Clock, fresh_ms: DurationMs, most: int) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class Recent:
         self._kept: OrderedDict[Hashable, tuple[Instant, Any]] = OrderedDict()
 
     def get(self, key: Hashable, make: Callable[[Instant], T]) -> T:
-        """The answer; `make` is given the time now, where there is none that is fresh."""
+        """The fresh answer, or else what `make` returns for the present time."""
         now_ms = self._clock.now_ms()
         kept = self._kept.get(key)
         if kept is None or not 0 <= now_ms - kept[0] < self._fresh_ms:

@@ -43,7 +43,7 @@ _FRESH = {"cache-control": "no-store"}
 
 
 class Routes:
-    """What is answered at each address, from what the feed has read last. Safe for threads."""
+    """The answer at each address, from what the feed read last. Safe for threads."""
 
     def __init__(
         self, feed: Feed, pages: Pages, now: Now, past: Past | None = None, asking: Asking | None = None
@@ -56,7 +56,7 @@ class Routes:
         self._listeners = Listeners()
 
     def application(self, access: Access) -> Starlette:
-        """All of it as an ASGI application."""
+        """All addresses as an ASGI application."""
         return Starlette(
             routes=[
                 Route("/", self.overview),
@@ -99,7 +99,7 @@ class Routes:
         return _page(self._pages.jobs(seen, self._now(), found))
 
     def job(self, request: Request) -> Response:
-        """One job, with what happened to it; also where it is there no longer."""
+        """One job with its events; also a job that is gone."""
         seen = self._feed.seen()
         with suppress(ValueError):
             job = JobId.parse(f"{request.path_params['project']}/{request.path_params['name']}")
@@ -119,15 +119,15 @@ class Routes:
         return _page(self._pages.changes(seen, self._now(), page, problem, self._branches()))
 
     def plan(self, request: Request) -> Response:
-        """What merging a branch would do."""
+        """The effect of merging a branch."""
         branch = request.query_params.get("branch", "")[:_LONGEST_NAME]
         branches = self._branches()
-        if branch not in branches:  # nothing else is resolved, whatever git would take for a revision
+        if branch not in branches:  # Security: no other name is resolved, whatever git would take for a revision.
             raise HTTPException(404, "There is no such branch here.")
         return _page(self._pages.what_if(branches, branch, self._plan(lambda asking: asking.branch(branch))))
 
     def what_if(self, request: Request) -> Response:
-        """A form, and what the change in it would do."""
+        """A form, and the effect of the change in it."""
         names = [project.name for project in self._feed.seen().view.projects]
         given = request.query_params
         known = {field: given.get(field, "").strip()[:_LONGEST_NAME] for field in ("project", "quota", "job")}
@@ -163,13 +163,13 @@ class Routes:
         return _page(self._pages.nodes(seen, self._now(), found))
 
     def queue(self, request: Request) -> Response:
-        """A page of the jobs that wait."""
+        """A page of the pending jobs."""
         seen = self._feed.seen()
         found = in_turn(seen.view.queue, Query.of(request.query_params))
         return _page(self._pages.queue(seen, self._now(), found))
 
     def analytics(self, request: Request) -> Response:
-        """The charts of a time."""
+        """The charts of a length of time."""
         span, project = _time_and_project(request)
         told = self._told(lambda past: Told(trends=past.trends(span, project)))
         address = "?" + urlencode({"span": span, "project": project or ""}) if told.trends else ""
@@ -178,7 +178,7 @@ class Routes:
         return _page(self._pages.analytics(self._feed.seen(), self._now(), since_ms, told, **asked))
 
     def chart(self, request: Request) -> Response:
-        """What a chart draws: of the history, or without one what this process has seen."""
+        """The data of a chart: from the history, or without one from what this process has seen."""
         name, (span, project) = request.path_params["name"], _time_and_project(request)
         told = self._told(lambda past: Told(trends=past.trends(span, project)))
         drawn = None if told.trends is None else chart(told.trends, name)
@@ -197,7 +197,7 @@ class Routes:
         return PlainTextResponse(uses_csv(told.trends), media_type="text/csv", headers=_FRESH)
 
     def _told(self, ask: Callable[[Past], Told]) -> Told:
-        """What the past says, or why it says nothing."""
+        """The answer about the past, or why there is none."""
         if self._past is None:
             return Told()
         try:
@@ -206,7 +206,7 @@ class Routes:
             return Told(problem=f"{fault.code}: {fault}")
 
     def allocation_csv(self, _: Request) -> Response:
-        """The same as CSV."""
+        """The chart of allocation as CSV."""
         return PlainTextResponse(_csv(self._feed), media_type="text/csv", headers=_FRESH)
 
     async def events(self, _: Request) -> Response:
@@ -220,7 +220,7 @@ class Routes:
         return PlainTextResponse("ok\n")
 
     def failed(self, _: Request, error: Exception) -> Response:
-        """A page that says what went wrong, and nothing of how."""
+        """A page that says what went wrong. Security: it does not say how."""
         status, detail = 500, "The page could not be made."
         if isinstance(error, HTTPException):
             status, detail = error.status_code, error.detail
@@ -248,7 +248,7 @@ def _page(html: str) -> Response:
 
 
 def _series(feed: Feed) -> dict[str, object]:
-    """What uPlot draws: instants in seconds, and GPUs for each project."""
+    """The data that uPlot draws: instants in seconds, and GPUs for each project."""
     samples = feed.samples()
     last, now_ms = samples[-1], feed.seen().view.at_ms
     if now_ms > last.at_ms:  # the lines go on until now
@@ -259,7 +259,7 @@ def _series(feed: Feed) -> dict[str, object]:
 
 
 def _csv(feed: Feed) -> str:
-    """The same, one line for each instant and project. Names can't become formulas of a spreadsheet."""
+    """The same data, a line for each instant and project. Security: names can't become formulas of a spreadsheet."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("time", "project", "gpu_milli"))

@@ -1,7 +1,7 @@
-"""The server behind the dashboard.
+"""The server of the dashboard.
 
-A page never makes the cluster be read: the feed does, at its own pace, so that neither many clients nor slow ones are
-felt by the API server.
+A page never has the cluster read: the feed reads it at its own pace. So the API server feels neither many clients nor
+slow ones.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from gpuctl.diag.wording import message
 _MOST_CONNECTIONS = 1_000
 _MOST_HEADER_BYTES = 16_384
 _ASKING_S = 10.0
-"""How long a connection may take to ask for something, and for the next thing: uvicorn lets one ask for ever."""
+"""How long a connection may take until its first request, and between requests. Uvicorn would let a connection ask
+nothing for ever."""
 
 
 class Dashboard:
-    """Serves the pages at a socket of `listening`. `port`: the one it listens on."""
+    """Serves the pages at a socket of `listening`. `port`: the port of the socket."""
 
     def __init__(self, routes: Routes, listens: socket.socket, access: Access) -> None:
         self._socket = listens
@@ -42,7 +43,7 @@ class Dashboard:
             h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
             timeout_graceful_shutdown=1,
             server_header=False,
-            proxy_headers=False,  # the address of a client is that of its connection
+            proxy_headers=False,  # a client's address is that of its connection
         )
         self._server = uvicorn.Server(config)
 
@@ -61,18 +62,19 @@ class Dashboard:
 
 
 class _Asked(H11Protocol):
-    """Closes a connection on which nothing is asked for: else silent ones, or such as drip, keep all others out."""
+    """Closes a connection without requests. Security: else silent connections, or ones that send a byte at a time,
+    would keep all others out."""
 
     _asked: object = None
     _looks: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Look again and again."""
+        """Begin to look at the connection at an interval."""
         super().connection_made(transport)
         self._looks = self.loop.call_later(_ASKING_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more."""
+        """Stop looking at the connection."""
         if self._looks is not None:
             self._looks.cancel()
         super().connection_lost(exc)
@@ -88,9 +90,9 @@ class _Asked(H11Protocol):
 
 
 def listening(address: str) -> socket.socket:
-    """A socket at HOST:PORT; port 0 leaves the choice to the system.
+    """A socket that listens at HOST:PORT; port 0 leaves the choice to the system.
 
-    Raises WorldFault GPU7036 for what is no address, or one that can't be listened on.
+    Raises WorldFault GPU7036 if the address is none, or can't be listened on.
     """
     wanted = host_and_port(address)
     if wanted is None:

@@ -1,6 +1,7 @@
-"""What is to be looked at, now and later: a queue of objects and a heap of instants, one entry an object each.
+"""The tasks due now and later: a queue of objects, and a heap of instants with one entry for each object.
 
-A task is a controller's name and a key. Controllers are level-triggered: a task says where to look, never what to do.
+A task is a controller's name and a key. Controllers are level-triggered: a task says which object to look at, never
+what to do.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from gpuctl.model.units import Instant
 
 
 class Task(NamedTuple):
-    """One object for one controller."""
+    """One object that one controller must look at."""
 
     controller: str
     key: Key
 
 
 class Agenda:
-    """Tasks in the order they were noted, and tasks with an instant. Cost: O(log n) a note."""
+    """The tasks in the order they were noted, and tasks with an instant. Cost: O(log n) a note."""
 
     def __init__(self) -> None:
         self._now: dict[Task, None] = {}
@@ -29,11 +30,11 @@ class Agenda:
         self._notes = 0
 
     def soon(self, task: Task) -> None:
-        """Look at it when what stands before it is done."""
+        """Have the task done after the tasks noted before it."""
         self._now[task] = None
 
     def at(self, due_ms: Instant, task: Task) -> None:
-        """Look at it then; an earlier instant already noted stays."""
+        """Have the task done at an instant; an earlier instant that was noted for it stays."""
         known = self._due.get(task)
         if known is not None and known <= due_ms:
             return
@@ -45,11 +46,12 @@ class Agenda:
             heapify(self._later)
 
     def forget(self, task: Task) -> None:
-        """Drop the instant noted for it, if there is one."""
+        """Drop the instant noted for the task, if there is one."""
         self._due.pop(task, None)
 
     def take(self) -> Task | None:
-        """The next task of now, if there is one. Its instant is forgotten: looking at it notes the next one anew."""
+        """The next task due now, if there is one. Its instant is forgotten: the controller that looks notes the next
+        one."""
         if not self._now:
             return None
         task = next(iter(self._now))
@@ -58,13 +60,13 @@ class Agenda:
         return task
 
     def next_due(self) -> Instant | None:
-        """The instant of the next task of later."""
+        """The instant of the earliest later task."""
         while self._later and self._due.get(self._later[0][2]) != self._later[0][0]:
             heappop(self._later)
         return self._later[0][0] if self._later else None
 
     def ripen(self) -> None:
-        """Move the tasks of the next instant to now."""
+        """Make the tasks of the next instant due now."""
         due = self.next_due()
         while due is not None and self.next_due() == due:
             task = heappop(self._later)[2]

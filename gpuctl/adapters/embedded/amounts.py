@@ -1,4 +1,4 @@
-"""What a pod asks for, in integers: milli-CPU, bytes, pieces."""
+"""The resources a pod asks for, as integers: milli-CPU, bytes, pieces."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def amount(resource: str, value: object) -> int:
 
 
 def amounts(quantities: Mapping[str, object]) -> dict[str, int]:
-    """A resource list in integers."""
+    """A resource list as integers."""
     return {resource: amount(resource, value) for resource, value in quantities.items()}
 
 
 def total(parts: Iterable[Amounts]) -> dict[str, int]:
-    """The sum, resource by resource."""
+    """The sum by resource."""
     result: dict[str, int] = {}
     for part in parts:
         for resource, value in part.items():
@@ -31,8 +31,11 @@ def total(parts: Iterable[Amounts]) -> dict[str, int]:
 
 
 def pod_asks(pod: Body, field: str = "requests") -> dict[str, int]:
-    """All containers and sidecars together, or an init container and the sidecars before it where that is more, by
-    resource; `field` is requests or limits."""
+    """The resources a pod asks for; `field` is requests or limits.
+
+    For each resource it is the sum over all containers and sidecars, or, if that is more, an init container with the
+    sidecars before it.
+    """
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in items(pod, "spec", "initContainers"):

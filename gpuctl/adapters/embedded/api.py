@@ -25,7 +25,7 @@ from gpuctl.model.units import Instant
 KINDS: frozenset[Kind] = frozenset({
     *kinds.OBSERVED, kinds.CORE_EVENT, kinds.SECRET, kinds.SERVICE_ACCOUNT, kinds.LEASE, *kinds.OF_ENGINES,
 })  # fmt: skip
-"""What this server serves; anything else is 404."""
+"""The kinds that this server serves; any other gets a 404."""
 
 _GENERATIONS = frozenset({
     kinds.JOB, kinds.DEPLOYMENT, *kinds.OF_OTHERS, kinds.INGRESS, kinds.POD, kinds.RESOURCE_SLICE,
@@ -40,15 +40,16 @@ class Api:
         self.store = store
         self.instant: Instant = 0
         self.rows: Rows = BUILT_IN
-        """The kinds of other controllers that it serves."""
+        """The kinds of other controllers that the server serves."""
 
     @property
     def now(self) -> str:
-        """The instant as objects carry it."""
+        """The instant in the form objects carry."""
         return format_seconds(self.instant)
 
     def apply(self, wanted: Body, manager: str, *, force: bool = True, dry_run: bool = False) -> Body:
-        """Server-side apply, taking over what others own by `force`. An apply that changes nothing writes nothing."""
+        """Server-side apply; `force` takes over fields that others own. An apply that changes nothing writes
+        nothing."""
         wanted = _applicable(wanted)
         key = self._known(wanted)
         live = self.store.get(key)
@@ -61,7 +62,7 @@ class Api:
         return self.replace(merge.with_owners(body, owners, live, self.instant), dry_run=dry_run)
 
     def uncrowd(self, wanted: Body) -> bool:
-        """Take off all that others can write in the metadata of an object; False where it is not there."""
+        """Remove everything that others can write in an object's metadata; False if the object is not there."""
         live = self.store.get(self._known(wanted))
         if live is None:
             return False
@@ -69,7 +70,7 @@ class Api:
         return True
 
     def update(self, new: Body, manager: str) -> Body:
-        """A plain update of what a client read, by another manager: takes ownership of what it changes."""
+        """A plain update, by another manager, of an object that a client read: the manager owns what it changes."""
         key = self._known(new)
         live = self.find(key)
         _preconditions(key, live, text(new, "metadata", "uid"), text(new, "metadata", "resourceVersion"))
@@ -100,7 +101,8 @@ class Api:
         return self.store.write(admitted)
 
     def replace(self, new: Body, *, dry_run: bool = False) -> Body:
-        """Store a changed object: generation, immutability, and the end of one that only waited for its finalizers."""
+        """Store a changed object. Checks its generation and immutable fields, and ends an object that only waited for
+        its finalizers."""
         key = key_of(new)
         live = self.find(key)
         new = filled(new)
@@ -123,7 +125,7 @@ class Api:
         return stored
 
     def delete(self, key: Key, uid_wanted: str = "", version: str = "") -> None:
-        """Ask for deletion; what has no finalizer, no grace and no content is gone at once."""
+        """Ask for deletion. An object without finalizers, grace period and content is gone at once."""
         live = self.find(key)
         _preconditions(key, live, uid_wanted, version)
         if is_deleting(live):
@@ -140,7 +142,7 @@ class Api:
             self.store.write(marked)
 
     def _prioritised(self, key: Key, body: Body) -> Body:
-        """A pod with the priority of the class it names. Raises Forbidden where there is no such class."""
+        """A pod with the priority of the class it names. Raises Forbidden if there is no such class."""
         name = text(body, "spec", "priorityClassName")
         if key.kinds != kinds.POD or name.startswith("system-"):
             return body
@@ -152,14 +154,14 @@ class Api:
         return {**body, "spec": spec}
 
     def find(self, key: Key) -> Body:
-        """The object; NotFound when there is none."""
+        """The object. Raises NotFound if there is none."""
         live = self.store.get(key)
         if live is None:
             raise not_found(f"{key} not found")
         return live
 
     def serves(self, kind: Kind) -> bool:
-        """Whether it has the kind: one whose definition it was given, or of which it has an object already."""
+        """Whether the server has the kind: it was given the kind's definition, or has an object of it already."""
         return kind in KINDS or kind in self.rows or bool(self.store.list(kind))
 
     def _known(self, body: Body) -> Key:
@@ -204,7 +206,7 @@ def _unversioned(body: Body) -> dict[str, Any]:
 
 
 def _absent(wanted: Body) -> None:
-    """A body that names a uid or a version means an object that was seen: it is not there any more."""
+    """Refuse a body with a uid or a version: its client means an object that it saw, which is gone."""
     meta = mapping(wanted, "metadata")
     if meta.get("uid") or meta.get("resourceVersion"):
         raise conflict(f"{key_of(wanted)}: uid or resourceVersion given, but there is no such object")
@@ -218,20 +220,20 @@ def _preconditions(key: Key, live: Body, uid_wanted: str, version: str) -> None:
 
 
 def _fits_storage(key: Key, body: Body) -> None:
-    # A stand-in for the encoded size, in a third of the time of one: each write is looked at.
+    # Cost: this stands in for the encoded size in a third of the time of encoding, since each write is checked.
     if len(marshal.dumps(dict(body), 0)) > _MAX_BYTES:
         raise invalid(f"{key}: etcdserver: request is too large")
 
 
 def _grace_seconds(live: Body) -> int:
-    """Only a pod that a node runs gets time to end."""
+    """The seconds a pod has to end: none unless a node runs it."""
     if live["kind"] != "Pod" or terminal(live) or not text(live, "spec", "nodeName"):
         return 0
     return number(live, "spec", "terminationGracePeriodSeconds", default=30)
 
 
 def _may_go(marked: Body) -> bool:
-    """True when nothing holds an object whose deletion was asked for."""
+    """Whether nothing holds an object whose deletion was asked for."""
     meta = marked["metadata"]
     if marked["kind"] == "Namespace":
         return not at(marked, "spec", "finalizers") and not meta.get("finalizers")

@@ -1,6 +1,6 @@
-"""The autoscaler of Kubernetes, for one metric whose target is a mean value. What a job's load is, a scenario says.
+"""The autoscaler of Kubernetes, for one metric whose target is a mean value. A scenario sets a job's load.
 
-It looks when something changes, and every 15 seconds as long as it has not come to rest. Source: Kubernetes,
+It looks when something changes, and every 15 seconds until it has come to rest. Source: Kubernetes,
 pkg/controller/podautoscaler/horizontal.go and replica_calculator.go, with the defaults of kube-controller-manager.
 """
 
@@ -19,18 +19,19 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 
 LOAD = "load"
-"""The fact of a job: what all its replicas have of their metric together, in thousandths."""
+"""The fact about a job: the sum of the metric over all its replicas, in thousandths."""
 SCALED_TO_ZERO = "ScaledToZero"
-"""The condition of an autoscaler that took the last replica: without it, it leaves a Deployment without any alone."""
+"""The condition of an autoscaler that removed the last replica. Without it, the autoscaler leaves a Deployment without
+replicas alone."""
 _EVERY_MS: DurationMs = 15_000
 _STABLE_MS: DurationMs = 300_000
-"""A smaller number is taken once no larger one was recommended for so long."""
+"""The autoscaler takes a smaller number once it recommended no larger one for this long."""
 _MANAGER = "kube-controller-manager"
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one look found: replicas now and wanted, the load if there is one, and what keeps it from more or fewer.
+    """The result of one look: replicas now and wanted, the load if there is one, and the limit that stopped the number.
 
     `acts`: whether it scales at all.
     """
@@ -52,11 +53,11 @@ class Autoscalers:
         self._recommended: dict[Key, list[tuple[Instant, int]]] = {}
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A changed autoscaler."""
+        """The autoscaler that changed."""
         return (key,) if key.kinds == kinds.AUTOSCALER and new is not None else ()
 
     def sync(self, key: Key) -> None:
-        """Write the replicas that the load asks for, and say so."""
+        """Write the replicas that the load asks for, and report it."""
         body = self._desk.store.get(key)
         if body is None or is_deleting(body):
             self._recommended.pop(key, None)
@@ -80,7 +81,7 @@ class Autoscalers:
             self._desk.again(self.name, key, self._desk.instant + _EVERY_MS)
 
     def _stable(self, key: Key, wanted: int, now: int) -> int:
-        """The largest number of the last minutes, or the present one at first."""
+        """The largest number of the last minutes; at first the present one."""
         known = self._recommended.setdefault(key, [(self._desk.instant, now)])
         known.append((self._desk.instant, wanted))
         recent = [each for each in known if each[0] > self._desk.instant - _STABLE_MS]
@@ -110,7 +111,7 @@ class Autoscalers:
 
 
 def _by_load(body: Body, load_milli: int, now: int) -> int:
-    """So many replicas that each has its target; the present number if they have nearly that."""
+    """The replicas at which each has its target; the present number if the load is nearly that."""
     metric = next(items(body, "spec", "metrics"), {})
     target = parse_milli(mapping(metric, text(metric, "type").lower(), "target").get("averageValue", 0))
     if abs(load_milli - target * now) * 10 <= target * now:
@@ -119,7 +120,7 @@ def _by_load(body: Body, load_milli: int, now: int) -> int:
 
 
 def _allowed(body: Body, wanted: int, now: int) -> tuple[int, str]:
-    """The number within its bounds, and the reason of one that keeps it from the other."""
+    """The number within its bounds, and the reason if a bound changed it."""
     least, most = number(body, "spec", "minReplicas", default=1), number(body, "spec", "maxReplicas")
     if wanted < least:
         return least, "TooFewReplicas"
@@ -130,7 +131,7 @@ def _allowed(body: Body, wanted: int, now: int) -> tuple[int, str]:
 
 
 def _at_once(body: Body, now: int) -> int:
-    """To how many replicas it may go in one step: by its own policies, which are parts of what there is; else as by
-    default twice as many, or 4 more of one."""
+    """The most replicas after one step: by the autoscaler's own policies, which are percentages of the present number;
+    by default twice as many, or 4 if that is more."""
     parts = [number(policy, "value") for policy in items(body, "spec", "behavior", "scaleUp", "policies")]
     return -(-now * (100 + max(parts)) // 100) if parts else max(2 * now, 4)

@@ -1,6 +1,6 @@
-"""Object bodies as values: read by path, and changed by making a new one that shares what stays the same.
+"""Object bodies as values: read by path, and changed by making a new one that shares all that stays the same.
 
-A body, once stored, is never changed in place: lists and watches hand out the stored dictionaries themselves.
+Invariant: a stored body is never changed in place, since lists and watches hand out the stored dictionaries themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuctl.model.units import Instant
 
 
 class Key(NamedTuple):
-    """Which object: `namespace` is "" for cluster-scoped kinds."""
+    """Names an object; `namespace` is "" for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -25,7 +25,7 @@ class Key(NamedTuple):
 
     @property
     def kinds(self) -> Kind:
-        """Its (apiVersion, kind)."""
+        """The (apiVersion, kind) of the object."""
         return (self.api_version, self.kind)
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ def key_of(body: Body) -> Key:
 
 
 def at(body: Any, *path: str, default: Any = None) -> Any:
-    """The value at a path of field names; `default` where a step is missing or null."""
+    """The value at a path of field names; `default` if a step is missing or null."""
     for step in path:
         if not isinstance(body, dict):
             return default
@@ -70,22 +70,23 @@ def drop(body: Body, path: Sequence[str]) -> dict[str, Any]:
 
 
 def terminal(pod: Body) -> bool:
-    """True when all containers of a pod have ended for good."""
+    """Whether all containers of a pod have ended for good."""
     return at(pod, "status", "phase") in {"Succeeded", "Failed"}
 
 
 def owner_uids(body: Body) -> tuple[str, ...]:
-    """The uids of its owners."""
+    """The uids of the object's owners."""
     return tuple(str(owner["uid"]) for owner in at(body, "metadata", "ownerReferences", default=()))
 
 
 def holds(body: Body, kind: str) -> bool:
-    """True when the status condition of that type is there and True."""
+    """Whether the status condition of that type exists and is True."""
     return bool(condition(body, kind))
 
 
 def with_condition(body: Body, new: Mapping[str, str], now_ms: Instant) -> dict[str, Any]:
-    """The body with a condition of `type`, `status`, `reason`, `message`; its transition time moves with its status."""
+    """The body with a condition of `type`, `status`, `reason`, `message`; the transition time changes with the
+    status."""
     conditions = at(body, "status", "conditions", default=())
     old = next((entry for entry in conditions if entry["type"] == new["type"]), None)
     if old is not None and all(old.get(field) == value for field, value in new.items()):

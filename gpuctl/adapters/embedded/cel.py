@@ -1,4 +1,4 @@
-"""The few forms of CEL that device selectors take here: comparisons with a literal, joined by `&&`.
+"""The few forms of CEL in device selectors here: comparisons with a literal, joined by `&&`.
 
     device.driver == 'gpu.example.com'
     device.attributes['gpu.example.com'].minor in [0, 1]
@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 Literal: TypeAlias = str | int | bool
 Predicate: TypeAlias = Callable[[str, Mapping[str, Literal]], bool]
-"""Of a device's driver and its attributes, each under its qualified name (`domain/name`)."""
+"""A test of a device's driver and its attributes, each under its qualified name (`domain/name`)."""
 
 _CLAUSE = re.compile(
     r"""\s*device\.(?:(?P<driver>driver)|attributes\[(?P<quote>['"])(?P<domain>[^'"]+)(?P=quote)\]\.(?P<name>\w+))
@@ -28,7 +28,7 @@ _CLAUSE = re.compile(
 
 @lru_cache(maxsize=4096)
 def selector(expression: str) -> Predicate:
-    """The test an expression makes. ValueError for an expression of another form."""
+    """The test that an expression states. Raises ValueError for an expression of another form."""
     tests = tuple(_clause(part, expression) for part in expression.split("&&"))
 
     def holds(driver: str, attributes: Mapping[str, Literal]) -> bool:

@@ -1,7 +1,7 @@
 """The claim controllers: a ResourceClaim for each pod from its template, and volumes for PersistentVolumeClaims.
 
-A pod's ResourceClaim goes with the pod, or as soon as the pod has ended. A PersistentVolumeClaim is bound at once and,
-asked to go, stays while a pod that has not ended uses it.
+A pod's ResourceClaim goes with the pod, or as soon as the pod has ended. A PersistentVolumeClaim is bound at once. If
+its deletion is asked for, it stays until no pod with a node mounts it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeviceClaims:
         self._refusals = Refusals()
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A pod with claims, and the waiting pods of a template's namespace."""
+        """A pod with claims, and the pending pods of a template's namespace."""
         if key.kinds == kinds.POD:
             return (key,) if new is not None and any(items(new, "spec", "resourceClaims")) else ()
         if key.kinds == kinds.CLAIM_TEMPLATE and old is None:
@@ -37,7 +37,7 @@ class DeviceClaims:
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
-        """Make what is missing; remove what an ended pod leaves."""
+        """Make the pod's missing claims; remove the claims of a pod that has ended."""
         self._refusals.clear(key)
         pod = self._desk.store.get(key)
         if pod is None:
@@ -94,7 +94,7 @@ class Volumes:
         self._desk = desk
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A claim, and the claims of a pod that is gone."""
+        """The claim that changed, and the claims of a pod that is gone."""
         if key.kinds == kinds.CLAIM:
             return (key,) if new is not None else ()
         if key.kinds == kinds.POD and old is not None and new is None:
@@ -116,12 +116,12 @@ class Volumes:
             self._desk.api.replace(put(bound, ("status",), status))
 
     def _used(self, key: Key) -> bool:
-        """Whether a pod that had a node is still there, ended or not."""
+        """Whether a pod that had a node still exists, ended or not."""
         pods = (self._desk.store.get(pod) for pod in self._desk.store.in_namespace(key.namespace, kinds.POD))
         return any(pod is not None and text(pod, "spec", "nodeName") and key.name in volume_claims(pod) for pod in pods)
 
 
 def volume_claims(pod: Body) -> list[str]:
-    """The PersistentVolumeClaims a pod mounts."""
+    """The PersistentVolumeClaims that a pod mounts."""
     claims = (text(volume, "persistentVolumeClaim", "claimName") for volume in items(pod, "spec", "volumes"))
     return [name for name in claims if name]

@@ -1,7 +1,7 @@
-"""The embedded cluster: an API server with controllers, scheduler and nodes in one object, in any time.
+"""The embedded cluster: an API server with controllers, scheduler and nodes in one object, at any speed of time.
 
 Nothing runs beside the caller: every call first lets everything happen that is due by the clock, in order of time, each
-thing at its own instant. So a virtual clock makes a simulation of it, and the machine's clock a small cluster.
+at its own instant. So a virtual clock makes it a simulation, and the machine's clock a small cluster.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _GLANCE_MS = 20
 
 
 class EmbeddedCluster:
-    """Implements the ports Cluster, Machines and World. `path`: kept in that file. Safe for threads.
+    """Implements the ports Cluster, Machines and World. `path`: the file that keeps it. Safe for threads.
 
     `scopes`: which objects of a kind are listed and watched, by their labels alone.
     """
@@ -103,24 +103,26 @@ class EmbeddedCluster:
 
     @classmethod
     def copy_of(cls, path: str, clock: Clock) -> EmbeddedCluster:
-        """The cluster of a file as it would be now, also while another process runs it: to look at.
+        """A copy, to look at, of the cluster in a file as it would be now; another process may be running that cluster.
 
-        What is written to a copy is not kept. Raises ClusterUnavailable where there is no such file.
+        Writes to a copy are not kept. Raises ClusterUnavailable if there is no such file.
         """
         return cls(clock, journal=Memory(read(path)), scopes=WITH_PEOPLES)
 
     # Cluster
 
     def list(self, kind: Kind) -> ObjectList:
-        """All objects of a kind within its scope, by namespace and name. NotFound for a kind that is not served."""
+        """All objects of a kind within its scope, by namespace and name. Raises NotFound for a kind that is not
+        served."""
         with self._turn():
             self._served(kind)
             return ObjectList(items=self._store.listed(kind), resource_version=str(self._store.version))
 
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        """What happened to a kind after a version, then a bookmark. Raises Gone, ClusterUnavailable (a future version).
+        """The events of a kind after a version, then a bookmark. Raises Gone, or ClusterUnavailable for a future
+        version.
 
-        Waits for the first event by the clock's time; a clock that stands still is not waited for.
+        It waits for the first event by the clock's time, but not if the clock stands still.
         """
         with self._turn():
             self._served(kind)
@@ -131,7 +133,8 @@ class EmbeddedCluster:
             return (*events, self._bookmark(kind))
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
-        """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says."""
+        """Server-side apply as field manager `gpuctl`, forced. Returns the object as stored; faults as the port
+        says."""
         ref = ref_of(body)
         with self._turn():
             if is_new and tells_its_maker(ref):
@@ -146,12 +149,13 @@ class EmbeddedCluster:
             return self._api.apply(body, FIELD_MANAGER)
 
     def check(self, body: Body) -> None:
-        """Apply, and change nothing."""
+        """Try an apply without changing anything."""
         with self._turn():
             self._api.apply(body, FIELD_MANAGER, dry_run=True)
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, dependents in the background; before it, where it would keep its pods."""
+        """Delete exactly this object, its dependents in the background. If the object would keep its pods, they are
+        deleted before it goes."""
         key = Key(ref.api_version, ref.kind, ref.namespace, ref.name)
         with self._turn():
             self._served((ref.api_version, ref.kind))
@@ -162,18 +166,19 @@ class EmbeddedCluster:
             return left
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        """One after the other: this cluster has one writer."""
+        """Do the work one item after the other: this cluster has one writer."""
         return [work(item) for item in items]
 
     # Machines
 
     def provide(self, pools: Sequence[NodePool]) -> None:
-        """Nodes, device class and slices of the declared inventory; nodes declared before and not now are removed."""
+        """Provide nodes, device class and slices of the declared inventory; remove nodes that are no longer
+        declared."""
         with self._turn():
             provide(self._api, pools)
 
     def define(self, declared: Sequence[WorkloadKind]) -> None:
-        """Serve these kinds too, and play their controllers, which look at all that is there already."""
+        """Serve these kinds too, and play their controllers, which also look at all existing objects."""
         with self._turn():
             rows, before = rows_of(declared), self._api.rows
             self._api.rows = rows
@@ -189,24 +194,24 @@ class EmbeddedCluster:
             pass
 
     def next_event_ms(self) -> Instant | None:
-        """When something is next due by itself."""
+        """The instant at which something is next due by itself."""
         with self._turn():
             return self._agenda.next_due()
 
     def run_for(self, job: JobId, duration_ms: DurationMs) -> None:
-        """Make the job's workers succeed after running that long in all, pauses not counted, for each of its runs."""
+        """Make the job's workers succeed after running this long in all, without pauses, in each of its runs."""
         with self._turn():
             self._store.set_fact(str(job), RUN_FOR, duration_ms)
             for key in self._book.workers(job):
                 self._agenda.soon(Task(self._kubelets.name, key))
 
     def checkpoint(self, job: JobId, every_ms: DurationMs | None) -> None:
-        """Have the job's workers go on from the last multiple of that since their start, once they were stopped."""
+        """Have the job's workers, once stopped, go on from the last multiple of `every_ms` since their start."""
         with self._turn():
             self._store.set_fact(str(job), CHECKPOINT, every_ms)
 
     def deal(self, job: JobId, placement: Placement | None) -> None:
-        """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there; None: as
+        """Have the job's pods scheduled where the placement has them, worker by worker, if they fit there. None:
         kube-scheduler chooses."""
         workers = placement.workers if placement is not None else ()
         with self._turn():
@@ -221,17 +226,17 @@ class EmbeddedCluster:
                     self._kubelets.exit(pod, exit_code)
 
     def set_node_ready(self, node: NodeName, *, ready: bool) -> None:
-        """Lose a node, or bring it back. NotFound for a node that is not there."""
+        """Lose a node, or bring it back. Raises NotFound for a node that is not there."""
         with self._turn():
             set_ready(self._api, node, ready=ready)
 
     def cordon(self, node: NodeName, *, cordoned: bool) -> None:
-        """Let a node take no new pods, or take them again. NotFound for a node that is not there."""
+        """Let a node take no new pods, or take them again. Raises NotFound for a node that is not there."""
         with self._turn():
             set_cordoned(self._api, node, cordoned=cordoned)
 
     def set_idle(self, job: JobId, since_ms: Instant | None) -> None:
-        """Write on the job's pods since when their GPUs are unused; None takes it off."""
+        """Write on the job's pods since when their GPUs are unused; None removes it."""
         with self._turn():
             for key in self._book.workers(job):
                 pod = self._store.get(key)
@@ -242,14 +247,14 @@ class EmbeddedCluster:
                     self._api.replace(put(pod, ("metadata", "annotations"), notes))
 
     def set_stuck(self, job: JobId, reason: str | None) -> None:
-        """Let the containers of the job's pods wait for that reason, those that are not started yet; None: start."""
+        """Have the job's containers that have not started wait for this reason; None: let them start."""
         with self._turn():
             self._store.set_fact(str(job), STUCK, reason)
             for key in self._book.workers(job):
                 self._agenda.soon(Task(self._kubelets.name, key))
 
     def set_load(self, job: JobId, load_milli: int) -> None:
-        """Have all replicas of a service together so much of its metric, in thousandths."""
+        """Set the load that all replicas of a service have together in its metric, in thousandths."""
         with self._turn():
             self._store.set_fact(str(job), LOAD, load_milli)
             for body in self._store.list(kinds.AUTOSCALER):
@@ -257,7 +262,8 @@ class EmbeddedCluster:
                     self._agenda.soon(Task(Autoscalers.name, key_of(body)))
 
     def set_strangers(self, node: NodeName, gpus: int) -> None:
-        """Have pods that are not gpuctl's ask for so many GPUs of a node. NotFound for a node that is not there."""
+        """Have pods of others, not gpuctl's, ask for this many GPUs of a node. Raises NotFound for a node that is not
+        there."""
         with self._turn():
             set_strangers(self._api, node, gpus)
 
@@ -269,7 +275,7 @@ class EmbeddedCluster:
             return self._api.update(body, manager)
 
     def create(self, body: Body, manager: str = "kubectl") -> Body:
-        """Make an object as another field manager would, with whatever labels and owners."""
+        """Make an object as another field manager would, with any labels and owners."""
         with self._turn():
             return self._api.make(body, manager)
 
@@ -279,7 +285,7 @@ class EmbeddedCluster:
             self._api.delete(Key(ref.api_version, ref.kind, ref.namespace, ref.name))
 
     def close(self) -> None:
-        """Let go of the file. The cluster is not used after this."""
+        """Close the file. The cluster can't be used after this."""
         with self._lock:
             self._store.close()
 
@@ -287,7 +293,7 @@ class EmbeddedCluster:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One call: alone, after what was due before it, and with what it causes done before the next one."""
+        """One call: alone, after everything that was due before it, and complete with what it causes."""
         with self._lock:
             before = self._store.version
             self._settle()
@@ -300,7 +306,7 @@ class EmbeddedCluster:
                     self._written.notify_all()
 
     def _settle(self) -> None:
-        """Do what is due by the clock, in order of time; what one thing causes comes before the next instant."""
+        """Do what is due by the clock, in order of time; all that one thing causes comes before the next instant."""
         until = max(self._clock.now_ms(), self._api.instant)
         while True:
             task = self._agenda.take()
@@ -315,7 +321,7 @@ class EmbeddedCluster:
         self._api.instant = until
 
     def _sync(self, task: Task) -> None:
-        """One controller looks at one object; what it is refused it tries again later."""
+        """Let one controller look at one object; if it is refused, it tries again later."""
         try:
             self._controllers[task.controller].sync(task.key)
         except WorldFault:
@@ -330,13 +336,13 @@ class EmbeddedCluster:
                 self._agenda.soon(Task(controller.name, concerned))
 
     def _waited(self, until: Instant) -> bool:
-        """Wait for a writer or the time something is due; False when the time is over or the clock stands still."""
+        """Wait for a writer, or for something to be due. False if the time is over or the clock stands still."""
         now = self._clock.now_ms()
         if until <= now:
             return False
         due = self._agenda.next_due()
         ahead = (until if due is None else min(until, due)) - now
-        # Whether the clock moves by itself is found out by a short wait; only then is a long one any use.
+        # A short wait shows whether the clock moves by itself; only then is a long one any use.
         written = self._written.wait((ahead if self._ticks else min(ahead, _GLANCE_MS)) / 1000)
         self._ticks = self._ticks or self._clock.now_ms() > now
         self._settle()
@@ -352,7 +358,7 @@ class EmbeddedCluster:
             raise not_found(f"the server has no {kinds.in_words(kind)}")
 
     def _open(self) -> None:
-        """Look at everything that is there, as of the time it was left; a new store gets a server's own namespaces."""
+        """Look at everything in the store as of the time it was left; a new store gets a server's own namespaces."""
         now = self._clock.now_ms()
         self._api.instant = min(now, self._store.closed_ms or now)
         for key, body in self._store.all():

@@ -13,7 +13,7 @@ from gpuctl.model.state import Body
 
 
 class Collector:
-    """The controller. A dependent goes when none of its owners exists any more, in the background."""
+    """The controller that deletes a dependent, in the background, when none of its owners exists any more."""
 
     name = "collector"
 
@@ -21,7 +21,7 @@ class Collector:
         self._desk = desk
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """Dependents of what was removed, and what was created with owners."""
+        """The dependents of a removed object, and a new object with owners."""
         if new is None and old is not None:
             return self._desk.store.dependents(uid(old))
         return (key,) if old is None and new is not None and owner_uids(new) else ()
@@ -37,7 +37,7 @@ class Collector:
             self._desk.api.delete(key)
 
     def end_dependents(self, owner: Body) -> None:
-        """Delete what an object owns, while it is there."""
+        """Delete what an object owns, while the object is there."""
         for key in sorted(self._desk.store.dependents(uid(owner))):
             body = self._desk.store.get(key)
             left = None if body is None else release(self._desk, body)
@@ -53,7 +53,7 @@ class Collector:
 
 
 class Namespaces:
-    """The controller of namespaces that terminate: everything in them is deleted, then they go themselves."""
+    """The controller of namespaces that terminate: it deletes everything in them, then they go themselves."""
 
     name = "namespaces"
 
@@ -61,13 +61,13 @@ class Namespaces:
         self._desk = desk
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A namespace, and the namespace of what was removed."""
+        """The namespace that changed, and the namespace of a removed object."""
         if key.kinds == kinds.NAMESPACE:
             return (key,) if new is not None else ()
         return (Key(*kinds.NAMESPACE, "", key.namespace),) if new is None and key.namespace else ()
 
     def sync(self, key: Key) -> None:
-        """Delete the content of one that terminates; without content it is gone."""
+        """Delete the content of a terminating namespace; without content the namespace is gone."""
         namespace = self._desk.store.get(key)
         if namespace is None or not is_deleting(namespace):
             return

@@ -1,4 +1,4 @@
-"""What every controller is: level-triggered, told where to look, writing through the API."""
+"""The interface of all controllers: level-triggered, told which object to look at, writing through the API."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Controller(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in tasks."""
+        """The controller's name in tasks."""
         ...
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """Keys to look at because of this write."""
+        """The keys to look at because of this write."""
         ...
 
     def sync(self, key: Key) -> None:
-        """Bring what depends on this object to where it should be now."""
+        """Bring everything that depends on this object to its state for now."""
         ...
 
 
 class Desk:
-    """What a controller works with."""
+    """The tools of a controller: the API, the agenda, and timings."""
 
     def __init__(self, api: Api, agenda: Agenda, timings: EmbeddedTimings) -> None:
         self.api = api
@@ -46,9 +46,9 @@ class Desk:
 
     @property
     def instant(self) -> Instant:
-        """Now."""
+        """The instant now."""
         return self.api.instant
 
     def again(self, controller: str, key: Key, due_ms: Instant) -> None:
-        """Look at it again then."""
+        """Have the object looked at again at an instant."""
         self.agenda.at(due_ms, Task(controller, key))

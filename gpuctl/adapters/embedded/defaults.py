@@ -1,7 +1,7 @@
-"""The fields a server fills in on objects gpuctl writes. Filling in twice is filling in once.
+"""The fields that a server fills in on objects gpuctl writes. Filling in twice is the same as once.
 
 Source: `pkg/apis/*/v1/defaults.go` and the strategies' PrepareForCreate, Kubernetes 1.36, as far as gpuctl's objects
-go. Quantities stay as they were written, where a real server writes them in its canonical form.
+need. Quantities stay as written; a real server writes them in canonical form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def filled(body: Body) -> dict[str, Any]:
 
 
 def _over(defaults: Mapping[str, Any], value: Mapping[str, Any] | None) -> dict[str, Any]:
-    """`value` with what it lacks taken from `defaults`."""
+    """The value, with missing fields taken from `defaults`."""
     given = {name: inner for name, inner in (value or {}).items() if inner is not None}
     return {**defaults, **given}
 
@@ -146,7 +146,7 @@ def _deployment(body: Body) -> dict[str, Any]:
 
 
 def _strategy(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the given strategy only. On a real server the client that applies has to remove the others."""
+    """The fields of the given strategy only. On a real server the applying client has to remove the others."""
     if given.get("type") == "Recreate":
         return {"type": "Recreate"}
     rolling = _over({"maxSurge": "25%", "maxUnavailable": "25%"}, given.get("rollingUpdate"))
@@ -212,7 +212,7 @@ def _resource_claim(body: Body) -> dict[str, Any]:
 
 
 def _job_set(body: Body) -> dict[str, Any]:
-    """What JobSet's own webhook fills in, and the one default of its definition."""
+    """The fields that JobSet's own webhook fills in, and the one default of its definition."""
     spec = at(body, "spec", default={})
     network = _over({"enableDNSHostnames": True, "publishNotReadyAddresses": True}, spec.get("network"))
     usual = {"successPolicy": {"operator": "All"}, "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}

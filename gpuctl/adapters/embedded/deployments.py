@@ -1,6 +1,6 @@
 """The Deployment controller, without ReplicaSets: pods belong to the Deployment itself.
 
-A changed template replaces all pods, the old ones leaving first (a real server with `Recreate` does the same).
+A changed template replaces all pods, the old ones leaving first, as on a real server with `Recreate`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Deployments:
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
-        """As many pods of this template as there are to be replicas. Of one that is being deleted it only tells what is
-        left."""
+        """Bring the pods of this template to the number of replicas. For a Deployment that is being deleted it only
+        reports what is left."""
         self._refusals.clear(key)
         body = self._desk.store.get(key)
         if body is None:

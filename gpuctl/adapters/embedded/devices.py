@@ -1,8 +1,9 @@
-"""Dynamic resource allocation: which devices there are, what claims hold of them, and what one more would get.
+"""Dynamic resource allocation: the devices, what claims hold of them, and what one more claim would get.
 
-A request is for an exact count. Devices with `allowMultipleAllocations` are shared by consuming their capacities;
-others are held whole. Requests are served in order, each by the first devices that fit: no search over combinations,
-which a real allocator does; one request a claim, as gpuctl writes, needs none.
+A request asks for an exact count. Devices with `allowMultipleAllocations` are shared by consuming their capacities;
+others are held whole. Requests are served in order, each by the first devices that fit. A real allocator searches over
+combinations; gpuctl writes one request a claim, which needs no search.
+
 Source: KEP-4381 (structured parameters), KEP-5075 (consumable capacity).
 """
 
@@ -24,7 +25,7 @@ _GPU = re.compile(r"gpu-([0-9]+)")
 
 
 class DeviceKey(NamedTuple):
-    """What names a device."""
+    """The names that identify a device."""
 
     driver: str
     pool: str
@@ -33,7 +34,7 @@ class DeviceKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device of a node. `capacity` as its slice has it; `attributes` under their qualified names."""
+    """One device of a node. `capacity` as in its slice; `attributes` under their qualified names."""
 
     key: DeviceKey
     shared: bool
@@ -49,7 +50,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one claim gets of one device; `consumed` is None for a device held whole."""
+    """The part of one device that a claim gets; `consumed` is None for a device held whole."""
 
     request: str
     device: DeviceKey
@@ -64,7 +65,7 @@ class DeviceBook:
         self._held: dict[DeviceKey, dict[tuple[Key, int], Mapping[str, int] | None]] = {}
 
     def note(self, key: Key, old: Body | None, new: Body | None) -> None:
-        """A write happened."""
+        """Take up a write."""
         if key.kinds == kinds.RESOURCE_SLICE:
             for body in filter(None, (old,)):
                 self._slices.get(text(body, "spec", "nodeName"), {}).pop(key, None)
@@ -82,15 +83,15 @@ class DeviceBook:
             yield from devices
 
     def held(self, device: DeviceKey) -> Sequence[Mapping[str, int] | None]:
-        """What claims hold of a device."""
+        """The parts of a device that claims hold."""
         return list(self._held.get(device, {}).values())
 
 
 def allocate(
     book: DeviceBook, classes: Mapping[str, Body], claims: Sequence[Body], node: str, first: Collection[int] = ()
 ) -> list[list[Share]] | None:
-    """What each of the claims would get on a node, of the GPUs in `first` if possible; None when one of them can't be
-    served there."""
+    """What each claim would get on a node, if possible of the GPUs in `first`; None if one claim can't be served
+    there."""
     devices = sorted(book.on(node), key=lambda device: device.minor not in first) if first else [*book.on(node)]
     taken: list[Share] = []
     result: list[list[Share]] = []
@@ -109,7 +110,7 @@ def allocate(
 def _serve(
     book: DeviceBook, classes: Mapping[str, Body], request: Body, devices: Sequence[Device], taken: Sequence[Share]
 ) -> list[Share] | None:
-    """Those of a node's devices that one request gets beside what was taken already."""
+    """The devices of a node that one request gets beside those taken already."""
     exactly = mapping(request, "exactly")
     device_class = classes.get(text(exactly, "deviceClassName"))
     if device_class is None:
@@ -128,7 +129,7 @@ def _serve(
 
 
 def consumption(device: Device, asked: Mapping[str, Any]) -> Mapping[str, int] | None:
-    """What a request takes of each capacity, by the capacity's policy; None when the device can't give that."""
+    """What a request takes of each capacity, by the capacity's policy; None if the device can't give that."""
     if any(name not in device.capacity for name in asked):
         return None
     result: dict[str, int] = {}
@@ -149,7 +150,7 @@ def consumption(device: Device, asked: Mapping[str, Any]) -> Mapping[str, int] |
 
 
 def _room(book: DeviceBook, device: Device, consumed: Mapping[str, int] | None, taken: Sequence[Share]) -> bool:
-    """Whether a device can give that beside what is held and taken of it."""
+    """Whether a device can give this beside what is held and taken of it."""
     held = [*book.held(device.key), *(share.consumed for share in taken if share.device == device.key)]
     if not device.shared:
         return not held and consumed is not None
@@ -163,7 +164,7 @@ def _room(book: DeviceBook, device: Device, consumed: Mapping[str, int] | None, 
 
 
 def allocation(shares: Sequence[Share], node: str, serial: int) -> dict[str, Any]:
-    """What is written to a claim's status; `serial` tells shares of one device apart."""
+    """The allocation as a claim's status has it; `serial` tells shares of one device apart."""
     results = []
     for index, share in enumerate(shares):
         result: dict[str, Any] = {"request": share.request, **share.device._asdict(), "device": share.device.name}
@@ -177,7 +178,7 @@ def allocation(shares: Sequence[Share], node: str, serial: int) -> dict[str, Any
 
 
 def allocated(claim: Body | None) -> list[Share]:
-    """What a stored claim holds."""
+    """The shares that a stored claim holds."""
     shares = []
     for result in items(claim or {}, "status", "allocation", "devices", "results"):
         consumed = result.get("consumedCapacity")
@@ -188,7 +189,7 @@ def allocated(claim: Body | None) -> list[Share]:
 
 
 def allocated_node(claim: Body) -> str:
-    """The node a stored claim's devices are on; "" while it has none."""
+    """The node of a stored claim's devices; "" while it has none."""
     for term in items(claim, "status", "allocation", "nodeSelector", "nodeSelectorTerms"):
         for field in items(term, "matchFields"):
             return str(field["values"][0])

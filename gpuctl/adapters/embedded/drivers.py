@@ -1,7 +1,7 @@
-"""What drivers and plugins on a node make of its GPUs: resources, labels, annotations, slices and their classes.
+"""What drivers and plugins on a node publish about its GPUs: resources, labels, annotations, slices and their classes.
 
-A node has what its pool's way of sharing needs, and nothing else. GPUs that are cut have the highest indexes. A GPU's
-uuid is made of its node's name and its index.
+A node has only what its pool's way of sharing needs. GPUs that are cut have the highest indexes. A GPU's uuid is made
+of its node's name and its index.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def gpu_uuid(node: str, index: int) -> str:
 
 
 def gpu_resources(pool: NodePool, node: DeclaredNode) -> dict[str, str]:
-    """What can be asked for by count."""
+    """The resources that can be asked for by count."""
     counts: dict[str, int] = {}
     if pool.sharing is Sharing.HAMI:
         counts[names.GPU_RESOURCE] = node.gpus * pool.gpu_slots
@@ -46,7 +46,7 @@ def gpu_resources(pool: NodePool, node: DeclaredNode) -> dict[str, str]:
 
 
 def gpu_labels(pool: NodePool, node: DeclaredNode) -> dict[str, str]:
-    """What GPU feature discovery says."""
+    """The labels of GPU feature discovery."""
     found = {
         "nvidia.com/gpu.count": str(node.gpus),
         names.GPU_MEMORY_LABEL: str(pool.gpu_mem_bytes // MEBIBYTE),
@@ -56,7 +56,7 @@ def gpu_labels(pool: NodePool, node: DeclaredNode) -> dict[str, str]:
 
 
 def gpu_annotations(pool: NodePool, node: DeclaredNode) -> dict[str, str]:
-    """What HAMi's device plugin registers."""
+    """The annotations of HAMi's device plugin."""
     if pool.sharing is not Sharing.HAMI:
         return {}
     register = [
@@ -69,7 +69,7 @@ def gpu_annotations(pool: NodePool, node: DeclaredNode) -> dict[str, str]:
 
 
 def device_classes(pools: Iterable[NodePool]) -> Iterator[Body]:
-    """The classes that claims in these pools are of."""
+    """The classes that claims in these pools name."""
     for name in dict.fromkeys(name for pool in pools for name in _CLASSES.get(pool.way, ())):
         driver, kind = _KINDS[name]
         selector = f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{kind}'"
@@ -82,12 +82,12 @@ def device_classes(pools: Iterable[NodePool]) -> Iterator[Body]:
 
 
 def slice_names(node: str) -> tuple[str, ...]:
-    """What a node's slices may be called."""
+    """The possible names of a node's slices."""
     return f"{node}-hami-0", f"{node}-nvidia-0"
 
 
 def resource_slice(pool: NodePool, node: DeclaredNode) -> Body | None:
-    """The node's devices, where a driver publishes them."""
+    """The node's devices, if a driver publishes them."""
     hami, nvidia = slice_names(node.name)
     match pool.way:
         case Way.HAMI_CLAIM:
@@ -124,7 +124,7 @@ def _shared_devices(pool: NodePool, node: DeclaredNode) -> list[dict[str, Any]]:
 
 
 def _nvidia_devices(pool: NodePool, node: DeclaredNode) -> Iterator[dict[str, Any]]:
-    """Whole GPUs, and every slice of those that are cut."""
+    """The whole GPUs, and every slice of the GPUs that are cut."""
     memory = pool.gpu_mem_bytes // MEBIBYTE
     for minor in range(node.whole_gpus):
         attributes = {"type": {"string": "gpu"}, "uuid": {"string": gpu_uuid(node.name, minor)}}

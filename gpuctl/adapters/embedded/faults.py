@@ -1,4 +1,4 @@
-"""The refusals of the server, each as the exception the ports name and the catalogue code it carries."""
+"""The server's refusals, each as the exception that the ports name, with its catalogue code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Inva
 
 
 def unavailable(text: str) -> ClusterUnavailable:
-    """5xx: not now."""
+    """5xx: the server can't now."""
     return ClusterUnavailable("GPU7001", text)
 
 

@@ -1,7 +1,7 @@
-"""Sets of field paths, and the form the API writes them in (`fieldsV1`).
+"""Sets of field paths, and the form in which the API writes them (`fieldsV1`).
 
 A path is a tuple of elements: `f:name` of an object, `k:{"name":"main"}` of a keyed list, `v:"x"` of a set. A member is
-a value that is owned as one piece, an empty object, or the existence of an item of a keyed list.
+a value owned as one piece, an empty object, or the existence of an item of a keyed list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]
 
 _EXISTS = object()
-"""The value that stands for an item of a keyed list as such."""
+"""The value that stands for the existence of an item of a keyed list."""
 
 
 def item_key(shape: Keyed, item: Mapping[str, Any]) -> str:
@@ -26,7 +26,7 @@ def item_key(shape: Keyed, item: Mapping[str, Any]) -> str:
 
 
 def parts(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
-    """The parts of a value that are owned separately, each with its path element; none for one piece."""
+    """The parts of a value that are owned separately, each with its path element; none if the value is one piece."""
     match shape:
         case Fields(of=of):
             for name, inner in value.items() if isinstance(value, dict) else ():
@@ -42,12 +42,12 @@ def parts(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
 
 
 def division(value: Any) -> Shape:
-    """How a value is divided whose field the shapes do not name."""
+    """The division of a value whose field the shapes do not name."""
     return OPEN if isinstance(value, dict) else ATOMIC
 
 
 def leaves(shape: Shape, value: Any, path: Path = ()) -> dict[Path, Any]:
-    """Every member of a value with what it holds there."""
+    """Every member of a value, with its content."""
     found: dict[Path, Any] = {}
     for element, inner_shape, inner in parts(shape, value):
         here = (*path, element)
@@ -61,7 +61,7 @@ def leaves(shape: Shape, value: Any, path: Path = ()) -> dict[Path, Any]:
 
 
 def changed(shape: Shape, old: Any, new: Any) -> FieldSet:
-    """Members that one of two values has and the other has not, or has otherwise."""
+    """Members that only one of two values has, or that differ."""
     before, after = leaves(shape, old), leaves(shape, new)
     lost = frozenset(before.keys() - after.keys())
     return lost | {path for path, value in after.items() if path not in before or before[path] != value}

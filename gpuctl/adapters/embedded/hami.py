@@ -1,4 +1,4 @@
-"""HAMi's scheduler: parts of GPUs that it counts itself, from what nodes register and what it wrote on pods.
+"""HAMi's scheduler: it counts parts of GPUs itself, from what nodes register and what it wrote on pods.
 
 Source: Project-HAMi/HAMi, pkg/scheduler and pkg/device/nvidia of release 2.10.
 """
@@ -18,13 +18,13 @@ from gpuctl.model.state import Body
 UNCOUNTED = frozenset({
     names.HAMI_MEMORY_RESOURCE, names.HAMI_MEMORY_PERCENT_RESOURCE, names.HAMI_CORES_RESOURCE,
 })  # fmt: skip
-"""Resources that no node has: the extender counts them, the scheduler passes them over."""
+"""Resources that no node has: the extender counts them, so the scheduler ignores them."""
 _ALL_CORES = 100
 
 
 @dataclass(slots=True)
 class _Use:
-    """What is taken of one GPU."""
+    """The use of one GPU."""
 
     workers: int = 0
     mem_mib: int = 0
@@ -32,12 +32,12 @@ class _Use:
 
 
 def is_hamis(pod: Body) -> bool:
-    """Whether HAMi schedules it."""
+    """Whether HAMi schedules the pod."""
     return text(pod, "spec", "schedulerName") == names.HAMI_SCHEDULER
 
 
 def hami_decision(pod: Body, node: Body, others: Iterable[Body], first: Collection[int] = ()) -> str | None:
-    """What the pod gets on a node beside the others there, as it is written on the pod; None when it gets nothing.
+    """The GPUs a pod gets on a node beside the other pods, as written on the pod; None if it gets none.
 
     `first`: the GPUs to try before the others.
     """

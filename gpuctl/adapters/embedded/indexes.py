@@ -1,7 +1,7 @@
 """Failures of a Job's workers: how many, of which index, and when the next pod may be made.
 
-With `backoffLimitPerIndex` each index has a count and a delay of its own, from each start of the Job on; without it the
-delay is the Job's. Source: pkg/controller/job/{backoff_utils,indexed_job_utils}.go, Kubernetes 1.36.
+With `backoffLimitPerIndex` each index has its own count and delay, from each start of the Job on; without it the delay
+is the Job's. Source: pkg/controller/job/{backoff_utils,indexed_job_utils}.go, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
 _FAILED = "failed"
-"""The fact about a Job when a pod of it failed last."""
+"""The fact about a Job: when a pod of it last failed."""
 
 
 def worker_index(pod: Body) -> int | None:
@@ -27,7 +27,7 @@ def worker_index(pod: Body) -> int | None:
 
 
 def ranges(indexes: Iterable[int]) -> str:
-    """Indexes as `status.completedIndexes` has them: "0,2-4"."""
+    """The indexes in the form of `status.completedIndexes`: "0,2-4"."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][1] == index - 1:
@@ -38,7 +38,7 @@ def ranges(indexes: Iterable[int]) -> str:
 
 
 def note_failure(desk: Desk, job: Body, index: int | None) -> Body:
-    """The Job with one more failure; with that index among the failed ones, once it has no more left."""
+    """The Job with one more failure. An index without failures left is among the failed ones."""
     job = put(job, ("status", "failed"), number(job, "status", "failed") + 1)
     limit = at(job, "spec", "backoffLimitPerIndex")
     if limit is None or index is None:
@@ -53,20 +53,20 @@ def note_failure(desk: Desk, job: Body, index: int | None) -> Body:
 
 
 def failures_of(desk: Desk, job: Body, index: int) -> dict[str, str]:
-    """The annotation of a new pod that says how often its index failed."""
+    """The annotation of a new pod with the number of its index's failures."""
     if at(job, "spec", "backoffLimitPerIndex") is None:
         return {}
     return {INDEX_FAILURES_ANNOTATION: str(_counts(desk, job).get(str(index), (0, 0))[0])}
 
 
 def forget_failures(desk: Desk, job: Body) -> None:
-    """The pods that told of failures of single indexes are gone."""
+    """Forget the failures of single indexes: the pods that told of them are gone."""
     if at(job, "spec", "backoffLimitPerIndex") is not None:
         desk.store.set_fact(uid(job), _FAILED, None)
 
 
 def backoff_until(desk: Desk, job: Body, index: int | None) -> Instant:
-    """When the next pod may be made after failures: the delay doubles with each."""
+    """The instant from which the next pod may be made after failures: the delay doubles with each."""
     if at(job, "spec", "backoffLimitPerIndex") is None:
         failures, last = number(job, "status", "failed"), desk.store.fact(uid(job), _FAILED)
     else:
@@ -77,5 +77,5 @@ def backoff_until(desk: Desk, job: Body, index: int | None) -> Instant:
 
 
 def _counts(desk: Desk, job: Body) -> dict[str, tuple[int, Instant]]:
-    """By index how often it failed since the Job's start, and when last."""
+    """For each index the number of its failures since the Job's start, and the instant of the last."""
     return dict(desk.store.fact(uid(job), _FAILED, {}))

@@ -1,7 +1,8 @@
 """The Job controller: pods of `batch/v1` Jobs, their counting, suspension, deadlines and ends.
 
-A terminal condition waits for the last pod to be gone: first `FailureTarget` or `SuccessCriteriaMet`, then `Failed` or
+A terminal condition waits until the last pod is gone: first `FailureTarget` or `SuccessCriteriaMet`, then `Failed` or
 `Complete`. Pods deleted by a suspension or an end are not counted; pods deleted by anyone else are failures.
+
 Source: pkg/controller/job/job_controller.go, Kubernetes 1.36.
 """
 
@@ -30,7 +31,7 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import Instant
 
 _ENDED = "ended"
-"""The fact about a pod when it ended."""
+"""The fact about a pod: when it ended."""
 
 
 class Jobs:
@@ -52,7 +53,8 @@ class Jobs:
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
-        """Count what ended, then suspend, end or run the Job. Of one that is being deleted it tells what is left."""
+        """Count the pods that ended, then suspend, end or run the Job. For a Job that is being deleted, report what is
+        left."""
         self._refusals.clear(key)
         job = self._desk.store.get(key)
         if job is None:
@@ -85,7 +87,7 @@ class Jobs:
     # counting
 
     def _gathers(self, job: Body, pods: Sequence[Body]) -> bool:
-        """Whether a pod has ended so lately that the Job waits for more of them to end before it counts them."""
+        """Whether a pod ended so lately that the Job waits for more pods to end before it counts them."""
         delay_ms, store = self._desk.timings.count_ms, self._desk.store
         due = []
         for pod in pods if delay_ms else ():
@@ -99,9 +101,9 @@ class Jobs:
         return True
 
     def _count(self, job: Body, pods: Sequence[Body]) -> Body:
-        """Add the pods that ended and are not counted yet to succeeded, failed and the completed indexes.
+        """Add pods that ended and are not counted yet to succeeded, failed and the completed indexes.
 
-        Indexes beyond the completions, which may have become fewer, count no more.
+        Indexes beyond the completions, which may have become fewer, no longer count.
         """
         ended = [pod for pod in pods if terminal(pod) and TRACKING in at(pod, "metadata", "finalizers", default=())]
         done = completed_indexes(job)
@@ -123,7 +125,7 @@ class Jobs:
         return job
 
     def _count_failure(self, job: Body, pod: Body) -> Body:
-        """A failure costs a retry, unless the Job's policy says otherwise."""
+        """Count a failure, which costs a retry unless the Job's policy says otherwise."""
         action = failure_action(job, pod)
         if action == "Ignore":
             return job
@@ -134,7 +136,7 @@ class Jobs:
         return self._condition(job, "FailureTarget", "PodFailurePolicy", message)
 
     def _tally(self, job: Body, pods: Sequence[Body]) -> Body:
-        """The counts of pods as they are now."""
+        """The Job with the present counts of pods."""
         here = [pod for pod in pods if active(pod)]
         counts = {
             "active": len(here),
@@ -148,7 +150,7 @@ class Jobs:
     # ends
 
     def _ending(self, job: Body) -> Body:
-        """Whether it is to end now, and why."""
+        """The Job, with a condition that says why if it is to end now."""
         if holds(job, "FailureTarget") or holds(job, "SuccessCriteriaMet"):
             return job
         if self._succeeded(job):
@@ -176,7 +178,7 @@ class Jobs:
         )
 
     def _succeeded(self, job: Body) -> bool:
-        """All its completions; without a number of them, one success with nothing left running."""
+        """Whether all completions succeeded; without a number of them, one pod did and none runs."""
         completions = at(job, "spec", "completions")
         succeeded = number(job, "status", "succeeded")
         if completions is not None:
@@ -184,7 +186,7 @@ class Jobs:
         return succeeded > 0 and not any(active(pod) for pod in owned_pods(self._desk, job))
 
     def _end(self, job: Body, pods: Sequence[Body]) -> Body:
-        """Delete what still runs; once nothing does, say Complete or Failed."""
+        """Delete the pods that still run; when none does, set Complete or Failed."""
         for pod in pods:
             if active(pod):
                 dismiss(self._desk, pod)
@@ -212,7 +214,7 @@ class Jobs:
     # suspended and running
 
     def _suspend(self, job: Body, pods: Sequence[Body]) -> Body:
-        """No pods, and no start time: a deadline begins anew with the next start."""
+        """Delete the pods and the start time: a deadline begins anew with the next start."""
         for pod in pods:
             if active(pod):
                 dismiss(self._desk, pod)
@@ -221,7 +223,8 @@ class Jobs:
         return self._condition(put(job, ("status",), status), "Suspended", "JobSuspended", "Job suspended")
 
     def _run(self, job: Body, pods: Sequence[Body]) -> Body:
-        """Started, with as many pods as its completions still need. Those of indexes that are no more wanted go."""
+        """Start the Job, with as many pods as its completions still need. Pods of indexes that are no longer wanted
+        go."""
         if "startTime" not in mapping(job, "status"):
             job = put(job, ("status", "startTime"), self._desk.api.now)
             job = self._ending(job)
@@ -272,13 +275,13 @@ class Jobs:
 
 
 def deadline_ms(job: Body) -> Instant | None:
-    """When the Job has been active too long, if it has started and has a limit."""
+    """The instant at which the Job has been active too long; None unless it has started and has a limit."""
     started, limit = instant(job, "status", "startTime"), at(job, "spec", "activeDeadlineSeconds")
     return None if started is None or limit is None else started + 1000 * int(limit)
 
 
 def failure_action(job: Body, pod: Body) -> str:
-    """What the Job's podFailurePolicy makes of a failed pod: Ignore, FailJob or Count."""
+    """The action for a failed pod by the Job's podFailurePolicy: Ignore, FailJob or Count."""
     for rule in items(job, "spec", "podFailurePolicy", "rules"):
         patterns = list(items(rule, "onPodConditions"))
         if any(
@@ -312,7 +315,7 @@ def _indexed(job: Body) -> bool:
 
 
 def _indexed_spec(job: Body, index: int) -> dict[str, Any]:
-    """What an indexed worker has of its own: its host name and its index in the environment."""
+    """The fields of one indexed worker: its host name, and its index in the environment."""
     variable = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {
         "fieldPath": f"metadata.annotations['{WORKER_INDEX_LABEL}']"}}}  # fmt: skip
     containers = [

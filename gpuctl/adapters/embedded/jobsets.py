@@ -1,7 +1,8 @@
 """The JobSet controller: a Job for each replica of each entry, suspended, resumed and begun anew together.
 
-Played are what gpuctl's own lives of a JobSet need: `suspend`, success of all or any, `failurePolicy.maxRestarts`. Jobs
-are made at once, whatever `startupPolicy` and `dependsOn` say, and no Service is.
+It plays the parts that gpuctl's own lives of a JobSet need: `suspend`, success of all or any,
+`failurePolicy.maxRestarts`. It makes Jobs at once, whatever `startupPolicy` and `dependsOn` say, and makes no Service.
+
 Source: pkg/controllers/jobset_controller.go, failure_policy.go, JobSet 0.12.
 """
 
@@ -40,7 +41,7 @@ class JobSets:
         return [Key(*kinds.JOB_SET, key.namespace, text(o, "name")) for o in owners if text(o, "kind") == "JobSet"]
 
     def sync(self, key: Key) -> None:
-        """End it, begin it anew, or make, suspend and resume its Jobs."""
+        """End the JobSet, begin it anew, or make, suspend and resume its Jobs."""
         body = self._desk.store.get(key)
         if body is None or is_deleting(body):
             return
@@ -82,7 +83,7 @@ class JobSets:
         for job in _wanted(body, attempt):
             live = there.get(job["metadata"]["name"])
             if live is None:
-                if self._desk.store.get(key_of(job)) is None:  # one of the attempt before may still be leaving
+                if self._desk.store.get(key_of(job)) is None:  # a Job of the attempt before may still be leaving
                     self._desk.api.create(job)
             elif not _is_over(live) and flag(live, "spec", "suspend") is not suspended:
                 self._desk.api.replace(put(live if suspended else _resumed(live, job), ("spec", "suspend"), suspended))
@@ -115,7 +116,7 @@ def _names(body: Body, entry: Body) -> list[str]:
 
 
 def _wanted(body: Body, attempt: str) -> Iterator[dict[str, Any]]:
-    """Its Jobs, as they are made."""
+    """The Jobs of a JobSet as they are made."""
     for entry in items(body, "spec", "replicatedJobs"):
         for index, name in enumerate(_names(body, entry)):
             marks = {
@@ -145,7 +146,7 @@ def _wanted(body: Body, attempt: str) -> Iterator[dict[str, Any]]:
 
 
 def _resumed(live: Body, wanted: Mapping[str, Any]) -> Body:
-    """A Job with what may have changed of its template while its JobSet was suspended."""
+    """A Job with the parts of its template that may have changed while its JobSet was suspended."""
     for part in ("labels", "annotations"):
         path = ("spec", "template", "metadata", part)
         live = put(live, path, {**at(live, *path, default={}), **at(wanted, *path, default={})})

@@ -1,8 +1,8 @@
 """The kubelets of all nodes: pods start a moment after they are bound, run, and end when asked to or when done.
 
 How long a job's workers have run in all is a fact of the store beside the objects, so that a pause does not start them
-over. A pod of a lost node neither progresses nor counts as ready; asked to end, it is gone after `fencing_ms`, as after
-a person has fenced the node. A pod whose node was removed fails at once.
+over. A pod of a lost node neither progresses nor counts as ready. If its deletion is asked for, it is gone after
+`fencing_ms`, as after a person has fenced the node. A pod whose node was removed fails at once.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs
 
 RUN_FOR = "run-for"
-"""The fact about a declared job how long its workers run in all."""
+"""The fact about a declared job: how long its workers run in all."""
 
 CHECKPOINT = "checkpoint"
-"""The fact about a declared job how often its workers write a checkpoint; without it they lose no work."""
+"""The fact about a declared job: how often its workers write a checkpoint; without it they lose no work."""
 
 STUCK = "stuck"
-"""The fact about a declared job for which reason the containers of its pods can't be started."""
+"""The fact about a declared job: the reason why the containers of its pods can't be started."""
 
 _EXECUTING = "executing"
-"""The fact about a pod since when it has made progress."""
+"""The fact about a pod: since when it has made progress."""
 
 
 class Kubelets:
@@ -52,7 +52,7 @@ class Kubelets:
         return ()
 
     def sync(self, key: Key) -> None:
-        """One pod: end, start or go on."""
+        """Let one pod end, start or go on."""
         pod = self._desk.store.get(key)
         if pod is None:
             return
@@ -79,7 +79,7 @@ class Kubelets:
             self._done(pod)
 
     def exit(self, pod: Body, code: int) -> None:
-        """The containers of a running pod end by themselves; a policy to restart them starts them again."""
+        """End the containers of a running pod by themselves; its restart policy may start them again."""
         policy = text(pod, "spec", "restartPolicy")
         if policy == "Always" or (policy == "OnFailure" and code):
             again = [
@@ -124,7 +124,8 @@ class Kubelets:
         return every_ms
 
     def _account(self, pod: Body) -> tuple[str, str]:
-        """Where it is kept how long a worker has run: with its Job, for all its pods, as long as the Job is there."""
+        """The place of the account of a worker's time: at its Job, for all the worker's pods, as long as the Job
+        exists."""
         worker = f"ran/{annotations_of(pod).get(WORKER_INDEX_LABEL, '')}"
         for owner in items(pod, "metadata", "ownerReferences"):
             key = Key(text(owner, "apiVersion"), text(owner, "kind"), text(pod, "metadata", "namespace"), owner["name"])
@@ -148,13 +149,13 @@ class Kubelets:
     # states
 
     def _stuck_for(self, pod: Body) -> str:
-        """The reason for which its containers can't be started; "" if they can."""
+        """The reason why the pod's containers can't be started; "" if they can."""
         job = job_of(pod)
         reason = None if job is None else self._desk.store.fact(str(job), STUCK)
         return str(reason) if reason else ""
 
     def _wait(self, pod: Body, reason: str) -> None:
-        """The containers wait, with the reason in the status; nothing is due by itself."""
+        """Have the containers wait, with the reason in the status; nothing is then due by itself."""
         waiting = {"waiting": {"reason": reason, "message": f"{reason} of a container"}}
         crashed = {"terminated": {"exitCode": 1, "reason": "Error"}}
         last = {"lastState": crashed} if reason == "CrashLoopBackOff" else {}
@@ -186,7 +187,7 @@ class Kubelets:
         self._end(put(pod, ("metadata", "deletionGracePeriodSeconds"), 0), "Failed", 143, "Error")
 
     def _end(self, pod: Body, phase: str, code: int, reason: str) -> None:
-        """The containers have ended; a pod whose deletion was asked for is gone unless a finalizer holds it."""
+        """End the containers; a pod whose deletion was asked for is then gone unless a finalizer holds it."""
         ended = put(pod, ("status", "phase"), phase)
         statuses = [
             {**status, "ready": False, "started": False, "state": {"terminated": {
@@ -202,6 +203,6 @@ class Kubelets:
         self._desk.api.replace(ended)
 
     def _reap(self, pod: Body) -> None:
-        """An ended pod whose deletion was asked for needs no grace."""
+        """End the grace period of an ended pod whose deletion was asked for: it needs none."""
         if is_deleting(pod) and at(pod, "metadata", "deletionGracePeriodSeconds"):
             self._desk.api.replace(put(pod, ("metadata", "deletionGracePeriodSeconds"), 0))

@@ -1,8 +1,8 @@
-"""Server-side apply and update: their results for an object and for the field ownership in its `managedFields`.
+"""Server-side apply and update: their results for an object, and for the field ownership in its `managedFields`.
 
-A field that another manager owns with another value is taken over by force, or refused. A field that the manager owned
-and leaves out is removed unless another manager owns it too. Source: Kubernetes, server-side apply; structured-merge-
-diff v6.
+A field that another manager owns with another value is taken over with `force`; else the apply is refused. A field that
+the manager owned and leaves out is removed unless another manager owns it too. Source: Kubernetes, server-side apply;
+structured-merge-diff v6.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ _NOT_OWNED: frozenset[Path] = frozenset(
 )  # fmt: skip
 
 Owners = dict[tuple[str, str], FieldSet]
-"""(manager, operation) -> what it owns."""
+"""The fields that each (manager, operation) owns."""
 
 
 def merged(shape: Shape, live: Any, wanted: Any) -> Any:
-    """`live` with every field of `wanted` in it. Keyed lists take the order of `wanted`, then what only `live` has."""
+    """`live` with every field of `wanted`. Keyed lists take the order of `wanted`; items that only `live` has
+    follow."""
     match shape:
         case Fields(of=of) if isinstance(live, dict) and isinstance(wanted, dict):
             result = dict(live)
@@ -63,7 +64,7 @@ def merged(shape: Shape, live: Any, wanted: Any) -> Any:
 
 
 def without(shape: Shape, value: Any, gone: FieldSet, kept: FieldSet) -> Any:
-    """The value without the members in `gone`; None if nothing is left. An item of which others own a part stays."""
+    """The value without the members in `gone`; None if nothing is left. An item stays if others own a part of it."""
     if not gone:
         return value
     left: list[tuple[str, Any]] = []
@@ -86,14 +87,14 @@ def _below(fields: FieldSet, element: str) -> FieldSet:
 
 
 def owners_of(body: Body) -> Owners:
-    """What each manager owns of a stored object."""
+    """The fields that each manager owns of a stored object."""
     entries = at(body, "metadata", "managedFields", default=())
     return {(entry["manager"], entry["operation"]): decode(entry["fieldsV1"]) for entry in entries}
 
 
 def applied(live: Body | None, wanted: Body, manager: str, *, force: bool = True) -> tuple[dict[str, Any], Owners]:
-    """The object and its owners after `manager` applied `wanted`. Without `force`, Conflict where others own what it
-    changes."""
+    """The object and its owners after `manager` applied `wanted`. Without `force`, raises Conflict if others own what
+    it changes."""
     shape = shape_of((wanted["apiVersion"], wanted["kind"]))
     mine = _owned(shape, wanted)
     if live is None:
@@ -157,5 +158,5 @@ def _ownable(body: Body) -> dict[str, Any]:
 
 
 def _owned(shape: Shape, body: Body) -> FieldSet:
-    """The fields a body states that a manager can own: not the object's identity, and not its status."""
+    """The fields of a body that a manager can own: not the object's identity, and not its status."""
     return frozenset(leaves(shape, _ownable(body))) - _NOT_OWNED

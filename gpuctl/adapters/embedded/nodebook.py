@@ -1,4 +1,4 @@
-"""What is where: the pods of each node and their sums, and the pods that have no node. Follows the store's writes."""
+"""An index of the pods of each node with their sums, and of the pods without a node. It follows the store's writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.model.state import Body
 
 
 class NodeBook:
-    """An index over pods. A pod that ended holds nothing; one asked to end still does. Cost: O(1) a write."""
+    """An index over pods. A pod that has ended holds nothing; one asked to end still does. Cost: O(1) a write."""
 
     def __init__(self) -> None:
         self._sums: dict[str, dict[str, int]] = {}
@@ -22,7 +22,7 @@ class NodeBook:
         self._workers: dict[JobId, dict[Key, None]] = {}
 
     def note(self, key: Key, old: Body | None, new: Body | None) -> None:
-        """A write happened."""
+        """Take up a write."""
         if key.kinds != kinds.POD:
             return
         self._occupy(key, old, new)
@@ -45,7 +45,7 @@ class NodeBook:
         return tuple(self._pods.get(node, ()))
 
     def used(self, node: str) -> Mapping[str, int]:
-        """What the pods of a node ask for together, `pods` included."""
+        """The sum of what the pods of a node ask for, `pods` included."""
         return self._sums.get(node, {})
 
     def pending(self) -> tuple[Key, ...]:
@@ -78,7 +78,7 @@ class NodeBook:
 
 
 def job_of(body: Body) -> JobId | None:
-    """The declared job an object's labels name."""
+    """The declared job that an object's labels name."""
     labels = labels_of(body)
     project, job = labels.get(names.PROJECT_LABEL), labels.get(names.JOB_LABEL)
     return JobId(ProjectName(str(project)), str(job)) if project and job else None

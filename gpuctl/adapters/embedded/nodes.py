@@ -31,7 +31,7 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 def provide(api: Api, pools: Sequence[NodePool]) -> None:
-    """Make the declared nodes be there, and remove those that were declared before and are not any more."""
+    """Make the declared nodes exist, and remove nodes that were declared before and are no longer."""
     declared: set[str] = set()
     for body in device_classes(pools):
         _store(api, body)
@@ -60,7 +60,7 @@ def _without(api: Api, node: str, but: str = "") -> None:
 
 
 def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
-    """The node's kubelet stops reporting, or reports again. NotFound for a node that is not there."""
+    """Have the node's kubelet stop reporting, or report again. Raises NotFound for a node that is not there."""
     body = api.find(Key(*kinds.NODE, "", node))
     status, reason = ("True", "KubeletReady") if ready else ("Unknown", "NodeStatusUnknown")
     body = with_condition(body, {"type": "Ready", "status": status, "reason": reason}, api.instant)
@@ -71,12 +71,12 @@ def set_ready(api: Api, node: NodeName, *, ready: bool) -> None:
 
 
 def set_cordoned(api: Api, node: NodeName, *, cordoned: bool) -> None:
-    """The node takes no new pods, or takes them again. NotFound for a node that is not there."""
+    """Have the node take no new pods, or take them again. Raises NotFound for a node that is not there."""
     api.replace(put(api.find(Key(*kinds.NODE, "", node)), ("spec", "unschedulable"), cordoned))
 
 
 class Evictions:
-    """The controller that takes pods off nodes that stay lost, after the time their tolerations give."""
+    """The controller that removes pods from nodes that stay lost, after the time of their tolerations."""
 
     name = "evictions"
 
@@ -107,7 +107,7 @@ class Evictions:
 
 
 _LONGEST_LABEL = 63
-"""Of a label's value; a node's name may have 253 characters."""
+"""The most characters of a label's value; a node's name may have 253."""
 
 
 def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
@@ -139,7 +139,7 @@ def _node(api: Api, pool: NodePool, node: DeclaredNode) -> None:
 
 
 def _store(api: Api, body: Body) -> None:
-    """Create it, or bring what is there to it."""
+    """Create the object, or change the existing one to it."""
     old = api.store.get(Key(body["apiVersion"], body["kind"], "", text(body, "metadata", "name")))
     if old is None:
         api.create(body)

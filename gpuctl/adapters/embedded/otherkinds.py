@@ -1,8 +1,8 @@
-"""The controllers of kinds that are a row, built in or declared, and have none of their own here: all but JobSet.
+"""The controllers of kinds that are a row, built in or declared, without a controller here: all but JobSet.
 
-Played is what a row says: pods of each template, as many as it counts, gone while the object is stopped; its end once
-those have ended that decide; of a kind that never ends, pods that end are made again. The pods belong to the object
-itself, without the Job, RayCluster or StatefulSet that the real controllers put between, and no Service is made.
+They play what a row says: as many pods of each template as it counts, and none while the object is stopped. The object
+ends once the deciding pods have ended; if the kind never ends, pods that end are made again. The pods belong to the
+object itself, without the Job, RayCluster or StatefulSet that the real controllers put between, and no Service is made.
 Sources: those of `gpuctl/k8s/workload_table.py`.
 """
 
@@ -24,9 +24,9 @@ from gpuctl.model.state import Body
 from gpuctl.model.workload_kind import Told, WorkloadKind
 
 _DECIDING = {kinds.PYTORCH_JOB: "master", kinds.MPI_JOB: "launcher", kinds.RAY_JOB: "submitter"}
-"""The pods whose success is that of the object, where it has any; else all of them."""
+"""The pods whose success is the object's, if it has such pods; else all pods."""
 _SET = "embedded.gpuctl.dev/set"
-"""The label by which pods of one template are known."""
+"""The label that marks pods of one template."""
 
 
 class OtherKinds:
@@ -39,7 +39,7 @@ class OtherKinds:
         self._refusals = Refusals()
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A changed object, and that of a changed pod."""
+        """A changed object, and the object of a changed pod."""
         if self._row(key.kinds) is not None:
             return (key,) if new is not None else ()
         if key.kinds == kinds.POD:
@@ -47,7 +47,7 @@ class OtherKinds:
         return self._refusals.woken_by(key)
 
     def sync(self, key: Key) -> None:
-        """End it, or make its pods and remove them."""
+        """End the object, or make and remove its pods."""
         self._refusals.clear(key)
         body = self._desk.store.get(key)
         row = self._row(key.kinds)
@@ -76,7 +76,7 @@ class OtherKinds:
             self._desk.api.delete(key_of(pod))
 
     def _run(self, row: WorkloadKind, body: Body, pods: Sequence[Body]) -> None:
-        """As many pods of each template as there are to be."""
+        """Bring the pods of each template to their number."""
         if not row.ends:
             self._remove(pod for pod in pods if terminal(pod) and not is_deleting(pod))
         try:
@@ -96,7 +96,7 @@ class OtherKinds:
         new_pod(self._desk, owner, f"{body['metadata']['name']}-{each.name}", more)
 
     def _report(self, row: WorkloadKind, body: Body) -> None:
-        """What its status says now."""
+        """Write the object's present status."""
         pods = owned_pods(self._desk, body)
         new, live = dict(body), [pod for pod in pods if active(pod)]
         for path in row.suspension.active:
@@ -113,7 +113,7 @@ class OtherKinds:
             self._desk.api.replace(new)
 
     def _telling(self, body: Body, state: Told, status: str, *, instead: str = "") -> dict[str, Any]:
-        """The object telling a state, or that it is not in it; `instead`: what a field then says."""
+        """The object with a status that says whether it is in a state; `instead`: a field's text when it is not."""
         if state.condition:
             known = {entry.get("type") for entry in items(body, "status", "conditions")}
             new = {"type": state.condition, "status": status, "reason": state.condition, "message": ""}
@@ -129,7 +129,7 @@ def _is_of(pod: Body, at: int) -> bool:
 
 
 def _end(row: WorkloadKind, body: Body, pods: Sequence[Body]) -> Told | None:
-    """How it has ended, by its pods; None as long as it goes on."""
+    """The end that the object's pods decide; None as long as it goes on."""
     phases = [text(pod, "status", "phase") for pod in pods]
     if "Failed" in phases:
         return row.failed

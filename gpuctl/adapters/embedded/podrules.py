@@ -1,4 +1,4 @@
-"""What the server refuses of a pod or a pod template: containers, requests, volumes, claims, affinity."""
+"""What the server refuses in a pod or a pod template: containers, requests, volumes, claims, affinity."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _over(request: object, limit: object) -> bool:
 
 
 def _unlike(name: str, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> bool:
-    """Devices can't be asked for without a limit, nor with another one."""
+    """Whether a device is asked for without a limit, or with another one than requested."""
     return name not in limits or (name in requests and exact(str(requests[name])) != exact(str(limits[name])))
 
 

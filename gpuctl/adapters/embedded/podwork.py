@@ -1,4 +1,4 @@
-"""Making and removing a workload's pods: what the Job and Deployment controllers share."""
+"""Making and removing a workload's pods: shared by the Job and Deployment controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Refusals:
-    """Objects for which the server refused a pod or a claim: looked at again when what refused it has changed.
+    """Objects for which the server refused a pod or a claim; they are looked at again when the cause has changed.
 
     A real controller asks again and again; here nothing is due by itself that could not succeed.
     """
@@ -27,22 +27,22 @@ class Refusals:
         self._keys: dict[Key, None] = {}
 
     def note(self, key: Key) -> None:
-        """It was refused."""
+        """Note an object that was refused."""
         self._keys[key] = None
 
     def clear(self, key: Key) -> None:
-        """It is being tried again."""
+        """Forget an object that is being tried again."""
         self._keys.pop(key, None)
 
     def woken_by(self, key: Key) -> list[Key]:
-        """What to try again after a write to a quota of its namespace or to a priority class."""
+        """The objects to try again after a write to a quota of their namespace or to a priority class."""
         if key.kinds == kinds.RESOURCE_QUOTA:
             return [refused for refused in self._keys if refused.namespace == key.namespace]
         return list(self._keys) if key.kinds == kinds.PRIORITY_CLASS else []
 
 
 def suffix(serial: int) -> str:
-    """Five letters as a server appends them to generated names, made of a number instead of chance."""
+    """Five letters as a server appends them to generated names, but made of a number instead of chance."""
     letters = []
     mixed = serial * 7_919_831 % 27**5
     for _ in range(5):
@@ -58,7 +58,7 @@ def owned_pods(desk: Desk, owner: Body) -> list[Body]:
 
 
 def active(pod: Body) -> bool:
-    """Not ended, and not asked to."""
+    """Whether a pod has neither ended nor been asked to."""
     return not terminal(pod) and not is_deleting(pod)
 
 
@@ -80,7 +80,7 @@ def new_pod(desk: Desk, owner: Body, stem: str, extra: Body) -> Body:
 
 
 def controller_reference(owner: Body) -> dict[str, Any]:
-    """The ownerReference of the object that controls another."""
+    """The ownerReference of an object that controls another."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -110,12 +110,12 @@ def dismiss(desk: Desk, pod: Body) -> None:
 
 
 def disrupted(pod: Body, reason: str, now_ms: Instant) -> Body:
-    """The pod with the mark of an end that the cluster brought about, not the pod."""
+    """The pod with the mark that the cluster ended it, not the pod itself."""
     return with_condition(pod, {"type": "DisruptionTarget", "status": "True", "reason": reason}, now_ms)
 
 
 def warn(desk: Desk, about: Body, reason: str, message: str) -> None:
-    """A Warning event; repeated, its count and time move."""
+    """Write a Warning event; a repetition raises its count and moves its time."""
     key = Key(*kinds.CORE_EVENT, text(about, "metadata", "namespace"), f"{about['metadata']['name']}.{reason.lower()}")
     old = desk.store.get(key)
     if old is not None:

@@ -1,4 +1,4 @@
-"""ResourceQuota admission: what an object would add, refused where a quota of its namespace has no room.
+"""ResourceQuota admission: an object is refused if a quota of its namespace has no room for what it would add.
 
 Source: pkg/quota/v1, plugin/pkg/admission/resourcequota.
 """
@@ -22,20 +22,21 @@ COUNTED: Mapping[kinds.Kind, str] = {
     for kind, info in kinds.KINDS.items()
     if info.namespaced and kind not in {kinds.EVENT, kinds.CORE_EVENT}
 }
-"""What quotas count, and the name they count it by: everything in a namespace but events."""
+"""The kinds that quotas count, with their name there: everything in a namespace but events."""
 _PLAIN: Mapping[str, kinds.Kind] = {f"count/{name}": kind for kind, name in COUNTED.items()}
-"""Resources of which there is as much as there are objects of a kind."""
+"""The resources that simply count the objects of a kind."""
 _SHORT = frozenset(name.partition(".")[0] for name in COUNTED.values())
 _BY_NAME: Mapping[str, tuple[kinds.Kind, ...]] = {
     **{name: (kind,) for name, kind in _PLAIN.items()},
     **{short: tuple(kind for kind, name in COUNTED.items() if name.partition(".")[0] == short) for short in _SHORT},
 }
-"""Kinds by each name that their number has."""
+"""The kinds by each name of their count."""
 _MUST_ASK = ("cpu", "memory")
 
 
 def admit(store: Store, key: Key, body: Body) -> None:
-    """Raises Forbidden when a quota of the namespace has no room for a new object, or must know what it asks for."""
+    """Raises Forbidden if a quota of the namespace has no room for a new object, or needs an amount that it does not
+    state."""
     adds = None
     for quota_key in store.in_namespace(key.namespace, kinds.RESOURCE_QUOTA) if key.namespace else ():
         quota = store.get(quota_key)
@@ -57,7 +58,7 @@ def admit(store: Store, key: Key, body: Body) -> None:
 
 
 def usage(store: Store, quota: Body, resources: Iterable[str]) -> dict[str, int]:
-    """What the quota's namespace uses of these resources. Cost: O(its objects of the kinds that they are amounts of).
+    """The namespace's use of these resources. Cost: O(its objects of the kinds that have amounts of them).
 
     Objects that are merely counted are not read.
     """
@@ -72,7 +73,7 @@ def usage(store: Store, quota: Body, resources: Iterable[str]) -> dict[str, int]
 
 
 def use_of(body: Body) -> dict[str, int]:
-    """What one object counts for, under every name a quota may use. A pod that ended counts for nothing."""
+    """What one object counts for, under every name a quota may use. A pod that has ended counts for nothing."""
     kind = (body["apiVersion"], body["kind"])
     if kind not in COUNTED or (kind == kinds.POD and terminal(body)):
         return {}
@@ -106,12 +107,12 @@ def _devices(device_class: str) -> str:
 
 
 def _of_compute(name: str) -> bool:
-    """Whether a pod must say how much it asks of this."""
+    """Whether a pod must say how much it asks of this resource."""
     return name in _MUST_ASK or name in {f"{side}.{r}" for side in ("requests", "limits") for r in _MUST_ASK}
 
 
 def _counted_as(name: str) -> tuple[kinds.Kind, ...]:
-    """The kinds of which objects can count for a resource."""
+    """The kinds whose objects can count for a resource."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     if ".storageclass.storage.k8s.io/" in name or name == "requests.storage":

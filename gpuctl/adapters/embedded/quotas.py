@@ -1,4 +1,4 @@
-"""The controller that keeps what a ResourceQuota's namespace uses in its status."""
+"""The controller that keeps the use of a ResourceQuota's namespace in its status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Quotas:
         self._desk = desk
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """A quota, and the quotas of a namespace where something that they are about began or ceased to count."""
+        """A quota, and the quotas about an object in their namespace that began or ceased to count."""
         if key.kinds == kinds.RESOURCE_QUOTA:
             return (key,) if new is not None else ()
         if not key.namespace or key.kinds not in COUNTED:
@@ -35,7 +35,7 @@ class Quotas:
         return ()
 
     def sync(self, key: Key) -> None:
-        """Write what is used now."""
+        """Write the present use."""
         quota = self._desk.store.get(key)
         if quota is None or is_deleting(quota):
             return

@@ -1,9 +1,9 @@
-"""kube-scheduler: finds each unbound pod a node that takes it, or says why there is none.
+"""kube-scheduler: finds a node for each unbound pod, or says why there is none.
 
-Filters: node affinity and selector, cordons, taints, readiness, requests, claims for storage, claims for devices.
-Among nodes that pass, the one with the least asked for, then by name. It never displaces a pod: gpuctl's priority
-class forbids that. Pods of HAMi's scheduler are placed here too, by the same filters and its own count of GPUs.
-Source: pkg/scheduler, Kubernetes 1.36.
+Filters: node affinity and selector, cordons, taints, readiness, requests, claims for storage, claims for devices. Among
+the nodes that pass it takes the least loaded, then the first by name. It never displaces a pod: gpuctl's priority class
+forbids that. Pods of HAMi's scheduler are placed here too, by the same filters and HAMi's count of GPUs. Source:
+pkg/scheduler, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gpuctl.k8s.objects import annotations_of, is_deleting, items, labels_of, ma
 from gpuctl.model.state import Body
 
 DEALT = "dealt"
-"""The fact about a declared job where its workers are to be scheduled: the node and the GPUs of each, in order."""
+"""The fact about a declared job: where its workers are to be scheduled, the node and GPUs of each in order."""
 
 QUEUE = Key(*kinds.POD, "", "")
-"""Stands for all pods that have no node: they are looked at together when something made room."""
+"""Stands for all pods without a node: they are looked at together when something made room."""
 
 
 class Scheduler:
@@ -41,7 +41,7 @@ class Scheduler:
         self._devices = devices
 
     def concerns(self, key: Key, old: Body | None, new: Body | None) -> Iterable[Key]:
-        """What lets a pod have a node: a change of its own is looked at by itself, what makes room by all that wait."""
+        """A pod that changed, by itself; all pending pods after a write that may have made room."""
         if key.kinds == kinds.POD:
             if new is None or terminal(new):
                 return (QUEUE,)
@@ -95,7 +95,7 @@ class Scheduler:
         self._desk.api.replace(with_condition(bound, {"type": "PodScheduled", "status": "True"}, self._desk.instant))
 
     def _dealt(self, pod: Body) -> Mapping[str, Sequence[int]]:
-        """The node that a scenario has the pod on, with its GPUs there; none where kube-scheduler chooses."""
+        """The node where a scenario wants the pod, with its GPUs there; empty if kube-scheduler chooses."""
         job = job_of(pod)
         places = self._desk.store.fact(str(job), DEALT) if job is not None else None
         if job is None or not places:
@@ -106,13 +106,13 @@ class Scheduler:
         return dict([places[index]]) if index < len(places) else {}
 
     def _hami_on(self, pod: Body, node: Body) -> str | None:
-        """What HAMi would give a pod on a node."""
+        """The GPUs HAMi would give a pod on a node."""
         others = (self._desk.store.get(key) for key in self._book.on(node["metadata"]["name"]))
         first = self._dealt(pod).get(node["metadata"]["name"], ())
         return hami_decision(pod, node, [other for other in others if other is not None], first)
 
     def _noted_by_hami(self, pod: Body, name: str) -> Body:
-        """The pod with HAMi's decision on it, where it is HAMi's to decide."""
+        """The pod with HAMi's decision, if HAMi decides on it."""
         node = self._desk.store.get(Key(*kinds.NODE, "", name))
         given = self._hami_on(pod, node) if node is not None and is_hamis(pod) else None
         if given is None:
@@ -121,7 +121,7 @@ class Scheduler:
         return put(pod, ("metadata", "annotations"), {**annotations_of(pod), **notes})
 
     def _claims(self, pod: Body) -> tuple[str, list[Body]]:
-        """What the pod waits for before a node can be looked for, and its device claims."""
+        """What the pod still lacks before a node can be looked for, and its device claims."""
         namespace = text(pod, "metadata", "namespace")
         for name in volume_claims(pod):
             volume = self._desk.store.get(Key(*kinds.CLAIM, namespace, name))
@@ -138,7 +138,7 @@ class Scheduler:
         return "", claims
 
     def _devices_on(self, claims: Sequence[Body], node: str, first: Sequence[int]) -> list[list[Share]] | None:
-        """What each claim gets on a node; a claim that has its devices already must have them there."""
+        """The devices of each claim on a node; a claim that has devices already must have them there."""
         if any(allocated_node(claim) not in {"", node} for claim in claims):
             return None
         new = [claim for claim in claims if not allocated_node(claim)]
@@ -150,7 +150,7 @@ class Scheduler:
         return [[] if allocated_node(claim) else next(given) for claim in claims]
 
     def _candidates(self, pod: Body) -> Sequence[Body]:
-        """The nodes its affinity names, where it names them; else all."""
+        """The nodes that the pod's affinity names; all nodes if it names none."""
         named = named_nodes(pod)
         if named is None:
             return self._desk.store.list(kinds.NODE)
@@ -158,7 +158,7 @@ class Scheduler:
         return [node for node in found if node is not None]
 
     def _full(self, asks: Mapping[str, int], node: Body) -> str:
-        """The first resource the node has too little of."""
+        """The first resource of which the node has too little."""
         room = amounts(mapping(node, "status", "allocatable"))
         used = self._book.used(node["metadata"]["name"])
         for resource, asked in asks.items():
@@ -167,7 +167,7 @@ class Scheduler:
         return ""
 
     def _load(self, node: Body) -> int:
-        """How full it is, in thousandths of its CPU, memory and pods."""
+        """How full the node is, in thousandths of its CPU, memory and pods."""
         room = amounts(mapping(node, "status", "allocatable"))
         used = self._book.used(node["metadata"]["name"])
         shares = [used.get(r, 0) * 1000 // max(1, room.get(r, 0)) for r in ("cpu", "memory", "pods")]
@@ -189,7 +189,7 @@ class Scheduler:
 
 
 def named_nodes(pod: Body) -> frozenset[str] | None:
-    """The nodes that a required affinity names in every one of its terms; None where a term names none."""
+    """The nodes that a required affinity names in every one of its terms; None if a term names none."""
     terms = _terms(pod)
     if not terms:
         return None
@@ -203,7 +203,7 @@ def named_nodes(pod: Body) -> frozenset[str] | None:
 
 
 def unfit(pod: Body, node: Body) -> str:
-    """Why a node may not have a pod, whatever room it has; "" when it may."""
+    """The reason why a node may not have a pod, whatever room it has; "" if it may."""
     if not matches(pod, node):
         return "node(s) didn't match Pod's node affinity/selector"
     if at(node, "spec", "unschedulable") and not _tolerated(

@@ -1,4 +1,4 @@
-"""Scopes of a ResourceQuota: which pods it is about. Of Kubernetes' scopes the two that gpuctl's quotas use.
+"""Scopes of a ResourceQuota: which pods it is about. Only the two of Kubernetes' scopes that gpuctl's quotas use.
 
 Source: pkg/quota/v1/evaluator/core/pods.go and validateScopedResourceSelectorRequirement.
 """
@@ -19,7 +19,7 @@ _WEIGHTED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def problems(quota: Body) -> Iterator[str]:
-    """What a server would refuse, and what only a real one knows."""
+    """What a server would refuse, and what the embedded cluster does not know."""
     if mapping(quota, "spec").get("scopes"):
         yield "spec.scopes: Unsupported value: the embedded cluster knows scopeSelector only"
     for expression in _expressions(quota):
@@ -33,7 +33,7 @@ def problems(quota: Body) -> Iterator[str]:
 
 
 def is_about(quota: Body, body: Body) -> bool:
-    """Whether all expressions of the quota hold for the object. A quota with a scope is about pods alone."""
+    """Whether all expressions of the quota hold for the object. A quota with a scope is only about pods."""
     expressions = list(_expressions(quota))
     if not expressions:
         return True

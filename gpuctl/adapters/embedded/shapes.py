@@ -1,7 +1,7 @@
 """How server-side apply divides the objects gpuctl uses: which lists are keyed, which values are one piece.
 
-Source: the `listType`, `listMapKey`, `mapType` and `structType` markers of the Kubernetes API types, 1.36. A field
-that is not named here is granular where it is an object and one piece where it is a list.
+A field that is not named here is granular if it is an object, and one piece if it is a list. Source: the `listType`,
+`listMapKey`, `mapType` and `structType` markers of the Kubernetes API types, 1.36.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuctl.k8s.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """Owned and replaced as one piece."""
+    """A value that is owned and replaced as one piece."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The journal in one SQLite file. What `commit` returned for survives the death of the process at any later moment.
+"""The journal in one SQLite file. Once `commit` has returned, its writes survive the death of the process.
 
-One process at a time writes: a second one is told that the file is in use; others may read. The write-ahead log is
-synchronised at checkpoints only: a crash of the machine itself may lose the last commits, never the file's consistency.
+One process at a time writes: a second one gets a fault that the file is in use; others may read. The write-ahead log is
+synchronised only at checkpoints: a crash of the machine itself may lose the last commits, never the file's consistency.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NU
 
 
 class SqliteJournal:
-    """A journal in the file at `path`, made if it is not there. Raises ClusterUnavailable for a file it can't use."""
+    """A journal in the file at `path`; makes the file if there is none. Raises ClusterUnavailable if the file can't be
+    used."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -53,7 +54,7 @@ class SqliteJournal:
             undo.pop_all()
 
     def load(self) -> Restored:
-        """All that was committed."""
+        """Everything that was committed."""
         return _loaded(self._db)
 
     def put_object(self, key: Key, body: Body) -> None:
@@ -62,7 +63,7 @@ class SqliteJournal:
         self._writes.append(("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", (*key, text)))
 
     def remove_object(self, key: Key) -> None:
-        """Keep it no longer."""
+        """Keep an object no longer."""
         statement = "DELETE FROM objects WHERE (api_version, kind, namespace, name) = (?, ?, ?, ?)"
         self._writes.append((statement, tuple(key)))
 
@@ -75,7 +76,8 @@ class SqliteJournal:
             self._writes.append(("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (about, name, text)))
 
     def commit(self, counters: Mapping[str, int]) -> None:
-        """Make it durable, with the counters as they are. Raises ClusterUnavailable; the next commit tries again."""
+        """Make the writes durable, with the counters as they are. Raises ClusterUnavailable; the next commit tries
+        again."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for statement, values in self._writes:
@@ -89,13 +91,13 @@ class SqliteJournal:
         self._writes.clear()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
         self._claim.close()
 
 
 def read(path: str) -> Restored:
-    """What a file holds at this moment, also while a cluster uses it. Raises ClusterUnavailable."""
+    """The content of a file at this moment, also while a cluster uses it. Raises ClusterUnavailable."""
     try:
         if not Path(path).is_file():
             raise unavailable(f"{path} is not there")
@@ -107,7 +109,8 @@ def read(path: str) -> Restored:
 
 
 def _claimed(path: str) -> TextIO:
-    """Hold the file for this process until it ends; the lock stands beside it, so that SQLite's own are untouched."""
+    """Hold the file for this process until it ends. The lock is a file beside it, so that SQLite's own locks are
+    untouched."""
     try:
         claim = Path(f"{path}.lock").open("a", encoding="utf-8")  # noqa: SIM115 - held until close
     except OSError as error:

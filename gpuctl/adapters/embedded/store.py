@@ -1,7 +1,9 @@
-"""Objects with versions: what etcd and the watch cache are to a real server. Knows nothing of what objects mean.
+"""Objects with versions: the role of etcd and the watch cache in a real server. The store does not know what objects
+mean.
 
 One counter gives every write its resource version. Each kind keeps its last events for watches; a watch from before
-them is Gone. Every write also goes to the journal, so that a store opened again is the store that was closed.
+them is Gone. Every write also goes to the journal, so that a store that is opened again equals the store that was
+closed.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ HISTORY = 20_000
 
 
 class Journal(Protocol):
-    """Where writes are made to last. `commit` makes all since the last commit durable at once."""
+    """Makes writes last. `commit` makes all writes since the last commit durable at once."""
 
     def load(self) -> Restored:
-        """What was kept."""
+        """Everything that was kept."""
         ...
 
     def put_object(self, key: Key, body: Body) -> None:
@@ -36,7 +38,7 @@ class Journal(Protocol):
         ...
 
     def remove_object(self, key: Key) -> None:
-        """Keep it no longer."""
+        """Keep an object no longer."""
         ...
 
     def put_fact(self, about: str, name: str, value: Any) -> None:
@@ -44,11 +46,12 @@ class Journal(Protocol):
         ...
 
     def commit(self, counters: Mapping[str, int]) -> None:
-        """Make it durable, with the counters as they are. Raises ClusterUnavailable; the next commit tries again."""
+        """Make the writes durable, with the counters as they are. Raises ClusterUnavailable; the next commit tries
+        again."""
         ...
 
     def close(self) -> None:
-        """Let go of what holds it."""
+        """Free what the journal holds, such as a file."""
         ...
 
 
@@ -62,29 +65,29 @@ class Restored:
 
 
 class Memory:
-    """The journal of a store that need not last; it may begin with what another one kept."""
+    """The journal of a store that need not last; it may begin with another journal's content."""
 
     def __init__(self, kept: Restored | None = None) -> None:
         self._kept = kept or Restored()
 
     def load(self) -> Restored:
-        """What it began with."""
+        """The content the journal began with."""
         return self._kept
 
     def put_object(self, key: Key, body: Body) -> None:
-        """Kept in the store only."""
+        """Do nothing: the store alone keeps the object."""
 
     def remove_object(self, key: Key) -> None:
-        """Kept in the store only."""
+        """Do nothing: the store alone keeps objects."""
 
     def put_fact(self, about: str, name: str, value: Any) -> None:
-        """Kept in the store only."""
+        """Do nothing: the store alone keeps the fact."""
 
     def commit(self, counters: Mapping[str, int]) -> None:
-        """Nothing to make durable."""
+        """Do nothing: there is nothing to make durable."""
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to free."""
 
 
 Listener = Callable[[Key, "Body | None", "Body | None"], None]
@@ -95,7 +98,7 @@ class Store:
     """All objects. Cost: a write is O(1) beside the indexes; a list is O(1) until the kind changes, then O(n log n)."""
 
     def __init__(self, journal: Journal, history: int = HISTORY, selects: Mapping[Kind, Selects] | None = None) -> None:
-        """`selects`: of which objects of a kind lists and watches tell; of all where it is not in it."""
+        """`selects`: the test of the objects that lists and watches of a kind report; without one, they report all."""
         kept = journal.load()
         self._selects = selects or {}
         self._journal = journal
@@ -115,7 +118,7 @@ class Store:
         self._uids = kept.counters.get("uids", 0)
         self.listeners: list[Listener] = []
         self._dirty = False
-        for body in sorted(kept.objects, key=uid):  # as they were made, which is the order that a store keeps
+        for body in sorted(kept.objects, key=uid):  # in the order of creation, which is the order of a store
             self._index(key_of(body), None, body)
 
     # reading
@@ -147,11 +150,11 @@ class Store:
         return tuple(key for keys in kinds.values() for key in keys)
 
     def all(self) -> Iterable[tuple[Key, Body]]:
-        """Every object; for rebuilding what is derived."""
+        """Every object, for rebuilding what is derived."""
         return tuple((key_of(body), body) for objects in self._objects.values() for body in objects.values())
 
     def events(self, kind: Kind, version: int) -> tuple[WatchEvent, ...]:
-        """What happened to a kind after a version, or to those of its objects that are selected. Raises Gone."""
+        """The events of a kind after a version, or of its selected objects. Raises Gone."""
         if version > self.version:
             raise unavailable(f"Too large resource version: {version}, current: {self.version}")
         if version < self._horizon.get(kind, self._born):
@@ -167,13 +170,13 @@ class Store:
     # writing
 
     def new_uid(self) -> str:
-        """A uid no other object of this store has or had."""
+        """A uid that no other object of this store has or had."""
         self._uids += 1
         return f"{self._uids:08x}-0000-4000-8000-{self._uids:012x}"
 
     @property
     def serial(self) -> int:
-        """How many uids were given out: a number that differs for every new object."""
+        """The number of uids given out: it differs for every new object."""
         return self._uids
 
     def write(self, body: Body) -> Body:
@@ -189,7 +192,7 @@ class Store:
         return stored
 
     def remove(self, key: Key) -> None:
-        """Remove an object that is there; its last state is in the event, at the version of the removal."""
+        """Remove an existing object; its last state is in the event, at the version of the removal."""
         old = self._objects[key.kinds][key.namespace, key.name]
         self.version += 1
         self._index(key, old, None)
@@ -201,11 +204,11 @@ class Store:
         self._tell(key, old, None)
 
     def fact(self, about: str, name: str, default: Any = None) -> Any:
-        """Something remembered that is no object, about an object's uid or about something else."""
+        """A value that is remembered about an object's uid, or about something else, outside objects."""
         return self._facts.get(about, {}).get(name, default)
 
     def set_fact(self, about: str, name: str, value: Any) -> None:
-        """Remember it; None forgets it. What is about an object's uid goes with the object."""
+        """Remember a fact; None forgets it. Facts about an object's uid go with the object."""
         if self.fact(about, name) == value:
             return
         known = self._facts.setdefault(about, {})
@@ -218,13 +221,14 @@ class Store:
         self._journal.put_fact(about, name, value)
 
     def commit(self, instant: Instant) -> None:
-        """Make everything since the last commit durable as one; `closed_ms` is this instant when it is opened again."""
+        """Make everything since the last commit durable as one. When the store is opened again, `closed_ms` is this
+        instant."""
         if self._dirty:
             self._journal.commit({"version": self.version, "uids": self._uids, "instant": instant})
             self._dirty = False
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Close the journal."""
         self._journal.close()
 
     def _tell(self, key: Key, old: Body | None, new: Body | None) -> None:

@@ -22,9 +22,9 @@ _CLASS_OF = {names.DRA_DRIVER: names.DRA_DEVICE_CLASS, names.NVIDIA_DRIVER: name
 
 
 def set_strangers(api: Api, node: NodeName, gpus: int) -> None:
-    """Have so many of them on a node; those that are too many are asked to end. NotFound for a node that is not there.
+    """Have this many foreign pods on a node; further ones are deleted. Raises NotFound for a node that is not there.
 
-    One that is ending still holds its GPU, and is not counted.
+    A foreign pod that is ending still holds its GPU, and is not counted.
     """
     machine = api.store.get(Key(*kinds.NODE, "", node))
     if machine is None:
@@ -51,12 +51,12 @@ def _is_stranger_on(pod: Body, node: NodeName) -> bool:
 
 
 def _scheduler(node: Body) -> dict[str, str]:
-    """Whose the pods are to place, as HAMi's webhook has it for its nodes."""
+    """The scheduler that places the pods, as HAMi's webhook sets it for its nodes."""
     return {"schedulerName": names.HAMI_SCHEDULER} if names.HAMI_REGISTER_ANNOTATION in annotations_of(node) else {}
 
 
 def _template(api: Api, node: Body) -> str:
-    """What claims for a node's GPUs are made of; "" where GPUs are asked for by count."""
+    """The template of claims for a node's GPUs; "" if GPUs are asked for by count."""
     if names.GPU_RESOURCE in mapping(node, "status", "allocatable"):
         return ""
     name = text(node, "metadata", "name")

@@ -1,4 +1,4 @@
-"""The texts a server takes as names and labels."""
+"""The texts that a server accepts as names and labels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def is_label(name: str) -> bool:
-    """A DNS label (RFC 1123)."""
+    """Whether a name is a DNS label (RFC 1123)."""
     return _LABEL.fullmatch(name) is not None
 
 
 def is_subdomain(name: str) -> bool:
-    """DNS labels with dots between, at most 253 characters."""
+    """Whether a name is DNS labels with dots between, at most 253 characters."""
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def label_problems(where: str, labels: Mapping[str, Any]) -> Iterable[str]:
-    """What is wrong with labels: keys are names with an optional DNS prefix, values empty or like a name."""
+    """The faults of labels: keys must be names with an optional DNS prefix, values empty or like a name."""
     for key, value in labels.items():
         prefix, slash, name = key.rpartition("/")
         if not _QUALIFIED.fullmatch(name) or (slash and not is_subdomain(prefix)):

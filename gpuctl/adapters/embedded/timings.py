@@ -1,4 +1,4 @@
-"""How long things take in the embedded cluster, in milliseconds, and the few bounds it keeps."""
+"""How long things take in the embedded cluster, in milliseconds, and its few bounds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpuctl.model.units import DurationMs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedTimings:
-    """`start_ms`: bound until running. `termination_ms`: asked to end until gone.
+    """`start_ms`: from bound to running. `termination_ms`: from asked to end to gone.
 
-    `eviction_ms`: a node is lost until its pods are evicted (the server's default toleration of 300 s).
-    `fencing_ms`: a pod of a lost node is asked to end until it is gone; in a real cluster a person must fence the node.
-    `retry_ms`: a controller failed until it tries again. `backoff_ms`: a Job's pod failed until its replacement,
-    doubled with each failure up to `backoff_limit_ms`. `count_ms`: a Job's pod ended until the Job counts it; a real
-    controller gathers the ends of a second.
+    `eviction_ms`: from the loss of a node to the eviction of its pods (the server's default toleration of 300 s).
+    `fencing_ms`: from a pod of a lost node being asked to end to its being gone; in a real cluster a person must fence
+    the node. `retry_ms`: from a controller's failure to its next try. `backoff_ms`: from the failure of a Job's pod to
+    its replacement, doubled with each failure up to `backoff_limit_ms`. `count_ms`: from the end of a Job's pod to the
+    Job's count of it; a real controller gathers the ends of a second.
     """
 
     start_ms: DurationMs = 1_000

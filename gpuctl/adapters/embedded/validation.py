@@ -1,7 +1,7 @@
-"""What the server refuses as 422: fields that are missing or malformed, and changes of what may not change.
+"""Everything that the server refuses with 422: missing or malformed fields, and changes of immutable parts.
 
-Source: pkg/apis/*/validation, Kubernetes 1.36, for the objects gpuctl writes. Forms the embedded cluster does not play
-(quota scopes, other CEL) are refused too, so that nothing is silently taken for something else.
+Forms that the embedded cluster does not play (quota scopes, other CEL) are refused too, so that nothing is silently
+misread. Source: pkg/apis/*/validation, Kubernetes 1.36, for the objects gpuctl writes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IMMUTABLE = "Invalid value: field is immutable"
 
 
 def check(body: Body) -> None:
-    """Raises Invalid with everything that is wrong with an object, defaults filled in."""
+    """Raises Invalid with everything that is wrong with an object whose defaults are filled in."""
     _refuse(body, [*_metadata(body), *_CHECKS.get((body["apiVersion"], body["kind"]), _nothing)(body)])
 
 
@@ -114,7 +114,10 @@ def _job_change(old: Body, new: Body) -> Problems:
 
 
 def _job_set_change(old: Body, new: Body) -> Problems:
-    """Source: pkg/webhooks/jobset_webhook.go, ValidateUpdate, JobSet 0.12: no affinity may change, suspended or not."""
+    """The forbidden changes of a JobSet: also while suspended, no affinity may change.
+
+    Source: pkg/webhooks/jobset_webhook.go, ValidateUpdate, JobSet 0.12.
+    """
     before, after = (list(items(body, "spec", "replicatedJobs")) for body in (old, new))
     if flag(old, "spec", "suspend") or flag(new, "spec", "suspend"):
         before, after = [_unmarked(entry) for entry in before], [_unmarked(entry) for entry in after]
@@ -123,7 +126,7 @@ def _job_set_change(old: Body, new: Body) -> Problems:
 
 
 def _unmarked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A replicated Job without what may change while its JobSet is suspended."""
+    """A replicated Job without the parts that may change while its JobSet is suspended."""
     for field in (("metadata", "labels"), ("metadata", "annotations")):
         entry = drop(entry, ("template", "spec", "template", *field))
     for name in ("nodeSelector", "tolerations", "schedulingGates"):
@@ -132,7 +135,8 @@ def _unmarked(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _unscheduled(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A pod template without what may change while its Job is suspended and has not started (amounts from 1.36 on)."""
+    """A pod template without the parts that may change while its Job is suspended and has not started (amounts from
+    1.36 on)."""
     for path in (
         ("metadata", "labels"),
         ("metadata", "annotations"),
@@ -163,7 +167,7 @@ def _deployment(body: Body) -> Problems:
 
 
 _OF_OTHERS = frozenset({"Object", "External"})
-"""Types of metrics that there are without pods."""
+"""Types of metrics that exist without pods."""
 
 
 def _autoscaler(body: Body) -> Problems:
@@ -312,7 +316,7 @@ def _pod(body: Body) -> Problems:
 
 
 def _fixed(*paths: tuple[str, ...]) -> Callable[[Body, Body], Problems]:
-    """A change check: these parts never change."""
+    """A check that these parts never change."""
 
     def problems(old: Body, new: Body) -> Problems:
         return [f"{'.'.join(path)}: {_IMMUTABLE}" for path in paths if at(old, *path) != at(new, *path)]

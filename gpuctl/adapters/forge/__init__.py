@@ -1,5 +1,5 @@
-"""The code hosts: `address` and `environment` (which host, with which token), `requests` (bounded exchanges, and when
-one is repeated), `github` and `gitlab` (the port Forge, each by its own endpoints)."""
+"""The code hosts. `address` and `environment`: which host, with which token. `requests`: bounded exchanges, and when
+one is repeated. `github` and `gitlab`: the port Forge, each with its own endpoints."""
 
 from collections.abc import Mapping
 
@@ -13,6 +13,7 @@ __all__ = ["ForgeAddress", "ForgeOptions", "GitHub", "GitLab", "address_of", "nu
 
 
 def open_forge(options: ForgeOptions, environment: Mapping[str, str], time: VirtualTime) -> GitHub | GitLab:
-    """The client of the code host that options and a CI job's environment name. Raises ForgeFault: GPU6201, GPU6202."""
+    """The client of the code host that the options and a CI job's environment name. Raises ForgeFault: GPU6201,
+    GPU6202."""
     make = GitHub if options.host == "github" else GitLab
     return make(address_of(options, environment), time)

@@ -1,4 +1,4 @@
-"""Where a code host's API is, and the token for it."""
+"""The address of a code host's API, and its token."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeAddress:
-    """The API's base address, the repository there (GitLab: or the project's number), and the token.
+    """The API's base address, the repository there (on GitLab also the project's number), and the token.
 
-    The token is in no text form of it. `ca_file`: certificates to trust besides the system's. `proxy`: an http(s)
-    address; https goes through it as a tunnel. Raises ForgeFault for an address to which no token may be sent.
+    Security: the token is in no text form of the object. `ca_file`: certificates to trust besides the system's.
+    `proxy`: an http(s) address; https goes through it as a tunnel. Raises ForgeFault for an address to which no token
+    may be sent.
     """
 
     url: str
@@ -45,7 +46,7 @@ class ForgeAddress:
 
 
 def _unusable(url: str) -> str:
-    """Why a token can't be sent to an address; empty if it can."""
+    """The reason why a token can't be sent to an address; empty if it can."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -1,8 +1,8 @@
-"""What a CI job's environment says of its code host: the API, the repository, the request and the token.
+"""Reads a CI job's environment for its code host: the API, the repository, the request and the token.
 
-Source: https://docs.github.com/actions/reference/workflows-and-actions/variables and
-https://docs.gitlab.com/ci/variables/predefined_variables. The token of a GitLab job, CI_JOB_TOKEN, can't write
-comments, so it is not looked at.
+CI_JOB_TOKEN, the token of a GitLab job, can't write comments, so it is not used. Source:
+https://docs.github.com/actions/reference/workflows-and-actions/variables and
+https://docs.gitlab.com/ci/variables/predefined_variables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeOptions:
-    """A code host as options name it; None: as the environment has it."""
+    """A code host as options name it; None: take the value from the environment."""
 
     host: Host
     api_url: str | None = None
@@ -67,7 +67,7 @@ def number_of(options: ForgeOptions, environment: Mapping[str, str]) -> int:
 
 
 def _event_number(path: str) -> int:
-    """The number of the pull request that GitHub's event is of."""
+    """The number of the pull request in GitHub's event."""
     if not path:
         raise _unknown("the number of the request", "GITHUB_EVENT_PATH is not set")
     try:

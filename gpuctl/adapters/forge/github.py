@@ -53,7 +53,7 @@ class GitHub:
         return self._url(made, what)
 
     def set_labels(self, number: int, ours: frozenset[str], wanted: frozenset[str]) -> None:
-        """Add what is missing and remove what is not wanted, of our own labels."""
+        """Add and remove labels so that exactly the wanted ones of `ours` are there."""
         what, path = f"the labels of #{number}", f"{self._repo}/issues/{number}/labels"
         there = {str(each.get("name")) for each in self._requests.pages(f"{path}?", what=what)}
         missing = sorted((ours & wanted) - there)
@@ -63,11 +63,11 @@ class GitHub:
             try:
                 self._requests.send("DELETE", f"{path}/{quote(name, safe='')}", what=what)
             except ForgeFault as fault:
-                if fault.code != "GPU6205":  # gone meanwhile
+                if fault.code != "GPU6205":  # removed meanwhile
                     raise
 
     def commits_of(self, number: int) -> frozenset[Revision]:
-        """The head of the pull request, and the merge that GitHub has made to try it."""
+        """The head of the pull request, and the merge commit that GitHub made to test it."""
         what = f"pull request #{number}"
         found = self._requests.send("GET", f"{self._repo}/pulls/{number}", what=what)
         head = found.get("head") if isinstance(found, dict) else None
@@ -77,7 +77,7 @@ class GitHub:
         return frozenset(Revision(sha) for sha in (head["sha"], merge) if isinstance(sha, str))
 
     def open_request(self, wanted: ReviewRequest) -> OpenRequest:
-        """Open a pull request, or return the one that is open."""
+        """Open a pull request, or return the open one."""
         what = f"the pull request for {wanted.source}"
         found = self._open(wanted, what)
         if found is not None:
@@ -89,7 +89,7 @@ class GitHub:
         return self._opened(made, what, is_new=True)
 
     def set_commit_status(self, commit: CommitNotice) -> None:
-        """Show beside the commit how it stands. Source: https://docs.github.com/rest/commits/statuses."""
+        """Show the commit's state beside it. Source: https://docs.github.com/rest/commits/statuses."""
         body = {
             "state": commit.verdict.value,
             "context": f"gpuctl/{commit.cluster}",
@@ -99,7 +99,7 @@ class GitHub:
         self._requests.send("POST", path, body, what=f"the status of commit {commit.commit[:12]}")
 
     def _comment(self, number: int, marker: str, what: str) -> Mapping[str, Any] | None:
-        """The oldest comment of this account with the marker. A comment of another account could be edited there."""
+        """The oldest comment of this account with the marker. Security: another account could edit its own comment."""
         me: str | None = None
         is_known = False
         for each in self._requests.pages(f"{self._repo}/issues/{number}/comments?", what=what):
@@ -113,7 +113,7 @@ class GitHub:
         return None
 
     def _me(self, what: str) -> str | None:
-        """The account of the token. None for the token of an app, as that of a workflow: it comments as a bot."""
+        """The account of the token. None for the token of an app, such as a workflow's, which comments as a bot."""
         try:
             user = self._requests.send("GET", "/user", what=what)
         except ForgeFault as fault:

@@ -1,4 +1,4 @@
-"""GitLab by version 4 of its REST API.
+"""GitLab, by version 4 of its REST API.
 
 Source: https://docs.gitlab.com/api/notes, /api/merge_requests, /api/rest (pagination).
 """
@@ -50,7 +50,7 @@ class GitLab:
         return f"{self._url(request, what)}#note_{note}"
 
     def set_labels(self, number: int, ours: frozenset[str], wanted: frozenset[str]) -> None:
-        """Add what is missing and remove what is not wanted, of our own labels, in one request."""
+        """Add and remove labels, in one request, so that exactly the wanted ones of `ours` are there."""
         what, path = f"the labels of !{number}", f"{self._project}/merge_requests/{number}"
         there = frozenset(self._labels(self._requests.send("GET", path, what=what), what))
         named = {"add_labels": (ours & wanted) - there, "remove_labels": (ours - wanted) & there}
@@ -59,7 +59,7 @@ class GitLab:
             self._requests.send("PUT", path, body, what=what)
 
     def commits_of(self, number: int) -> frozenset[Revision]:
-        """The newest commit of the merge request. One that a pipeline has merged to try it is not told here."""
+        """The newest commit of the merge request. GitLab does not tell here the merge commit that a pipeline tests."""
         what = f"merge request !{number}"
         found = self._requests.send("GET", f"{self._project}/merge_requests/{number}", what=what)
         if not isinstance(found, dict) or not isinstance(found.get("sha"), str):
@@ -67,7 +67,7 @@ class GitLab:
         return frozenset({Revision(found["sha"])})
 
     def open_request(self, wanted: ReviewRequest) -> OpenRequest:
-        """Open a merge request, or return the one that is open."""
+        """Open a merge request, or return the open one."""
         what = f"the merge request for {wanted.source}"
         found = self._open(wanted, what)
         if found is not None:
@@ -83,7 +83,7 @@ class GitLab:
         return self._opened(made, what, is_new=True)
 
     def set_commit_status(self, commit: CommitNotice) -> None:
-        """Show beside the commit how it stands. Source: https://docs.gitlab.com/api/commits, commit status."""
+        """Show the commit's state beside it. Source: https://docs.gitlab.com/api/commits, commit status."""
         body = {
             "state": _STATES[commit.verdict],
             "name": f"gpuctl/{commit.cluster}",
@@ -93,7 +93,7 @@ class GitLab:
         self._requests.send("POST", path, body, what=f"the status of commit {commit.commit[:12]}")
 
     def _note(self, path: str, marker: str, what: str) -> Mapping[str, Any] | None:
-        """The oldest note of this account with the marker. A note of another account could be edited there."""
+        """The oldest note of this account with the marker. Security: another account could edit its own note."""
         me: object = None
         for each in self._requests.pages(f"{path}?sort=asc&order_by=created_at", what=what):
             if each.get("system") or not str(each.get("body") or "").startswith(marker):

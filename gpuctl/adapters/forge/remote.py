@@ -1,4 +1,4 @@
-"""Which code host a remote's address is of, and the repository there."""
+"""Finds the code host and the repository of a remote's address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCP_LIKE = re.compile(r"(?:[A-Za-z0-9_.-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>
 _PART = re.compile(r"[A-Za-z0-9_.-]+")
 _PUBLIC: Mapping[str, Host] = {"github.com": "github", "gitlab.com": "gitlab"}
 _OWN: Mapping[str, Host] = {"GITHUB_API_URL": "github", "CI_API_V4_URL": "gitlab"}
-"""The variables that name the API of a host of one's own."""
+"""The variables that name the API of one's own host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class HostedAt:
 
 
 def hosted_at(remote_url: str, environment: Mapping[str, str]) -> HostedAt:
-    """The code host of a remote's address: GitHub, GitLab, or the one whose API the environment names.
+    """The code host of a remote's address: GitHub, GitLab, or the host whose API the environment names.
 
-    No other host is believed to be one, whatever its name: it would be sent the token. Raises ForgeFault GPU6122.
+    Security: no other host counts, whatever its name, since it would be sent the token. Raises ForgeFault GPU6122.
     """
     found = _URL.fullmatch(remote_url) or _SCP_LIKE.fullmatch(remote_url)
     name = found["host"].lower() if found is not None else ""

@@ -1,7 +1,7 @@
 """Exchanges with a code host's API: JSON, bounded in size and time, repeated a bounded number of times.
 
-Rate limits and faults of the server are waited for by the clock. A request that creates something is repeated only
-after a look whether the first one did it. Redirects are followed on the same host alone, because they carry the token.
+The clock waits for rate limits and faults of the server. A request that creates something is repeated only after a
+check whether the first one did. Security: redirects are followed only on the same host, because they carry the token.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gpuctl.model.units import DurationMs
 
 ATTEMPTS = 5
 LONGEST_WAIT_MS: DurationMs = 120_000
-"""A rate limit that lasts longer is told, not waited for."""
+"""A longer rate limit is reported, not waited for."""
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 PAGE_ITEMS = 50
 MAX_PAGES = 100
 """GitHub keeps 2,500 comments of a request, GitLab 5,000."""
 _FIRST_WAIT_MS: DurationMs = 1_000
 _UNSAID_WAIT_MS: DurationMs = 60_000
-"""GitHub asks for at least a minute where it says no time."""
+"""GitHub asks for at least a minute if it gives no time."""
 _CONNECT_S, _READ_S = 10, 30
 _CHUNK_BYTES = 64 * 1024
 _REDIRECTS = 3
@@ -72,7 +72,8 @@ class Requests:
         what: str,
         done: Callable[[], Any] | None = None,
     ) -> Any:
-        """The body of the answer. `done`, of a request that creates: what an unanswered one created; None for nothing.
+        """The body of the answer. `done`, for a request that creates: returns what an unanswered request created, or
+        None.
 
         Raises ForgeFault. Cost: at most ATTEMPTS exchanges, with waits of at most LONGEST_WAIT_MS between them.
         """
@@ -120,7 +121,7 @@ class Requests:
         raise self._fault("GPU6208", what, attempts=ATTEMPTS, why=why)
 
     def _redirected(self, method: str, path: str, body: Mapping[str, Any] | None, what: str) -> Answer:
-        """One exchange, and those to which the same host sends it on."""
+        """One exchange, and the further ones to which the same host redirects it."""
         url = self._address.base + path
         for _ in range(_REDIRECTS + 1):
             answer = self._exchange(method, url, body, what)
@@ -155,7 +156,7 @@ class Requests:
 
     def _bounded(self, response: BaseHTTPResponse, what: str) -> bytes:
         data = bytearray()
-        for chunk in response.stream(_CHUNK_BYTES, decode_content=False):  # nothing packed was asked for
+        for chunk in response.stream(_CHUNK_BYTES, decode_content=False):  # gpuctl asked for nothing compressed
             data += chunk
             if len(data) > MAX_ANSWER_BYTES:
                 response.close()
@@ -163,7 +164,7 @@ class Requests:
         return bytes(data)
 
     def _checked(self, answer: Answer, what: str) -> Answer:
-        """The answer of success. Raises what another one means."""
+        """The answer, if it is a success. Else raises the fault that it means."""
         if 200 <= answer.status < 300:
             if isinstance(answer.body, _NotJson):
                 raise self.strange(what, f"HTTP status {answer.status} without JSON")
@@ -176,11 +177,11 @@ class Requests:
         raise self.strange(what, f"HTTP status {answer.status}: {why}")
 
     def strange(self, what: str, why: str) -> ForgeFault:
-        """An answer that lacks what the API documents."""
+        """The fault of an answer that lacks what the API documents."""
         return self._fault("GPU6209", what, why=why)
 
     def _fault(self, code: str, what: str, **params: Any) -> ForgeFault:
-        """A fault in the catalogue's words; never with the token, also if the server sent it back."""
+        """A fault in the catalogue's words. Security: never with the token, even if the server sent it back."""
         text = message(code, {"what": what, "host": self._address.host, **params})
         return ForgeFault(code, text.replace(self._address.token, "..."))
 
@@ -199,7 +200,7 @@ def _decoded(data: bytes) -> Any:
 
 
 def _limited_ms(answer: Answer, now_ms: int) -> DurationMs | None:
-    """How long a rate limit says to wait; None if the answer is none."""
+    """The wait that a rate limit asks for; None if the answer is no rate limit."""
     if answer.status not in {403, 429, 503}:
         return None
     after = answer.headers.get("retry-after", "")
@@ -219,7 +220,7 @@ def _is_number(text: str) -> bool:
 
 
 def _told(body: Any) -> str:
-    """What the server says is wrong: `message`, GitHub's `errors`, or GitLab's `error`."""
+    """The server's reason: `message`, GitHub's `errors`, or GitLab's `error`."""
     if not isinstance(body, dict):
         return "no reason is given"
     said = [body.get("message"), body.get("error_description") or body.get("error"), body.get("errors")]
@@ -228,7 +229,7 @@ def _told(body: Any) -> str:
 
 
 def _joined(url: str, location: str) -> str | None:
-    """Where a redirect leads, on the same host; None for another one."""
+    """The target of a redirect on the same host; None on another one."""
     try:
         there = urljoin(url, location)
         return there if _origin(there) == _origin(url) else None

@@ -1,4 +1,5 @@
-"""Inputs of cycles as compressed bytes: a row of the history's file, and as a file of its own a report."""
+"""The inputs of cycles as compressed bytes: in the history's file each is a row, in a file of its own it is a
+report."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from gpuctl.app.replaying import Inputs, lines_of, read_inputs, unreadable
 from gpuctl.model.units import DurationMs, Instant
 
 MOST_BYTES = 32 << 20
-"""Of one cycle, compressed."""
+"""The most bytes of one cycle, compressed."""
 MOST_KEPT_BYTES = 128 << 20
-"""Of all cycles that are kept."""
+"""The most bytes of all cycles that are kept."""
 KEPT_MS: DurationMs = 48 * 3_600_000
 MOST_READ_BYTES = 256 << 20
-"""Of one report, no longer compressed: a small file can't fill the memory."""
+"""The most bytes of one report, no longer compressed. Security: so a small file can't fill the memory."""
 _LEVEL = 1
 
 
@@ -28,7 +29,7 @@ def packed(inputs: Inputs) -> bytes:
 
 
 def unpacked(content: bytes, most_bytes: int = MOST_READ_BYTES) -> Inputs:
-    """The inputs again, up to so many bytes. Raises WorldFault GPU7099."""
+    """The inputs of compressed content, up to `most_bytes`. Raises WorldFault GPU7099."""
     try:
         unpacker = zlib.decompressobj()
         found = unpacker.decompress(content, most_bytes)
@@ -40,7 +41,7 @@ def unpacked(content: bytes, most_bytes: int = MOST_READ_BYTES) -> Inputs:
 
 
 def keep(db: sqlite3.Connection, at_ms: Instant, content: bytes) -> None:
-    """Keep the inputs of a cycle, and drop the oldest until all find room."""
+    """Keep the inputs of a cycle; drop the oldest until all kept ones are within the bound."""
     db.execute("INSERT INTO inputs VALUES (?, ?)", (at_ms, content))
     db.execute("DELETE FROM inputs WHERE at_ms < ?", (at_ms - KEPT_MS,))
     (size,) = db.execute("SELECT SUM(LENGTH(body)) FROM inputs").fetchone()

@@ -24,19 +24,19 @@ from gpuctl.model.units import DurationMs, Instant
 OpenStore: TypeAlias = Callable[[Path], Store]
 MOST_NOTES = 2_000
 SHARE = 50
-"""At most one part in so many of the time is spent on keeping inputs of cycles."""
+"""At most one part in this many of the time is spent on keeping inputs of cycles."""
 _FORGET_MS: DurationMs = HOUR_MS
 _WORK_MS: DurationMs = 10 * MINUTE_MS
-"""How often what running runs did is written; of one that changes its state, it is written at once."""
+"""How often the use by running runs is written; for a run that changes its state it is written at once."""
 _LAST_WORDS_S = 2.0
 """How long `close` waits for the disk."""
 _ASIDE = ".damaged"
 
 
 class HistoryFile:
-    """Implements the port HistoryKeeper in a file. `close` it; a disk that hangs is not waited for.
+    """Implements the port HistoryKeeper in a file. `close` it; that does not wait for a disk that hangs.
 
-    A damaged file, or one of another version, is put aside under another name, and a new one begun.
+    A damaged file, or one of another version, is renamed, and a new one is begun.
     """
 
     def __init__(self, path: Path, open_store: OpenStore = Store) -> None:
@@ -59,27 +59,27 @@ class HistoryFile:
         self._thread.start()
 
     def offer(self, facts: Facts) -> None:
-        """Have a cycle kept, in place of one that waits."""
+        """Have a cycle kept; it replaces one that still waits."""
         with self._ring:
             self._next = facts
             self._ring.notify_all()
 
     def note(self, notes: Sequence[Note]) -> None:
-        """Have these kept with the next cycle; of more than MOST_NOTES that wait, the oldest are lost."""
+        """Have notes kept with the next cycle. If more than MOST_NOTES wait, the oldest are lost."""
         with self._ring:
             self._notes.extend(notes)
 
     def fault(self) -> str:
-        """Why nothing can be kept now."""
+        """The reason why nothing can be kept now."""
         return self._fault
 
     def settle(self) -> None:
-        """Wait until all that was offered is kept, or could not be."""
+        """Wait until everything offered is kept, or could not be."""
         with self._ring:
             self._ring.wait_for(lambda: self._next is None and not self._busy)
 
     def close(self) -> None:
-        """Keep what was offered last, and end the thread."""
+        """Keep the cycle that was offered last, and end the thread."""
         with self._ring:
             self._closed = True
             self._ring.notify_all()
@@ -125,7 +125,7 @@ class HistoryFile:
             self._store.forget(facts.at_ms)
 
     def _work(self, facts: Facts, found: Moment) -> list[Work]:
-        """What is to be written of what runs did up to now: it is added to their last events."""
+        """The use by runs up to now that is to be written: it is added to their last events."""
         self._workings.add(facts.at_ms, facts.uses)
         if self._worked_ms is not None and 0 <= facts.at_ms - self._worked_ms < _WORK_MS:
             return self._workings.taken((event.job, event.digest) for event in found.events)
@@ -133,9 +133,9 @@ class HistoryFile:
         return self._workings.taken()
 
     def _keep_inputs(self, store: Store, inputs: Inputs) -> None:
-        """Keep what the cycle decided on, if it decided anything else than the last one of which that is kept.
+        """Keep the inputs of a cycle whose decisions differ from those of the last cycle considered.
 
-        Not where it would take more than one part of SHARE of this process' time.
+        Cost: at most one part in SHARE of this process' time; cycles beyond it are left out.
         """
         began_s = time.monotonic()
         if began_s < self._inputs_due_s or inputs.schedule is None:

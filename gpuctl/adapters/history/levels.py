@@ -1,4 +1,5 @@
-"""Adds levels up over time: one row for each while that they stayed the same, and one a minute; and what runs did."""
+"""Adds levels up over time: a row for each time span in which they stayed the same, and one a minute. Also adds up what
+runs used."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Rows = list[tuple[Grain, Period]]
 
 
 class Levels:
-    """The levels of the minute that is not over. Give it every moment in order; it returns the rows that are whole."""
+    """The levels of the present minute. Give it every moment in order; it returns the rows that are complete."""
 
     def __init__(self) -> None:
         self._at_ms: Instant | None = None
@@ -25,7 +26,7 @@ class Levels:
         self._since: dict[ProjectName, tuple[Instant, Amounts]] = {}
 
     def add(self, moment: Moment) -> Rows:
-        """The rows that ended by that moment. A moment that is not later than the last one begins anew."""
+        """The rows that ended by this moment. A moment that is not later than the last one begins anew."""
         rows: Rows = []
         if self._at_ms is not None and 0 < moment.at_ms - self._at_ms <= MOST_GAP_MS:
             at_ms = self._at_ms
@@ -43,7 +44,7 @@ class Levels:
         return rows
 
     def _observe(self, length_ms: DurationMs) -> None:
-        """That long the levels were as they are."""
+        """Add the present levels for this length of time."""
         for project, level in self._levels.items():
             sums = self._minute.setdefault(project, [0] * len(_amounts(level, 1)))
             for index, amount in enumerate(_amounts(level, length_ms)):
@@ -61,7 +62,7 @@ class Levels:
         self._minute = {}
 
     def _changed(self, moment: Moment) -> Iterator[Period]:
-        """The whiles that end with a moment, whose projects have other levels from then on."""
+        """The rows that end with this moment, because their projects have other levels from now on."""
         for project in {*self._since, *moment.levels}:
             level = moment.levels.get(project, _NOTHING)
             from_ms, before = self._since.get(project, (moment.at_ms, _NOTHING))
@@ -74,7 +75,7 @@ class Levels:
 
 
 class Workings:
-    """What the GPUs of runs did since that was last taken. Give it every moment in order."""
+    """The use of GPUs by runs since it was last taken. Give it every moment in order."""
 
     def __init__(self) -> None:
         self._at_ms: Instant | None = None
@@ -82,7 +83,8 @@ class Workings:
         self._sums: dict[RunKey, list[int]] = {}
 
     def add(self, at_ms: Instant, uses: Mapping[RunKey, RunUse]) -> None:
-        """Up to then, runs did what was known of them at the moment before. Cost: linear in runs that are measured."""
+        """Count that until now runs used what was known at the moment before. Cost: linear in the runs that are
+        measured."""
         if self._at_ms is not None and 0 < at_ms - self._at_ms <= MOST_GAP_MS:
             for key, use in self._uses.items():
                 sums = self._sums.setdefault(key, [0, 0])
@@ -91,13 +93,13 @@ class Workings:
         self._at_ms, self._uses = at_ms, uses
 
     def taken(self, keys: Iterable[RunKey] | None = None) -> list[Work]:
-        """What these runs did, or all; it is counted anew from then on."""
+        """The use by these runs, or by all; counting then begins anew."""
         taken = ((key, self._sums.pop(key, None)) for key in (list(self._sums) if keys is None else keys))
         return [Work(*key, *(each // 1000 for each in sums)) for key, sums in taken if sums]
 
 
 def _amounts(level: Amounts, length_ms: DurationMs) -> list[int]:
-    """In the order of `Period`, GPUs in milli-GPU-ms."""
+    """The sums in the order of `Period`, GPUs in milli-GPU-ms."""
     values = (
         level.held_milli, level.waiting_milli, level.share_milli, level.quota_milli, level.running, level.waiting,
         level.gpus_milli, level.idle_milli, level.measured_milli, level.busy_milli,

@@ -29,9 +29,9 @@ EVENT = (
     "e.measured, e.busy, s.name "
     "FROM events e JOIN names j ON j.id = e.job JOIN names r ON r.id = e.revision LEFT JOIN names s ON s.id = e.sweep"
 )
-"""Columns and tables of what `event_of` reads."""
+"""The columns and tables that `event_of` reads."""
 LAST = "e.rowid IN (SELECT MAX(rowid) FROM events GROUP BY job, digest)"
-"""Which events are the last of their runs."""
+"""Selects the last event of each run."""
 OVER = "('Succeeded', 'Failed', 'TimedOut', 'Deleted')"
 _LEVELS = (
     "observed_ms",
@@ -48,27 +48,28 @@ _LEVELS = (
 )
 _PERIOD = ", ".join(("at_ms", "name", *_LEVELS))
 SUMS = ", ".join(f"SUM({column})" for column in _LEVELS)
-"""What `Period` has after its project, of several rows together."""
+"""The columns of `Period` after its project, summed over rows."""
 _RAW_UP_TO_MS: DurationMs = 2 * HOUR_MS
 _MINUTES_UP_TO_MS: DurationMs = 48 * HOUR_MS
 _BUSY_S = 5.0
 LONGEST_S = 60.0
-"""How long one part of the past is read."""
+"""How long reading one part of the past may take."""
 _LONGEST_BYTES = 64 << 20
-"""Of one value: the inputs of a cycle are half as long at most."""
+"""The most bytes of one value: the inputs of a cycle have at most half as many."""
 _STEPS = 100_000
-"""After so many steps of SQLite's machine, some milliseconds, the time is looked at."""
+"""The time is checked after this many steps of SQLite's machine, which take some milliseconds."""
 _COMPUTED = (
     "SELECT s.name FROM sqlite_schema s LEFT JOIN pragma_table_xinfo(s.name) x ON s.type = 'table' AND x.hidden "
     "WHERE s.type NOT IN ('table', 'index') OR s.sql LIKE 'CREATE VIRTUAL%' OR x.hidden LIMIT 1"
 )
-"""A view, trigger, virtual table or table with computed columns: a small file of a stranger can compute for ever."""
+"""Finds a view, trigger, virtual table or table with computed columns. Security: with one, a small file of a stranger
+could compute for ever."""
 
 
 def read_history(path: Path, subject: Subject, since_ms: Instant, until_ms: Instant) -> History:
-    """The past of a subject. Levels are by minutes or hours where the time is long.
+    """The past of a subject. Levels are by minutes, or by hours for a long time.
 
-    Raises WorldFault GPU7087: the file can't be read.
+    Raises WorldFault GPU7087 if the file can't be read.
     """
     with opened(path) as db:
         return _read(db, subject, since_ms, until_ms)
@@ -76,7 +77,8 @@ def read_history(path: Path, subject: Subject, since_ms: Instant, until_ms: Inst
 
 @contextmanager
 def opened(path: Path, longest_s: float = LONGEST_S) -> Iterator[sqlite3.Connection]:
-    """The file, open for reading, for so long. Raises WorldFault GPU7087 for what can't be read of it."""
+    """The file, open for reading, for at most `longest_s`. Raises WorldFault GPU7087 for whatever can't be read of
+    it."""
     until_s = time.monotonic() + longest_s
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)) as db:
@@ -89,14 +91,14 @@ def opened(path: Path, longest_s: float = LONGEST_S) -> Iterator[sqlite3.Connect
 
 
 def _check_is_plain(db: sqlite3.Connection) -> None:
-    """Raises ValueError for a file of which something is computed as it is read."""
+    """Raises ValueError for a file that computes something when it is read."""
     computed = db.execute(_COMPUTED).fetchone()
     if computed is not None:
         raise ValueError(f"{computed[0]} is computed, and no history has that")
 
 
 def event_of(row: Sequence[object]) -> RunEvent:
-    """The event of a row. ValueError or TypeError for what no version wrote."""
+    """The event of a row. Raises ValueError or TypeError for a row that no version wrote."""
     at_ms, job, digest, state, gpu_milli, waited_ms, nodes, reason, paused_for, revision, measured, busy, sweep = row
     if not isinstance(at_ms, int) or not isinstance(gpu_milli, int):
         raise TypeError("an event without a time")
@@ -207,7 +209,7 @@ def _grain(length_ms: DurationMs) -> Grain:
 def _periods(
     db: sqlite3.Connection, subject: Subject, since_ms: Instant, until_ms: Instant, grain: Grain
 ) -> Iterable[Period]:
-    """The newest periods that find room, oldest first."""
+    """The newest MOST_PERIODS periods, oldest first."""
     which, named = ("", ()) if subject.project is None else (" AND name IN ('', ?)", (subject.project,))
     rows = db.execute(
         f"SELECT {_PERIOD} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants

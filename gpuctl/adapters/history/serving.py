@@ -1,4 +1,4 @@
-"""Answers questions about the past over HTTP, to this machine alone: in a pod, to those who may forward its port.
+"""Answers questions about the past over HTTP, only to this machine; in a pod, to those who may forward its port.
 
 One address: `/history?since=MS&until=MS`, with `project=NAME` or `job=PROJECT/NAME`.
 """
@@ -42,7 +42,7 @@ class HistoryServer(BoundedServer):
     """Serves the history of a file at HOST:PORT until it is closed."""
 
     def __init__(self, path: Path, address: str) -> None:
-        """Raises WorldFault GPU7088: no address, not one of this machine alone, or one that can't be listened on."""
+        """Raises WorldFault GPU7088 if the address is none, is not only this machine's, or can't be listened on."""
         place = host_and_port(address)
         if place is None or not _is_loopback(place[0]):
             raise unservable(
@@ -69,7 +69,7 @@ class _Handler(BriefHandler):
     timeout = 60.0
 
     def do_GET(self) -> None:  # noqa: N802 - the standard library calls it so
-        """Answer it."""
+        """Answer the question."""
         path, _, query = self.path.partition("?")
         asked = _asked(dict(parse_qsl(query)))
         if not _is_loopback((self.headers.get("host") or "").rpartition(":")[0].strip("[]")):

@@ -1,7 +1,7 @@
 """The SQLite file of the history: its tables, how long each is kept, and how large it may become.
 
-Levels are kept raw for two days, by minutes for 30 days and by hours for two years; events for 30 days. Where that is
-more than `MOST_BYTES`, the oldest goes first.
+Levels are kept raw for two days, by minutes for 30 days and by hours for two years; events for 30 days. If that exceeds
+`MOST_BYTES`, the oldest goes first.
 
 Size: for 1,000 GPUs, 100 projects that are always busy and measured, and 5,000 runs a day, 550 MiB, and up to 128 MiB
 of inputs.
@@ -33,7 +33,7 @@ KEPT_MS: Mapping[Grain, DurationMs] = {Grain.RAW: 2 * _DAY_MS, Grain.MINUTE: 30 
 EVENTS_KEPT_MS: DurationMs = 30 * _DAY_MS
 _BUSY_S = 2.0
 _SPARED = 8
-"""With a full file, a part in so many of each table goes."""
+"""When the file is full, one part in this many of each table goes."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -62,7 +62,7 @@ _LACKING = {
     2: ("periods measured", "periods busy", "events measured", "events busy"),
     3: ("events sweep",),
 }
-"""Columns of the tables above that came after a format."""
+"""The columns of the tables above that were added after each format."""
 
 
 class NotHistory(Exception):
@@ -73,7 +73,8 @@ class Store:
     """The file, open for writing. Every method may raise sqlite3.Error or OSError; the file stays consistent."""
 
     def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
-        """Raises NotHistory too. A new file is its user's alone: the declarations of all teams are in it."""
+        """Raises NotHistory too. Security: only its user can read a new file, since it has the declarations of all
+        teams."""
         with suppress(OSError):  # it is there, or SQLite says what is wrong
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
@@ -108,7 +109,7 @@ class Store:
         notes: Iterable[Note] = (),
         work: Iterable[Work] = (),
     ) -> None:
-        """Keep events, periods and what is known of commits and of runs before those events, all or none.
+        """Keep events, periods, notes on commits, and the use by runs before those events; all or none.
 
         A full file makes room first.
         """
@@ -122,7 +123,7 @@ class Store:
             self._write(*made)
 
     def roll_up(self, hour_ms: Instant, hour: DurationMs) -> None:
-        """Make the row of an hour of those of its minutes."""
+        """Make the row of an hour from the rows of its minutes."""
         self._db.execute(
             f"INSERT OR REPLACE INTO periods SELECT ?, ?, project, {SUMS} "  # noqa: S608 - constants
             "FROM periods WHERE grain = ? AND at_ms >= ? AND at_ms < ? GROUP BY project",
@@ -130,7 +131,7 @@ class Store:
         )
 
     def forget(self, now_ms: Instant) -> None:
-        """Remove what is older than it is kept, but for the last event of a run that is not over.
+        """Remove what is older than its time, but keep the last event of each run that is not over.
 
         Names that nothing uses any more stay: they are few.
         """
@@ -200,7 +201,7 @@ class Store:
         inputs.keep(self._db, at_ms, content)
 
     def _make_room(self) -> None:
-        """Remove the oldest part of all, and the inputs of cycles."""
+        """Remove the oldest part of each table, and all inputs of cycles."""
         self._db.execute("DELETE FROM inputs")
         (first_ms, last_ms) = self._db.execute("SELECT MIN(at_ms), MAX(at_ms) FROM events").fetchone()
         if first_ms is not None:
@@ -259,7 +260,7 @@ class Store:
 
 
 def _marks(count: int) -> str:
-    """Places for values."""
+    """Placeholders for values."""
     return ", ".join("?" * count)
 
 

@@ -1,4 +1,4 @@
-"""Reads what charts show of a time, added up in the file, so that a year costs no more than an hour."""
+"""Reads the data of charts, summed up in the file, so that a year costs no more than an hour."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpuctl.model.units import DurationMs, Instant
 
 MOST_STEPS = 360
 MOST_LINES = 20
-"""Projects that have a line of their own in a chart; the others are in the row of all, and in the totals."""
+"""Projects with their own line in a chart; the others are in the row of all, and in the totals."""
 MOST_PROJECTS = 1_000
 MOST_WAITS = 500_000
 _MINUTES_UP_TO_MS: DurationMs = 7 * 24 * HOUR_MS
 
 
 def read_trends(path: Path, since_ms: Instant, until_ms: Instant, project: ProjectName | None = None) -> Trends:
-    """The trends of a time. Raises WorldFault GPU7087: the file can't be read.
+    """The trends of a time. Raises WorldFault GPU7087 if the file can't be read.
 
     Cost: linear in the minutes or hours of each project, and in the events, of that time.
     """
@@ -42,7 +42,7 @@ def read_trends(path: Path, since_ms: Instant, until_ms: Instant, project: Proje
 
 
 def _totals(db: sqlite3.Connection, grain: Grain, since_ms: Instant, until_ms: Instant) -> Iterator[Period]:
-    """By project; those that held most, if there are too many."""
+    """The totals by project. If there are too many projects, those that held most."""
     rows = db.execute(
         f"SELECT name, {SUMS} FROM periods JOIN names ON names.id = project "  # noqa: S608 - constants
         "WHERE grain = ? AND at_ms >= ? AND at_ms < ? GROUP BY project ORDER BY SUM(held) DESC, name LIMIT ?",

@@ -2,7 +2,7 @@
 
 Layers, each knowing only those before it: `timings`, `budget`, `paths`, `faults` (values); `connection` (address and
 identity); `requests` (one exchange); `stream` (a watch that is kept going). On these stand the ports: `cluster`,
-`lease` with the rules of `election`, `recorder`, `terminal`; and `discovery`, what the server has.
+`lease` with the rules of `election`, `recorder`, `terminal`; and `discovery`, which tells what the server has.
 """
 
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster

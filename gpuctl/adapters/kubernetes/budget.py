@@ -1,4 +1,4 @@
-"""A bound on how fast we write: a bucket of tokens, in integers, on a clock that never goes back."""
+"""A bound on the rate of writes: a token bucket, in integers, on a clock that never goes back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Budget:
         self._lock = Lock()
 
     def take(self) -> int:
-        """Take the next token and say in how many nanoseconds it may be used: 0 when at once."""
+        """Take the next token. Returns in how many nanoseconds it may be used: 0 for at once."""
         with self._lock:
             now = self._now_ns()
             due = max(self._next_ns, now - self._saved_ns)

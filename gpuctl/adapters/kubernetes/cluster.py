@@ -61,20 +61,20 @@ _NO_DRY_RUN = "does not support dry run"
 
 
 def nothing() -> None:
-    """Drop the news."""
+    """Ignore the news: the default `on_news`."""
 
 
 def whole(body: Body) -> Body:
-    """All of an object."""
+    """Keep all of an object: the default `keep`."""
     return body
 
 
 class KubernetesCluster:
     """Implements the port Cluster. Safe for threads. `close` it before its connection.
 
-    `permit`: asked right before each write is sent; False is ClusterUnavailable GPU7016. `on_news`: called, from
-    another thread, when a watch has heard something. `scopes`: which objects of a kind are read. `keep`: makes what is
-    kept of an object that was listed or heard of, before another one is read.
+    `permit`: asked right before each write is sent; False raises ClusterUnavailable GPU7016. `on_news`: called, from
+    another thread, when a watch has received something. `scopes`: which objects of a kind are read. `keep`: reduces
+    each object that was listed or watched to the part that is kept, before the next one is read.
     """
 
     def __init__(  # noqa: PLR0913 - all by name, all with a default
@@ -106,11 +106,11 @@ class KubernetesCluster:
         self._plurals: dict[Kind, str] = {}
 
     def list(self, kind: Kind) -> ObjectList:
-        """All objects of a kind within its scope, by namespace and name, in pages that belong together.
+        """All objects of a kind within its scope, by namespace and name, in pages of one consistent list.
 
-        Raises NotFound for a kind that is not served, Forbidden, and ClusterUnavailable; the first two are remembered
-        for a while, so that asking again costs nothing, and of other controllers' kinds the third, too.
-        Cost: a request for each 500 objects.
+        Raises NotFound for a kind that is not served, Forbidden, and ClusterUnavailable. The first two are remembered
+        for a while, so that asking again costs nothing; for other controllers' kinds the third too. Cost: a request for
+        each 500 objects.
         """
         refusal = self._refusals.get(kind)
         if refusal is not None and time.monotonic_ns() < refusal.until_ns:
@@ -118,7 +118,7 @@ class KubernetesCluster:
         try:
             listed = self._pages(kind, _PAGE)
         except Gone:
-            listed = self._pages(kind, "")  # the list was overtaken between two pages: once more, in one piece
+            listed = self._pages(kind, "")  # the list was overtaken between two pages: read it once more, in one piece
         except (NotFound, Forbidden) as fault:
             self._remember(kind, fault)
             raise
@@ -130,11 +130,11 @@ class KubernetesCluster:
         return listed
 
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
-        """What has been heard of a kind since that version, then a bookmark; waits up to the timeout for an event.
+        """The events of a kind since that version, then a bookmark; waits up to the timeout for an event.
 
-        The first call begins to listen; each later one goes on where the last ended. An event may come here some
-        milliseconds after what caused it. Raises Gone; ClusterUnavailable or Forbidden as long as the watch
-        can't be kept up; ClusterUnavailable GPU7017 while a new list is put off, because watches get lost repeatedly.
+        The first call begins to listen; each later one continues where the last ended. An event may arrive some
+        milliseconds after its cause. Raises Gone; ClusterUnavailable or Forbidden as long as the watch can't be kept
+        up; ClusterUnavailable GPU7017 while a new list is delayed because watches get lost repeatedly.
         """
         stream = self._stream(kind, resource_version)
         try:
@@ -151,10 +151,10 @@ class KubernetesCluster:
             raise
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
-        """Server-side apply as field manager `gpuctl`, forced; the object as stored. Faults as the port says.
+        """Server-side apply as field manager `gpuctl`, forced; returns the object as stored. Faults as the port says.
 
-        A body that fields of others make invalid, or leave no room for, is applied again after they were removed.
-        Cost: a request more for a new object that tells its maker, of one key.
+        If fields of others make the object invalid, or leave no room, they are removed and the body is applied again.
+        Cost: one request more for a new object that tells its maker, of one key.
         """
         ref = ref_of(body)
         if is_new and tells_its_maker(ref):
@@ -162,7 +162,7 @@ class KubernetesCluster:
             if live is not None and is_foreign(body, live):
                 raise Taken(ref)
             if live is None:
-                return self._patch(ref, body, APPLY, force=False)  # another may make it at the same moment
+                return self._patch(ref, body, APPLY, force=False)  # another client may create it at the same moment
             body = {**body, "metadata": {**mapping(body, "metadata"), "uid": uid(live)}}
         elif is_new and is_workload(ref):
             return self._patch(ref, body, APPLY, force=False)
@@ -182,7 +182,7 @@ class KubernetesCluster:
         raise refusal
 
     def check(self, body: Body) -> None:
-        """A dry run of `apply`. A server that can make none, because of a webhook, raises nothing."""
+        """A dry run of `apply`. If a webhook allows no dry run, nothing is raised."""
         ref = ref_of(body)
         try:
             self._write(patching(ref, body, APPLY, self._plural((ref.api_version, ref.kind)), dry_run=True))
@@ -191,10 +191,10 @@ class KubernetesCluster:
                 raise
 
     def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        """Delete exactly that object, dependents in the background; before it, where it would keep its pods. Raises
-        Conflict, NotFound.
+        """Delete exactly that object. Its dependents are deleted in the background, or before it if it would keep its
+        pods. Raises Conflict, NotFound.
 
-        Returns the object while it ends, if something has to happen before it is gone; else None.
+        Returns the object while it ends, if something must happen before it is gone; else None.
         """
         left = self._delete(ref, uid, resource_version, "Background")
         if keeps_its_pods(ref, left):
@@ -217,9 +217,11 @@ class KubernetesCluster:
         return left
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> Sequence[R]:
-        """Do the work for all items, several at once; results in their order, or the first failure when all ended.
+        """Do the work for all items, several at once. Returns the results in order; raises the first failure when all
+        have ended.
 
-        The calling thread works too, so that work may itself call this: it goes on where no other thread is free.
+        The calling thread works too, so the work may itself call this method: it goes on even if no other thread is
+        free.
         """
         if len(items) < 2:
             return [work(one) for one in items]
@@ -246,7 +248,7 @@ class KubernetesCluster:
         return [done[place] for place in range(len(items))]
 
     def close(self) -> None:
-        """End all watches and threads; one that is just connecting to a dead address is left after a moment."""
+        """End all watches and threads. One that is just connecting to a dead address is abandoned after a moment."""
         self.requests.close()
         with self._lock:
             streams = [*self._ended, *self._streams.values()]
@@ -259,7 +261,8 @@ class KubernetesCluster:
         self._hands.shutdown()
 
     def _seen(self, ref: ObjectRef) -> Body | None:
-        """An object as it is, also one that a cycle does not read: by a list, as gpuctl may list and not get."""
+        """An object as it is, even one that a cycle does not read. It is read by a list, as gpuctl may list but not
+        get."""
         kind = (ref.api_version, ref.kind)
         path = with_query(
             collection(kind, ref.namespace, self._plural(kind)), {"fieldSelector": f"metadata.name={ref.name}"}
@@ -293,13 +296,13 @@ class KubernetesCluster:
                 return ObjectList(items=tuple(found), resource_version=page.resource_version)
 
     def _plural(self, kind: Kind) -> str:
-        """A kind in paths. Of one that a Cluster declares the server says it, once."""
+        """The plural of a kind in paths. For a kind that a Cluster declares, the server is asked once."""
         if kind not in KINDS and kind not in self._plurals:
             self._plurals[kind] = declared_plural(self.requests, kind)
         return KINDS[kind].plural if kind in KINDS else self._plurals[kind]
 
     def _stream(self, kind: Kind, version: str) -> Stream:
-        """The one that goes on from that version; the caller has listed anew when there is none."""
+        """The stream that continues from that version; if there is none, the caller has just listed."""
         plural = self._plural(kind)
         with self._lock:
             stream = self._streams.get(kind)
@@ -331,8 +334,8 @@ class KubernetesCluster:
         self._refusals[kind] = _Refusal(fault=fault, times=times, until_ns=time.monotonic_ns() + wait_ms * _MS_NS)
 
     def _lost(self, kind: Kind, fault: Gone, at_ns: int) -> WorldFault:
-        """Gone, so that the caller lists; each time later when it happens again soon after. The wait counts from when
-        the fault came: kinds that are lost together are listed together."""
+        """The fault to raise when a watch is lost: Gone, so that the caller lists; each time later if it is lost again
+        soon. The wait counts from the time of the fault, so that kinds that are lost together are listed together."""
         now, timings = time.monotonic_ns(), self.requests.timings
         loss = self._losses.get(kind)
         if loss is None or loss.fault is not fault:
@@ -349,7 +352,7 @@ class KubernetesCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refusal:
-    """A list that was refused for good: not asked for again before an instant."""
+    """A list that was refused permanently: it is not requested again before `until_ns`."""
 
     fault: WorldFault
     times: int
@@ -371,7 +374,7 @@ def _selectors(scope: Scope) -> dict[str, str]:
 
 
 def _lingers(left: Body) -> bool:
-    """Whether what a delete was answered with is an object that is still there."""
+    """Whether the answer to a delete is an object that still exists."""
     meta = mapping(left, "metadata")
     return is_deleting(left) and bool(
         meta.get("finalizers") or meta.get("deletionGracePeriodSeconds") or mapping(left, "spec").get("finalizers")

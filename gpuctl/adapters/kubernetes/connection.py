@@ -1,7 +1,7 @@
 """The address of the API server and gpuctl's identity there: connections by the `kubernetes` package's configuration.
 
-The package is imported when a connection is made, not before: that takes 0.2 s. It is used for what is laborious and
-proven (kubeconfig files, contexts, exec plugins, OIDC, in-cluster tokens, TLS, proxies); its typed calls are not used.
+The package is imported when a connection is made, as that takes 0.2 s. It is used for the laborious, proven parts
+(kubeconfig files, contexts, exec plugins, OIDC, in-cluster tokens, TLS, proxies), never for its typed calls.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SECOND_NS = 1_000_000_000
 _HEADER_LIFE_NS = 10 * _SECOND_NS
 _RENEWAL_PAUSE_NS = 10 * _SECOND_NS
 _POOL_SIZE = 64
-"""More than all threads together use, so that none is thrown away."""
+"""More connections than all threads together use, so that none is thrown away."""
 IN_CLUSTER = "the pod's service account"
 
 
 def connect(kubeconfig: str | None = None, context: str | None = None) -> Connection:
-    """The connection that a kubeconfig describes; without one that of KUBECONFIG, ~/.kube/config, else of the pod.
+    """The connection that a kubeconfig describes; by default that of KUBECONFIG, ~/.kube/config, else of the pod.
 
     Nothing is sent yet. Raises ClusterUnavailable: GPU7010 no kubeconfig, GPU7011 it can't be used, GPU7012 no such
     context, GPU7013 no credentials. Cost: 0.2 s once for the package.
@@ -46,7 +46,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Connec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a kubeconfig's context says besides: its namespace, if any, and as whom its user acts."""
+    """Further facts of a kubeconfig's context: its namespace, if any, and as whom its user acts."""
 
     namespace: str = ""
     acts_as: Headers = ()
@@ -77,8 +77,8 @@ class Connection:
             return self._headers
 
     def renew(self, used: Mapping[str, str]) -> bool:
-        """After a 401 with these headers, or where the server is not trusted: read everything anew, at most every ten
-        seconds. True if there is something else."""
+        """Read everything anew after a 401 with these headers, or if the server is not trusted; at most every ten
+        seconds. Returns True if the configuration is another one now."""
         with self._lock:
             if used is not self._headers and dict(used) != dict(self._headers):
                 return True
@@ -92,7 +92,7 @@ class Connection:
             return self._identity() != identity
 
     def close(self) -> None:
-        """Close the idle connections; those in use as soon as they are done."""
+        """Close the idle connections; those in use are closed when they are done."""
         _end(self.pool)
 
     def _take(self, where: str, configuration: Configuration, context: Context) -> None:
@@ -118,8 +118,9 @@ class Connection:
 
 
 def _end(pool: PoolManager) -> None:
-    """Close its idle connections now. To `clear` it only lets go of them: what still refers to one, as the traceback of
-    an exception does, keeps its socket open until the garbage is looked through, which a controller does rarely."""
+    """Close a pool's idle connections now. `clear` only drops them: anything that still refers to one, such as the
+    traceback of an exception, keeps its socket open until the next garbage collection, which is rare in a
+    controller."""
     for key in pool.pools.keys():  # noqa: SIM118 - it forbids iteration, which would not be safe for threads
         each = pool.pools.get(key)
         if each is not None:
@@ -137,7 +138,7 @@ def _headers(where: str, configuration: Configuration, acts_as: Headers) -> Mapp
     with _overheard() as told:
         try:
             settings: Mapping[str, Any] = configuration.auth_settings()
-        except Exception as error:  # the package raises what files, commands and identity providers raise
+        except Exception as error:  # the package raises whatever files, commands and identity providers raise
             raise _fault("GPU7013", where=where, why=_first_line(error)) from error
     token = str((settings.get("BearerToken") or {}).get("value") or "").strip()
     if token:
@@ -149,7 +150,7 @@ def _headers(where: str, configuration: Configuration, acts_as: Headers) -> Mapp
 
 
 def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configuration, Context]:
-    """Where the configuration is from in words, the configuration, and what its context says besides."""
+    """Where the configuration comes from in words, the configuration, and further facts of its context."""
     paths = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     if any(_is_there(path) for path in paths.split(os.pathsep) if path):
         return paths, *_from_files(paths, context)
@@ -160,7 +161,7 @@ def _read(kubeconfig: str | None, context: str | None) -> tuple[str, Configurati
 
 
 def _is_there(path: str) -> bool:
-    """Whether there is such a file as far as can be seen; a container's user may have no home folder."""
+    """Whether the file exists, as far as can be seen; a container's user may have no home folder."""
     try:
         return Path(path).expanduser().exists()
     except (OSError, RuntimeError):
@@ -180,7 +181,7 @@ def _from_pod() -> Configuration:
 
 
 def _from_files(paths: str, context: str | None) -> tuple[Configuration, Context]:
-    """What the kubeconfig says, checked: the context, its user, certificates that can be loaded, credentials."""
+    """Read and check the kubeconfig: the context, its user, certificates that can be loaded, credentials."""
     from kubernetes.client import Configuration  # noqa: PLC0415 - only when a connection is made
     from kubernetes.config import load_kube_config  # noqa: PLC0415
 
@@ -189,7 +190,7 @@ def _from_files(paths: str, context: str | None) -> tuple[Configuration, Context
     with _overheard() as told:
         try:
             load_kube_config(config_file=paths, context=context, client_configuration=made)
-        except Exception as error:  # it raises what YAML, base64, commands and identity providers raise
+        except Exception as error:  # it raises whatever YAML, base64, commands and identity providers raise
             raise _fault("GPU7011", where=paths, why=_first_line(error)) from error
     if told and "BearerToken" not in made.api_key and not made.cert_file:
         raise _fault("GPU7013", where=paths, why=told[-1])
@@ -198,7 +199,8 @@ def _from_files(paths: str, context: str | None) -> tuple[Configuration, Context
 
 
 def _checked_context(paths: str, context: str | None) -> Context:
-    """What the context says that the package leaves out. ClusterUnavailable for a context that can't be used."""
+    """The facts of the context that the package leaves out. Raises ClusterUnavailable for a context that can't be
+    used."""
     from kubernetes.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - only when a connection is made
 
     try:
@@ -207,7 +209,7 @@ def _checked_context(paths: str, context: str | None) -> Context:
         wanted = context or merged.get("current-context") or ""
         users = {str(entry["name"]): entry.value.get("user") or {} for entry in merged.get("users") or ()}
         acts_as = headers_of(users.get(str(known.get(wanted, {}).get("user"))) or {})
-    except Exception as error:  # a file that is no kubeconfig can be anything
+    except Exception as error:  # a file that is no kubeconfig can contain anything
         raise _fault("GPU7011", where=paths, why=_first_line(error)) from error
     if wanted not in known:
         named = f"named {wanted}" if wanted else "chosen"
@@ -216,7 +218,7 @@ def _checked_context(paths: str, context: str | None) -> Context:
 
 
 def _check_tls(paths: str, made: Configuration) -> None:
-    """Load the certificates once, so that a broken one is told as what it is."""
+    """Load the certificates once, so that a broken one is reported as such."""
     if not str(made.host).startswith("https"):
         return
     try:
@@ -233,7 +235,8 @@ def _check_tls(paths: str, made: Configuration) -> None:
 
 @contextmanager
 def _overheard() -> Iterator[list[str]]:
-    """What the package logs of exec plugins that fail: it goes on without credentials and says why nowhere else."""
+    """Collect what the package logs about failing exec plugins: it goes on without credentials and reports them nowhere
+    else."""
     told: list[str] = []
 
     def other(record: logging.LogRecord) -> bool:

@@ -23,7 +23,7 @@ _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 def ask_for_git(requests: Requests, now_ms: Instant) -> None:
-    """Have the leader read Git now, with the controller's rights; any replica may. Raises WorldFault."""
+    """Make the leader read Git now, with the controller's rights; any replica may do this. Raises WorldFault."""
     patch = {"metadata": {"annotations": {names.SYNC_ANNOTATION: format_timestamp(now_ms)}}}
     requests.send(patching(_REF, patch, MERGE))
 
@@ -35,21 +35,21 @@ class KubernetesControl:
         self._requests = Requests(connection)
 
     def read(self) -> Body | None:
-        """The object as it is now; None if it is not there."""
+        """The object as it is now; None if it does not exist."""
         try:
             return self._get(_REF)
         except NotFound:
             return None
 
     def overview(self) -> Body | None:
-        """What the leader publishes; None if it is not there, or the person may not read it."""
+        """The overview that the leader publishes; None if it does not exist or the person may not read it."""
         try:
             return self._get(OVERVIEW_REF)
         except (NotFound, Forbidden):
             return None
 
     def annotate(self, notes: Mapping[str, str | None], resource_version: str) -> None:
-        """Set annotations on that version of the object, or make it."""
+        """Set annotations on that version of the object, or create it."""
         if resource_version:
             meta = {"annotations": dict(notes), "resourceVersion": resource_version}
             self._send("patch", "PATCH", item(_REF), {"metadata": meta}, MERGE)
@@ -60,7 +60,7 @@ class KubernetesControl:
         self._send("create", "POST", collection(kinds.CONFIG_MAP, _REF.namespace), body, JSON)
 
     def person(self) -> str:
-        """The name of the person, as the API server knows it; empty for a server that does not tell."""
+        """The name of the person, as the API server knows it; empty if the server does not say."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         request = Request(
             verb="create", kind=("authentication.k8s.io/v1", "SelfSubjectReview"), method="POST", path=_REVIEWS,

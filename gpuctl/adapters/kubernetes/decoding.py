@@ -1,8 +1,9 @@
-"""JSON of the API server, decoded whatever tenants have put where any JSON may stand: the parameters of a device claim.
+"""Decodes JSON of the API server, whatever tenants have put where any JSON is allowed: the parameters of a device
+claim.
 
-Two things are valid there that Python's decoder refuses: values nested a thousand deep, and integers of thousands of
-digits. One such object must not make a list unreadable. What is deeper than MOST_LEVELS, and an integer that is no
-amount (`gpuctl/k8s/bounds.py`), reads as null; no field that gpuctl reads is either.
+Two valid things are refused by Python's decoder: values nested a thousand deep, and integers of thousands of digits.
+One such object must not make a list unreadable. Values deeper than MOST_LEVELS, and integers that are no amount
+(`gpuctl/k8s/bounds.py`), read as null; no field that gpuctl reads is either.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _raw_decode = json.JSONDecoder(parse_int=_amount).raw_decode
 
 
 def decode(data: bytes | str) -> Any:
-    """The value of a whole text. ValueError for what is no JSON."""
+    """The value of a whole text. Raises ValueError for anything but JSON."""
     text = data if isinstance(data, str) else data.decode()
     value, end = decode_at(text, len(text) - len(text.lstrip()))
     if text[end:].strip():
@@ -36,9 +37,9 @@ def decode(data: bytes | str) -> Any:
 
 
 def decode_at(text: str, begin: int) -> tuple[Any, int]:
-    """The value that begins there, and where it ends. ValueError for what is none, or half of one.
+    """The value that begins at `begin`, and where it ends. Raises ValueError for no value, or half of one.
 
-    Cost: as json's; where the value is nested too deep once more, and linear.
+    Cost: as json's; if the value is nested too deep, once more, and linear.
     """
     try:
         return _raw_decode(text, begin)
@@ -48,7 +49,7 @@ def decode_at(text: str, begin: int) -> tuple[Any, int]:
 
 
 def _without_depths(text: str, begin: int) -> tuple[str, int]:
-    """The value with null for what is too deep in it, and where it ended."""
+    """The text of the value with null for its parts that are too deep, and where it ended."""
     parts, depth, kept_from = list[str](), 0, begin
     for token in _TOKEN.finditer(text, begin):
         if token[0] in "[{":

@@ -16,16 +16,15 @@ from gpuctl.model.state import Body
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReport:
-    """`version` as the server says it, and the older one that it is like, if it is; `absent`: kinds of Kubernetes that
-    gpuctl uses and the server does not have. Kinds of other controllers are there where one is installed.
-    """
+    """The server's `version`, with the older one that it emulates, if any; `absent`: kinds of Kubernetes that gpuctl
+    uses and the server does not have. Kinds of other controllers exist only where one is installed."""
 
     version: str
     absent: tuple[Kind, ...]
 
     @property
     def told(self) -> tuple[str, str] | None:
-        """The code and message for the journal; None when the server has all that gpuctl uses."""
+        """The code and message for the journal; None if the server has everything that gpuctl uses."""
         if not self.absent:
             return None
         uses = sorted({KINDS[kind].needed_for for kind in self.absent})
@@ -34,7 +33,7 @@ class ServerReport:
 
 
 def discover(requests: Requests) -> ServerReport:
-    """Ask the server what it is. Raises ClusterUnavailable. Cost: a request each group, some ten, small ones."""
+    """Ask the server what it is. Raises ClusterUnavailable. Cost: some ten small requests, one for each group."""
     version = requests.send(Request(verb="get", kind=("", "Version"), path="/version", what="read the version"))
     of_kubernetes = [kind for kind in VERBS if not KINDS[kind].of_others]
     served = {kind for group in sorted({kind[0] for kind in of_kubernetes}) for kind in _kinds(requests, group)}
@@ -42,8 +41,8 @@ def discover(requests: Requests) -> ServerReport:
 
 
 def declared_plural(requests: Requests, kind: Kind) -> str:
-    """What the server calls objects of a kind in its paths. NotFound where it has none, or has them in no namespace:
-    an object of the cluster is no job's."""
+    """The server's plural for a kind, for use in paths. Raises NotFound if it has none, or if the kind is not
+    namespaced: a cluster-scoped object belongs to no job."""
     path, what = group_path(kind[0]), f"read what {kind[0]} has"
     listed = requests.send(Request(verb="get", kind=(kind[0], "APIResourceList"), path=path, what=what))
     for resource in items(listed, "resources"):
@@ -53,14 +52,14 @@ def declared_plural(requests: Requests, kind: Kind) -> str:
 
 
 def _version(told: Body) -> str:
-    """A server may run as an older one would (--emulated-version), while it is upgraded."""
+    """The server's version. While a server is upgraded, it may emulate an older one (--emulated-version)."""
     minor, emulated = text(told, "minor"), text(told, "emulationMinor")
     like = "" if emulated in {"", minor} else f" as {text(told, 'emulationMajor')}.{emulated}"
     return text(told, "gitVersion") + like
 
 
 def _kinds(requests: Requests, group: str) -> set[Kind]:
-    """The kinds of a group and version; none where the server does not have the group."""
+    """The kinds of a group and version; empty if the server does not have the group."""
     path, what = group_path(group), f"read what {group} has"
     try:
         listed = requests.send(Request(verb="get", kind=(group, "APIResourceList"), path=path, what=what))

@@ -1,26 +1,26 @@
 """Leader election as a pure state machine over one Lease: what one process has seen of it, and what to write next.
 
 Invariant: two processes never lead at once. Each measures only differences of its own monotonic clock, so neither the
-times of the clocks matter nor those in the Lease:
+clocks' times matter nor those in the Lease:
 
 - the leader counts from before it sent the request that renewed the Lease, and stops at the renew deadline;
 - a candidate counts from after the answer in which it first saw a version, and waits the whole duration.
 
 So between the last moment of one leader and the first of the next lies `duration - deadline`: the time that a request
-sent in the last moment may still take. Writes name the resource version they are based on, so of two concurrent writes
-one fails.
+sent in the last moment may still take. Writes name the resource version they are based on, so one of two concurrent
+writes fails.
 
 A Lease that does not exist, or is not the one seen before, may have been deleted while it had a leader, which does not
 know it yet; and more than once since the last read. So a candidate that finds none creates one in its own name at once,
-which the other candidates see and can't create again; but it leads only after the whole duration, if the Lease was not
+which the other candidates see and can't create again. But it leads only after the whole duration, if the Lease was not
 deleted in that time.
 
 A shorter wait would not be safe. The leader of the deleted Lease learns of it at its next renewal, some two seconds
 later, but only if it runs and is connected. If it is stopped, or its network is slow, it may write up to the deadline
-after a renewal that came just before the deletion, and its last request may take the rest of the duration. That the
-creation succeeded proves that there is no Lease now, but not since when. Nor is there other evidence that there never
-was one: also without any ledger, another process may have become leader a moment ago and be about to write its first.
-A Lease that exists beforehand costs no wait: `gpuctl install` creates an empty one, which the first process to read it
+after a renewal that came just before the deletion, and its last request may take the rest of the duration. The
+successful creation proves that there is no Lease now, but not since when. Nor is there other evidence that there never
+was one: even without any ledger, another process may have become leader a moment ago and be about to write its first. A
+Lease that exists beforehand costs no wait: `gpuctl install` creates an empty one, which the first process to read it
 acquires at once.
 """
 
@@ -39,7 +39,7 @@ from gpuctl.model.units import DurationMs, Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long a lease lasts, how long its holder acts after the last renewal, how often each tries."""
+    """How long a lease lasts, how long its holder acts after the last renewal, and how often each process tries."""
 
     duration_ms: DurationMs = 15_000
     deadline_ms: DurationMs = 10_000
@@ -49,11 +49,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidacy:
-    """What one process knows. `lease` is the version last seen (None: there was none), first seen at `seen_ms`.
+    """What one process knows. Instants are of the process's monotonic clock.
 
-    `held_until_ms` is when the process's own term ends by itself; None while it has none. `others_until_ms`: until then
-    a deleted Lease may still have a leader. `last_term` is the highest ever seen. Instants are of the process's
-    monotonic clock; `seen_ms` None: nothing was read yet.
+    `lease`: the version last seen (None: there was none), first seen at `seen_ms` (None: nothing was read yet).
+    `held_until_ms`: when the process's own term ends by itself; None while it has none. `others_until_ms`: until then a
+    deleted Lease may still have a leader. `last_term`: the highest ever seen.
     """
 
     identity: str
@@ -86,7 +86,8 @@ class Candidacy:
 
 
 def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant, timing: Timing) -> Candidacy:
-    """The candidacy after a read, answered at `now_ms`. If another process holds the Lease, this one's term ends."""
+    """The candidacy after a read that was answered at `now_ms`. If another process holds the Lease, this one's term
+    ends."""
     if candidacy.seen_ms is not None and _version(lease) == _version(candidacy.lease):
         return candidacy
     seen = _replaced(candidacy, now_ms, timing) if _is_other(candidacy, lease) else candidacy
@@ -108,9 +109,9 @@ def renewed(candidacy: Candidacy, lease: Body, sent_ms: Instant, timing: Timing)
 
 
 def claim(candidacy: Candidacy, timing: Timing, now_ms: Instant, wall_ms: Instant) -> Body | None:
-    """The Lease to write to acquire or renew it; None while it is another's.
+    """The Lease to write to acquire or renew it; None while it is another process's.
 
-    `wall_ms` is the time of day, which is written for people to read and never compared.
+    `wall_ms`: the time of day, which is written for people to read and never compared.
     """
     if candidacy.seen_ms is None or now_ms < _free_ms(candidacy, timing):
         return None
@@ -133,7 +134,8 @@ def dropped(candidacy: Candidacy) -> Candidacy:
 def release(candidacy: Candidacy, now_ms: Instant, wall_ms: Instant) -> Body | None:
     """The Lease to write at the end, so that the next process need not wait; None if this process can't release it.
 
-    A Lease that the process created but never held is not released: the next has to wait for the same earlier leaders.
+    A Lease that the process created but never held is not released: the next process must wait for the same earlier
+    leaders.
     """
     if candidacy.lease is None or not candidacy.is_own or now_ms < (candidacy.others_until_ms or now_ms):
         return None
@@ -150,7 +152,7 @@ def _free_ms(candidacy: Candidacy, timing: Timing) -> Instant:
 
 
 def _is_other(candidacy: Candidacy, lease: Body | None) -> bool:
-    """Whether this is not the Lease of the last read."""
+    """Whether this is another Lease than that of the last read."""
     return candidacy.seen_ms is not None and uid(lease or {}) != uid(candidacy.lease or {})
 
 
@@ -175,5 +177,5 @@ def _with_spec(lease: Body | None, spec: Mapping[str, Any]) -> Body:
 
 
 def _micro_time(wall_ms: Instant) -> str:
-    """A time as the API takes it: with exactly six digits after the second."""
+    """A time as the API accepts it: with exactly six digits after the second."""
     return f"{format_timestamp(wall_ms)[:-1]}000Z"

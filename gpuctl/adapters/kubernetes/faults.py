@@ -1,4 +1,4 @@
-"""What the server's refusals mean: an HTTP status and a Status object as the exception that the ports name."""
+"""Turns the server's refusals, an HTTP status and a Status object, into the exceptions of the ports."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _RIGHT = re.compile(
 )
 _REFUSED = frozenset({400, 405, 406, 413, 415, 422})
 _OF_THE_BODY = ("failed to create typed patch object", "request is too large", "failed to convert new object")
-"""Of refusals for good that the server answers with 500."""
+"""Words in permanent refusals that the server answers with 500."""
 
 
 class Passing(ClusterUnavailable):
-    """Not now. `wait_ms`: how long the server asks us to wait; `sent`: whether the request may have taken effect."""
+    """A temporary failure. `wait_ms`: how long the server asks to wait; `sent`: whether the request may have taken
+    effect."""
 
     def __init__(self, text: str, *, wait_ms: DurationMs = 0, sent: bool = False) -> None:
         super().__init__(AWAY, text)
@@ -45,7 +46,7 @@ class Untrusted(ClusterUnavailable):
 
 
 def unsupported(what: str) -> NotFound:
-    """A kind that this client or its server does not know."""
+    """The fault for a kind that this client or its server does not know."""
     return NotFound("GPU7003", f"the server has no {what}")
 
 
@@ -59,7 +60,7 @@ def status_of(data: bytes) -> Body:
 
 
 def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> WorldFault:
-    """The fault that an answer other than 2xx is. `what` was asked for, in words."""
+    """The fault for an answer other than 2xx. `what`: the request in words."""
     short = said(code, status)
     told = f"{what}: {short}"
     if code == UNAUTHORIZED:
@@ -83,7 +84,7 @@ def _is_another(status: Body) -> bool:
 
 
 def _forbidden(status: Body, told: str) -> Forbidden:
-    """403: by RBAC, with the rule that is missing; else (a quota, a policy) in the server's words."""
+    """The fault for a 403: by RBAC, with the missing rule; else (a quota, a policy) in the server's words."""
     found = _RIGHT.search(text(status, "message"))
     if found is None:
         return Forbidden("GPU7002", told)
@@ -105,7 +106,7 @@ def _forbidden(status: Body, told: str) -> Forbidden:
 
 
 def _wait_ms(status: Body, retry_after: str) -> DurationMs:
-    """What the header or the Status asks for; a date in the header is not honoured, no API server sends one."""
+    """The wait that the header or the Status asks for. A date in the header is ignored: no API server sends one."""
     asked = whole_number(retry_after)
     seconds = number(status, "details", "retryAfterSeconds") if asked is None else asked
     return 1000 * min(seconds, 3600)

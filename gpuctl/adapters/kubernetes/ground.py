@@ -1,4 +1,4 @@
-"""A cluster that only benchmarks use: what they do to it beyond gpuctl's own reads and writes."""
+"""A cluster that only benchmarks use: their actions beyond gpuctl's own reads and writes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GONE_WITHIN_S = 3_600
 
 
 class KubernetesGround:
-    """Implements the port Ground. `name`: the declared cluster whose ledgers are the benchmark's; `prefix` of its
+    """Implements the port Ground. `name`: the declared cluster whose ledgers are the benchmark's; `prefix`: of its
     namespaces."""
 
     def __init__(self, cluster: KubernetesCluster, name: str, prefix: str) -> None:
@@ -34,7 +34,7 @@ class KubernetesGround:
         self._prefix = prefix
 
     def create(self, body: Body) -> None:
-        """Create an object by POST, as any client would. Nothing is wrong with one that is there."""
+        """Create an object by POST, as any client would. It is no error if the object exists."""
         ref = ref_of(body)
         path = collection((ref.api_version, ref.kind), ref.namespace)
         request = Request(
@@ -69,7 +69,7 @@ class KubernetesGround:
         })
 
     def server_cpu_ms(self) -> DurationMs:
-        """What GET /metrics says of the API server's process."""
+        """The CPU time that GET /metrics reports of the API server's process."""
         requests = self.cluster.requests
         answer = requests.stream(Request(verb="get", kind=("", "metrics"), path="/metrics", what="read the metrics"))
         try:
@@ -81,8 +81,8 @@ class KubernetesGround:
         return int(float(found[1]) * 1000) if found else 0
 
     def _empty(self, namespaces: Sequence[str]) -> None:
-        """Remove the Jobs of namespaces, and wait until their pods are gone: where the namespace controller finds pods
-        that end, it looks again 5 to 15 s later, through seventy collections."""
+        """Remove the Jobs of namespaces, and wait until their pods are gone. Otherwise the namespace controller would
+        find ending pods, and look again only 5 to 15 s later, through seventy collections."""
         for namespace in namespaces:
             self._delete_all(JOB, namespace, {"propagationPolicy": "Background"})
 
@@ -115,7 +115,7 @@ class KubernetesGround:
 
 
 def _await_none(what: str, left: Callable[[], Collection[object]]) -> None:
-    """Look again and again until nothing is left. Raises ClusterUnavailable GPU7091."""
+    """Check repeatedly until nothing is left. Raises ClusterUnavailable GPU7091."""
     until = time.monotonic() + _GONE_WITHIN_S
     while left():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""gpuctl's own namespace on a server where `gpuctl install` was not applied: made where the account may make it."""
+"""gpuctl's own namespace on a server where `gpuctl install` was not applied: created if the account may create it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuctl.k8s.objects import items
 
 
 def make_home(requests: Requests) -> bool:
-    """Make the namespace if there is none. Returns whether it was made.
+    """Create the namespace if it does not exist. Returns whether it was created.
 
-    Raises WorldFault GPU7085 where it is missing and the account may not make it; ClusterUnavailable. An account that
-    may not look is left to find out by its Lease.
+    Raises WorldFault GPU7085 if it is missing and the account may not create it; ClusterUnavailable. An account that
+    may not look for it learns from its Lease.
     """
     query = {"fieldSelector": f"metadata.name={SYSTEM_NAMESPACE}"}
     path = collection(NAMESPACE)

@@ -19,7 +19,7 @@ _ACCOUNTS = f"/api/v1/namespaces/{KUBE_SYSTEM}/serviceaccounts?limit=500"
 
 
 def host(requests: Requests) -> Host:
-    """Read what the cluster is. Raises ClusterUnavailable."""
+    """Read the facts of the cluster. Raises ClusterUnavailable."""
     server = discover(requests)
     slices = _listed(requests, _SLICES, _SERVERS, "read where API servers listen")
     accounts = _listed(requests, ("v1", "ServiceAccount"), _ACCOUNTS, f"list the accounts of {KUBE_SYSTEM}")

@@ -1,6 +1,6 @@
 """The headers by which a user of a kubeconfig acts as another one, as `kubectl` sends them.
 
-The kubernetes package leaves them out without a word: a command would have the rights of the user itself. Source:
+The kubernetes package silently leaves them out, so a command would have the rights of the user itself. Source:
 client-go, transport/round_trippers.go.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 Headers = tuple[tuple[str, str], ...]
-"""Names and values; a name may be there several times."""
+"""Names and values; a name may occur several times."""
 _AS, _GROUPS, _UID, _EXTRA = "as", "as-groups", "as-uid", "as-user-extra"
 
 
 def headers_of(user: Mapping[str, Any]) -> Headers:
-    """The headers, none for a user that acts as itself. ValueError for what kubectl would not take either."""
+    """The headers; empty for a user that acts as itself. Raises ValueError for values that kubectl would refuse too."""
     found = tuple(_headers(user))
     for name, value in found:
         if not (value.isascii() and value.isprintable()):

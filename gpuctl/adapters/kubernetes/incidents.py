@@ -1,7 +1,7 @@
-"""Reads the events of a few objects, for runs that do not start: by a thread of its own, within bounds.
+"""Reads the events of a few objects, for runs that do not start: in a separate thread, within bounds.
 
-A request is of one object's events, by a field selector, and what it answers is read up to a bound. A run is asked
-about at once, and again ever more seldom while it does not start. Cost: nothing where all runs start.
+A request is for one object's events, by a field selector, and its answer is read up to a bound. A run is checked at
+once, and again at growing intervals while it does not start. Cost: nothing where all runs start.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from gpuctl.observe import Unexplained, problem_of_events
 
 MOST_EVENTS = 100
 MOST_BYTES = 1 << 20
-"""Of one object, the events that are read. Tenants may write events of their own objects, as many and large as they
-like: of an object with more, none is read."""
+"""The most bytes of one object's events. Tenants may write events of their own objects, as many and as large as they
+like: for an object with more, none is read."""
 AGAIN_S = (0, 30, 120, 300)
-"""When a run is asked about again; by the last from then on."""
+"""The intervals after which a run is checked again; the last one repeats."""
 PER_SECOND = 4
 _LAST_WORDS_S = 2.0
 _PATIENCE = Timings(tries=1, connect_ms=2_000, answer_ms=5_000)
 
 
 def events_path(ref: ObjectRef) -> str:
-    """Where the events of an object are."""
+    """The path of an object's events."""
     selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
     query = {"fieldSelector": selector, "limit": str(MOST_EVENTS)}
     return with_query(collection(CORE_EVENT, ref.namespace), query)
 
 
 def bounded(chunks: Iterable[bytes]) -> bytes:
-    """An answer no longer than MOST_BYTES. ValueError for a longer one."""
+    """An answer no longer than MOST_BYTES. Raises ValueError for a longer one."""
     data = bytearray()
     for chunk in chunks:
         data += chunk
@@ -58,7 +58,7 @@ def _listed(chunks: Iterable[bytes]) -> Sequence[Body]:
 
 @dataclass(slots=True)
 class _Asked:
-    """A run that is asked about: how often it was, and when it is due again."""
+    """A run to check: how often it was checked, and when it is due again."""
 
     late: Unexplained
     times: int = 0
@@ -91,7 +91,7 @@ class EventReader:
         self._thread.start()
 
     def of(self, late: Sequence[Unexplained]) -> Mapping[RunKey, PodProblem]:
-        """What is known of these runs by now. All others are forgotten."""
+        """What is known of these runs by now. All other runs are forgotten."""
         if not late and not self._asked:
             return self._given
         with self._changed:
@@ -106,7 +106,7 @@ class EventReader:
             return self._given
 
     def has_news(self) -> bool:
-        """Whether more is known than was last told."""
+        """Whether more is known than `of` last returned."""
         return self._found is not self._given
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class EventReader:
             self._tell(late, problem_of_events(late, events))
 
     def _next(self) -> _Asked | None:
-        """The run that is due first, once it is; None at the end."""
+        """The run that is due first, once it is due; None at the end."""
         with self._changed:
             while not self._closing:
                 now_s = time.monotonic()
@@ -146,7 +146,7 @@ class EventReader:
         try:
             found: Sequence[Body] = self._requests.send(request, self._permit, read=_listed)
         except WorldFault:
-            return ()  # nothing depends on it, and it is asked again
+            return ()  # nothing depends on it, and the request is repeated later
         return found
 
     def _tell(self, late: Unexplained, problem: PodProblem | None) -> None:

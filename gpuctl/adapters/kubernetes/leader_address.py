@@ -1,4 +1,4 @@
-"""Has a Service without a selector lead to the replica that leads, by an EndpointSlice that this replica writes."""
+"""Makes a Service without a selector lead to the leading replica, by an EndpointSlice that this replica writes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
 _LOOK_S = 1.0
-"""How often this replica looks whether it leads: the Lease is renewed elsewhere, so that costs no request."""
+"""How often this replica checks whether it leads: the Lease is renewed elsewhere, so that costs no request."""
 _LOOKS_AGAIN = 30
-"""It writes again after so many looks: another client may have changed the object."""
+"""It writes again after this many checks: another client may have changed the object."""
 _REF = ObjectRef(*kinds.ENDPOINT_SLICE, SYSTEM_NAMESPACE, DASHBOARD_SERVICE)
 
 
@@ -46,13 +46,14 @@ class LeaderAddress:
             looks_left = max(0, looks_left - 1) if self._leads() else 0
             if looks_left or not self._leads():
                 continue
-            with suppress(WorldFault):  # the loop tells of a server that is away; this is tried again
+            with suppress(WorldFault):  # the loop reports a server that is away; the write is tried again
                 self._requests.send(patching(_REF, self._body, APPLY), self._leads)
                 looks_left = _LOOKS_AGAIN
 
 
 def _slice(address: str, port: int) -> Body:
-    """Named as its Service: there is no other of it. ValueError for what is no address."""
+    """The EndpointSlice, named as its Service, as there is no other one. Raises ValueError for anything but an IP
+    address."""
     labels = {"kubernetes.io/service-name": _REF.name, "endpointslice.kubernetes.io/managed-by": "gpuctl"}
     return {
         "apiVersion": _REF.api_version,

@@ -1,7 +1,7 @@
 """The port Leadership by a Lease: a thread renews it, and the clock, not the thread, decides whether it is held.
 
-So a process that was stopped past its term and continues does not write: the clock has gone on without it, and counts
-a machine's sleep too where the system has such a clock.
+So a process that was stopped past its term and continues does not write: the clock has gone on without it, and counts a
+machine's sleep too if the system has such a clock.
 """
 
 from __future__ import annotations

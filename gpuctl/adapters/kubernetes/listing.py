@@ -1,6 +1,6 @@
-"""A list as it comes over the wire: one object is decoded at a time, so that no answer is in memory as a whole.
+"""Reads a list as it comes over the wire: one object is decoded at a time, so no answer is in memory as a whole.
 
-Five hundred objects may be five megabytes, or five hundred where a tenant has filled their annotations.
+Five hundred objects may be five megabytes, or five hundred if a tenant has filled their annotations.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gpuctl.k8s.objects import text
 from gpuctl.model.state import Body
 
 MOST_CHARACTERS = 1 << 26
-"""No API server stores an object that is nearly as large as this when it is written down."""
+"""No API server stores an object whose text is nearly as large as this."""
 _SPACE = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Objects of a list, the version it is at, and what to ask with for those that follow; "" after the last."""
+    """Objects of a list, the list's version, and the token to request the next page; "" on the last page."""
 
     items: list[Body] = field(default_factory=list)
     resource_version: str = ""
@@ -30,7 +30,7 @@ class Page:
 
 
 def read_page(kind: Kind, chunks: Iterable[bytes], keep: Callable[[Body], Body]) -> Page:
-    """The objects, each as `keep` leaves it. ValueError for what is no list, or half of one.
+    """The objects, each as `keep` leaves it. Raises ValueError for anything but a list, or for half of one.
 
     Cost: as decoding it whole; memory for one object, two chunks and what is kept.
     """
@@ -62,7 +62,7 @@ def _elements(read: _Reader) -> Iterator[Any]:
 
 
 def _typed(kind: Kind, body: Any) -> Body:
-    """The items of a list do not say themselves what they are."""
+    """An item of a list, with its kind added: the items do not state their kind."""
     if not isinstance(body, dict):
         raise ValueError("an item of the list is no object")  # noqa: TRY004 - as for any other answer that is no list
     body["apiVersion"], body["kind"] = kind
@@ -70,7 +70,7 @@ def _typed(kind: Kind, body: Any) -> Body:
 
 
 class _Reader:
-    """JSON values one after another, of text that comes in chunks."""
+    """Reads JSON values one after another from text that comes in chunks."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -79,7 +79,7 @@ class _Reader:
         self._at = 0
 
     def next(self) -> str:
-        """The next character that is no space; stays before it. ValueError at the end."""
+        """The next character that is no space, without consuming it. Raises ValueError at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -89,13 +89,13 @@ class _Reader:
                 raise ValueError("half a list")
 
     def take(self, character: str) -> None:
-        """Go past a character. ValueError where another one is."""
+        """Consume a character. Raises ValueError if another one is there."""
         if self.next() != character:
             raise ValueError(f"no {character!r} where a list has one")
         self._at += 1
 
     def value(self) -> Any:
-        """The next value. ValueError where there is none, or half of one."""
+        """The next value. Raises ValueError for no value, or half of one."""
         self.next()
         while True:
             begin = self._at
@@ -110,9 +110,9 @@ class _Reader:
                 return found
 
     def _more(self) -> bool:
-        """Read as much again as is not understood yet, so that a large value is not decoded for each chunk.
+        """Read as much again as the text that is not decoded yet, so that a large value is not decoded for each chunk.
 
-        The text begins with what is not understood then, also where nothing more has come.
+        Afterwards the text begins with the undecoded part, even if nothing more has come.
         """
         pieces = [self._text[self._at :]]
         missing = len(pieces[0])

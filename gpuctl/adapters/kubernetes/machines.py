@@ -22,7 +22,7 @@ _POLL_S = 0.05
 _MOST_NAMED = 3
 
 Blueprint = Callable[[Sequence[NodePool]], Sequence[Body]]
-"""Nodes and what belongs to them, as the declared inventory has them."""
+"""Makes the declared inventory's nodes and the objects that belong to them."""
 
 
 class StandingMachines:
@@ -32,21 +32,21 @@ class StandingMachines:
         """Do nothing: the cycle reports how the nodes differ from the declared inventory."""
 
     def define(self, declared: Sequence[WorkloadKind]) -> None:
-        """Do nothing: kinds are there where their controllers are installed."""
+        """Do nothing: a kind is served if its controller is installed."""
 
 
 class KwokMachines:
-    """Implements the port Machines on a cluster whose nodes and pods KWOK plays, and that has no other nodes."""
+    """Implements the port Machines on a cluster whose only nodes, with their pods, are simulated by KWOK."""
 
     def __init__(self, cluster: KubernetesCluster, blueprint: Blueprint) -> None:
         self._cluster = cluster
         self._blueprint = blueprint
 
     def provide(self, pools: Sequence[NodePool]) -> None:
-        """Make the declared nodes, their device classes and slices, and wait until the nodes are ready.
+        """Create the declared nodes, their device classes and slices, and wait until the nodes are ready.
 
-        Where all nodes and slices are there, nothing is made: gpuctl's own account has no right to.
-        Raises ClusterUnavailable: GPU7095 the cluster has other nodes, GPU7096 the nodes do not become ready.
+        If all nodes and slices exist, nothing is created: gpuctl's own account has no right to. Raises
+        ClusterUnavailable: GPU7095 the cluster has other nodes, GPU7096 the nodes do not become ready.
         """
         wanted = [played(body) for body in self._blueprint(pools)]
         self._refuse_others({ref_of(body).name for body in wanted if body["kind"] == NODE[1]})
@@ -59,14 +59,14 @@ class KwokMachines:
             try:
                 self._cluster.requests.send(request)
             except Conflict:
-                continue  # it is there from an earlier time
+                continue  # it exists from an earlier run
         self._await_ready()
 
     def define(self, declared: Sequence[WorkloadKind]) -> None:
-        """Do nothing: kinds are there where their controllers are installed."""
+        """Do nothing: a kind is served if its controller is installed."""
 
     def _missing(self, wanted: Sequence[Body]) -> bool:
-        """Whether a node or a slice is; classes are made before them."""
+        """Whether a node or a slice is missing; classes are created before these."""
         refs = {kind: {ref_of(body) for body in wanted if body["kind"] == kind[1]} for kind in (NODE, RESOURCE_SLICE)}
         there = {ref_of(body) for kind, some in refs.items() if some for body in self._cluster.list(kind).items}
         return any(some - there for some in refs.values())
@@ -93,12 +93,12 @@ class KwokMachines:
 
 
 def _takes_pods(node: Body) -> bool:
-    """Ready, and the controllers have seen that: a new node is tainted until then."""
+    """Whether the node is ready and controllers have seen it: a new node is tainted until then."""
     return bool(condition(node, "Ready")) and not any(items(node, "spec", "taints"))
 
 
 def played(body: Body) -> Body:
-    """A node, a class or a slice as it is made: without what another server gave it, nodes with KWOK's mark."""
+    """A node, a class or a slice as it is created: without what another server added, nodes with KWOK's mark."""
     meta = {key: value for key, value in body["metadata"].items() if key in {"name", "labels", "annotations"}}
     if body["kind"] == NODE[1]:
         meta["annotations"] = {**meta.get("annotations", {}), KWOK_ANNOTATION: "fake"}

@@ -1,4 +1,4 @@
-"""A signal that watches set when they have heard something, to wait for changes of a real cluster."""
+"""A signal that watches set when they have received something, to wait for changes of a real cluster."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _PATIENCE_S = 0.05
 
 
 class News:
-    """Implements the port Progress for a real cluster: it moves on by itself, at instants that are not known."""
+    """Implements the port Progress for a real cluster, which changes by itself at unknown instants."""
 
     def __init__(self) -> None:
         self._rung = Event()
 
     def ring(self) -> None:
-        """Signal that a watch has heard something. Safe for threads."""
+        """Signal that a watch has received something. Safe for threads."""
         self._rung.set()
 
     def settle(self) -> None:

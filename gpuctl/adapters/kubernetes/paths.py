@@ -1,4 +1,4 @@
-"""Where the API server has things: kinds and references as paths."""
+"""Kinds and references as paths of the API server."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def group_path(api_version: str) -> str:
 
 
 def collection(kind: Kind, namespace: str = "", plural: str = "") -> str:
-    """All objects of a kind, in one namespace or in all. `plural`: of a kind that is not in `kinds.KINDS`; KeyError
-    where it is needed and not given."""
+    """The path of all objects of a kind, in one namespace or in all. `plural`: for a kind that is not in `kinds.KINDS`;
+    raises KeyError if it is needed and not given."""
     root = group_path(kind[0])
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind not in CLUSTER_SCOPED else ""
     return f"{root}{within}/{plural or KINDS[kind].plural}"
 
 
 def item(ref: ObjectRef, plural: str = "") -> str:
-    """One object. `plural`: as for `collection`."""
+    """The path of one object. `plural`: as for `collection`."""
     return f"{collection((ref.api_version, ref.kind), ref.namespace, plural)}/{quote(ref.name, safe='')}"
 
 

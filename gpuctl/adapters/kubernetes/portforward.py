@@ -1,8 +1,8 @@
-"""Ports of a container on this machine. A connection here is a WebSocket to the API server, whose bytes the kubernetes
-package carries.
+"""Ports of a container on this machine. A connection here is a WebSocket to the API server; the kubernetes package
+carries its bytes.
 
-Only this machine's own address is listened on. Each connection has a thread of its own, and there are bounds on both.
-Source: kubernetes.stream.ws_client.PortForward, v4.channel.k8s.io.
+Only this machine's own address is listened on. Each connection has its own thread, and both are bounded. Source:
+kubernetes.stream.ws_client.PortForward, v4.channel.k8s.io.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ MOST_ANSWER = 64 << 20
 _ANSWER_S = 60.0
 _CHUNK_BYTES = 1 << 16
 _LAST_WORDS_S = 2.0
-"""How long the container may still answer a client that has ended its own side: the protocol can't tell it of that."""
+"""How long the container may still answer a client that has ended its own side: the protocol can't tell it about
+that."""
 
 
 class PortForwarder:
@@ -45,8 +46,9 @@ class PortForwarder:
         self._free = BoundedSemaphore(MOST_CONNECTIONS)
 
     def forward(self, pod: ObjectRef, pairs: Sequence[PortPair], told: Callable[[str], None]) -> None:
-        """Listen and lead connections until interrupted. One session is opened before, and ended, so that a right that
-        is missing is told at once and not to a browser. Raises ClusterUnavailable GPU7065, and as the session does."""
+        """Listen and forward connections until interrupted. One session is opened and closed first, so that a missing
+        right is reported at once and not to a browser. Raises ClusterUnavailable GPU7065, and what the session
+        raises."""
         for pair in pairs[:1]:
             self._open(pod, pair.remote).close()
         with ExitStack() as stack:
@@ -86,9 +88,9 @@ class PortForwarder:
 
 
 def fetch(sessions: PodSessions, pod: ObjectRef, port: int, path: str) -> tuple[int, bytes]:
-    """One HTTP answer of a port that only the pod itself reaches: its status, and at most `MOST_ANSWER` bytes of it.
+    """One HTTP answer of a port that only the pod itself can reach: its status, and at most `MOST_ANSWER` bytes of it.
 
-    Raises WorldFault as the session does, ClusterUnavailable where nothing answers at that port.
+    Raises WorldFault as the session does, ClusterUnavailable if nothing answers at that port.
     """
     tunnel = sessions.open(f"{item(pod)}/portforward?ports={port}", f"port {port} of {pod.name}")
     carried = _carrier(tunnel, port)
@@ -108,7 +110,7 @@ def fetch(sessions: PodSessions, pod: ObjectRef, port: int, path: str) -> tuple[
 
 
 def _carrier(tunnel: WebSocket, port: int) -> PortForward:
-    """What carries a port's bytes, by a thread of the package. Where that fails, the connection ends, and says why."""
+    """The carrier of a port's bytes, a thread of the package. If it fails, the connection ends, and says why."""
     from kubernetes.stream.ws_client import PortForward  # noqa: PLC0415 - slow to import
 
     class Carrier(PortForward):
@@ -133,7 +135,8 @@ def _listen(port: int) -> socket.socket:
 
 
 def _relay(client: socket.socket, far: socket.socket) -> None:
-    """Carry bytes both ways until the container has ended its side, or answers no more to a client that ended its."""
+    """Carry bytes both ways until the container has ended its side, or no longer answers a client that ended its
+    own."""
     sides = {client: far, far: client}
     reading = [client, far]
     while far in reading:

@@ -1,4 +1,4 @@
-"""Publishes one object from a thread of its own, and reads it while another replica does. The loop never waits."""
+"""Publishes one object from a separate thread, and reads it while another replica publishes. The loop never waits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ObjectPublisher:
         self._thread.start()
 
     def publish(self, body: Body) -> None:
-        """Write the object soon; a newer one takes the place of one that waits."""
+        """Write the object soon; a newer one replaces one that still waits."""
         with self._changed:
             self._waiting = body
             self._changed.notify()
@@ -61,7 +61,7 @@ class ObjectPublisher:
         return None
 
     def close(self) -> None:
-        """Write what waits if that takes no longer than 2 s, then end."""
+        """Write the waiting object if that takes no longer than 2 s, then end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -86,7 +86,7 @@ class ObjectPublisher:
             return self._closing and self._waiting is None
 
     def _next(self) -> Body | None:
-        """The object that waits, as soon as one does; None after a while."""
+        """The waiting object, as soon as there is one; None after a while."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting is not None or self._closing, self._read_s)
             body, self._waiting = self._waiting, None
@@ -107,7 +107,7 @@ class ObjectPublisher:
 
 
 def read_one(requests: Requests, ref: ObjectRef) -> Body | None:
-    """One object, by a list, for which a cycle has the right anyway; None if it is not there. Raises WorldFault."""
+    """One object, by a list, which a cycle has the right to anyway; None if it does not exist. Raises WorldFault."""
     kind = (ref.api_version, ref.kind)
     path = with_query(collection(kind, ref.namespace), {"fieldSelector": f"metadata.name={ref.name}"})
     listed = requests.send(Request(verb="list", kind=kind, path=path, what=f"read {ref}"))
@@ -116,5 +116,5 @@ def read_one(requests: Requests, ref: ObjectRef) -> Body | None:
 
 
 def read_all(requests: Requests, refs: Sequence[ObjectRef]) -> Sequence[Body]:
-    """Those of the objects that are there. Raises WorldFault."""
+    """The objects that exist. Raises WorldFault."""
     return [body for ref in refs if (body := read_one(requests, ref)) is not None]

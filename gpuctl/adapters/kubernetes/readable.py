@@ -1,4 +1,4 @@
-"""Which of several streams can be read, whatever their numbers: select.select takes none above 1,023."""
+"""Which of several streams can be read, whatever their numbers: select.select accepts none above 1,023."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def readable(sources: Sequence[Any], wait_s: float | None = None) -> list[Any]:
-    """Those of some sockets and numbers that can be read or have ended; none where that takes longer."""
+    """The sockets and numbers that can be read or have ended; empty after the wait."""
     by_number = {each if isinstance(each, int) else each.fileno(): each for each in sources}
     asked = select.poll()
     for number in by_number:

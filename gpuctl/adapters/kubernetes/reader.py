@@ -1,4 +1,4 @@
-"""A cluster as people's commands read it: whole and once, or the part that a person may read and what is published to
+"""A cluster as people's commands read it: all of it once, or the part that a person may read and what is published to
 all.
 
 Tenants decide how large objects are, and how many: no command of another person may need memory for them.
@@ -25,35 +25,35 @@ from gpuctl.model.overview import ProjectOverview
 from gpuctl.model.state import Body
 
 MOST_NAMESPACES = 500
-"""How many namespaces are tried for a person who may not read all: of the first projects by name."""
+"""The most namespaces that are tried for a person who may not read all: of the first projects by name."""
 _LIMIT = "500"
 
 
 class OnceCluster(KubernetesCluster):
-    """A cluster that a command reads once, and writes nothing to. Of each object it has what a cycle reads, also of
-    those that people made in the place of gpuctl's."""
+    """A cluster that a command reads once, without writing. Of each object it has the parts that a cycle reads,
+    including objects that people made in the place of gpuctl's."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, scopes=WITH_PEOPLES, keep=Keep())
         self._listed: dict[Kind, ObjectList] = {}
 
     def list(self, kind: Kind) -> ObjectList:
-        """All objects of a kind, as they were when it was asked for first: commands look at ledgers before all else."""
+        """All objects of a kind, as they were at the first request: commands look at ledgers before all else."""
         if kind not in self._listed:
             self._listed[kind] = super().list(kind)
         return self._listed[kind]
 
 
 class PartCluster(KubernetesCluster):
-    """A cluster to be read for a person, for whom `list` leaves out what the person may not see.
+    """A cluster to be read for a person; `list` leaves out what the person may not see.
 
     A kind that may not be read in the whole cluster is read in the namespaces of projects that the person may read, as
-    the overview names them, or else in the one that the kubeconfig's context names; of ConfigMaps those that are
-    published. Forbidden where nothing of it may be read.
-    `namespace`: only that. `project`: only that one's namespace is tried.
-    Of an object that is larger than any that people look at, it has what a cycle reads.
+    named by the overview, or else in the one that the kubeconfig's context names; of ConfigMaps only the published
+    ones. Raises Forbidden if nothing of a kind may be read.
 
-    Cost: where something is refused, one request more for each namespace that is tried, several at once.
+    `namespace`: only this one. `project`: only this project's namespace is tried. Of an object that is larger than any
+    that people look at, it has the parts that a cycle reads. Cost: if something is refused, one request more for each
+    namespace that is tried, several at once.
     """
 
     def __init__(self, connection: Connection, namespace: str | None = None, project: str | None = None) -> None:
@@ -65,9 +65,9 @@ class PartCluster(KubernetesCluster):
         self._found: Sequence[str] | None = None
 
     def list(self, kind: Kind) -> ObjectList:
-        """All objects of a kind that the person may read. Raises Forbidden, with the right to read all that is lacking.
+        """All objects of a kind that the person may read. Raises Forbidden, with the missing right to read all.
 
-        Such a list has no version to watch from.
+        A partial list has no version to watch from.
         """
         try:
             return super().list(kind)
@@ -78,7 +78,7 @@ class PartCluster(KubernetesCluster):
             return ObjectList(items=tuple(found), resource_version="")
 
     def _part(self, kind: Kind) -> Sequence[Body] | None:
-        """The readable part of a kind; None where there is none."""
+        """The readable part of a kind; None if there is none."""
         if kind == CONFIG_MAP:
             return self._published() or None
         if kind in CLUSTER_SCOPED and kind != NAMESPACE:
@@ -101,7 +101,7 @@ class PartCluster(KubernetesCluster):
             return self._found
 
     def _candidates(self) -> Iterator[str]:
-        found = list(filter(None, map(decode_overview, self._published())))  # None for what is another object
+        found = list(filter(None, map(decode_overview, self._published())))  # None for any other object
         if not found and self._usual:
             yield self._usual
         for overview in found:
@@ -121,7 +121,7 @@ class PartCluster(KubernetesCluster):
         return True
 
     def _there(self, kind: Kind, space: str) -> Iterator[Body]:
-        """The objects of a kind in a namespace; of Namespace that one. Nothing where they may not be read either."""
+        """The objects of a kind in a namespace; for kind Namespace that one. Empty if they may not be read either."""
         if kind == NAMESPACE:
             yield from self._one(ObjectRef(*NAMESPACE, "", space))
             return

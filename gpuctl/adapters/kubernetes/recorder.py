@@ -1,7 +1,8 @@
-"""Events beside the objects, for `kubectl describe`: told by a thread of its own, seldom, and never in anyone's way.
+"""Writes Events beside the objects, for `kubectl describe`: in a separate thread, seldom, and without delaying
+anything.
 
-The same thing about the same object is one Event, named by what it says and since when. What is repeated soon is
-counted and told later as a series. What can't be told in time is dropped.
+Equal notes about an object are one Event, named by its text and its first time. Notes that are repeated soon are
+counted and written later as a series. Notes that can't be written in time are dropped.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from gpuctl.model.units import DurationMs, Instant
 PER_SECOND = 5
 BURST = 50
 REPEAT_MS: DurationMs = 300_000
-"""How often the same Event is told at most."""
+"""The shortest time between two writes of the same Event."""
 _WAITING = 200
 _REMEMBERED = 4_096
 _LONGEST_MESSAGE_BYTES = 1_000
-"""The server takes 1,024, and refuses an Event with more."""
+"""The server accepts 1,024, and refuses an Event with more."""
 _LAST_WORDS_S = 2.0
 _MS_NS = 1_000_000
 _PATIENCE = Timings(tries=1, connect_ms=2_000, answer_ms=3_000)
 _GLOBAL_NAMESPACE = "default"
-"""Where Events about objects without a namespace are."""
+"""The namespace of Events about objects without a namespace."""
 
 
 @dataclass(slots=True)
 class _Told:
-    """An Event that was told: since when, how often it happened, when it was told last."""
+    """An Event that was written: its first time, its count, and when it was last written."""
 
     since_ms: Instant
     count: int
@@ -51,8 +52,8 @@ class _Told:
 
 
 class WaitingNotes:
-    """Notes that wait to be told; namespaces take turns. Of too many, the oldest of the namespace that has the most is
-    dropped: the pods of one team that fail one after another keep no other team's events out."""
+    """Notes that wait to be written; namespaces take turns. If there are too many, the oldest note of the namespace
+    with the most is dropped, so that many failing pods of one team keep no other team's events out."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -63,7 +64,7 @@ class WaitingNotes:
         return bool(self._of)
 
     def extend(self, notes: Iterable[Note]) -> None:
-        """Put them in line. Cost: for each that is dropped, linear in the namespaces."""
+        """Add notes to the queue. Cost: for each dropped note, linear in the namespaces."""
         for note in notes:
             self._of.setdefault(note.regarding.namespace, deque()).append(note)
             self._count += 1
@@ -71,13 +72,13 @@ class WaitingNotes:
                 self._take(max(self._of, key=lambda namespace: len(self._of[namespace])))
 
     def next(self) -> Note:
-        """Take the oldest note of the namespace whose turn it is. There has to be one."""
+        """Take the oldest note of the namespace whose turn it is. There must be one."""
         namespace = next(iter(self._of))
         self._of.move_to_end(namespace)
         return self._take(namespace)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all notes."""
         self._of.clear()
         self._count = 0
 
@@ -90,9 +91,10 @@ class WaitingNotes:
 
 
 class EventRecorder:
-    """Implements the port Recorder. Safe for threads. `close` tells what waits if that takes no longer than 2 s.
+    """Implements the port Recorder. Safe for threads. `close` writes the waiting notes if that takes no longer than 2
+    s.
 
-    `instance`: which of our processes this is, as the Events say it. `permit`: asked right before each is sent.
+    `instance`: this process's name in the Events. `permit`: asked right before each is sent.
     """
 
     def __init__(
@@ -115,7 +117,7 @@ class EventRecorder:
         self._thread.start()
 
     def record(self, notes: Sequence[Note]) -> None:
-        """Put them in line; of one that is too long some are dropped."""
+        """Add notes to the queue; if it is too long some are dropped."""
         if not notes:
             return
         with self._changed:
@@ -123,7 +125,7 @@ class EventRecorder:
             self._changed.notify()
 
     def close(self) -> None:
-        """Tell what waits, then end; what takes too long is dropped."""
+        """Write the waiting notes, then end; what takes too long is dropped."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -138,7 +140,7 @@ class EventRecorder:
             try:
                 self._tell(note)
             except WorldFault:
-                continue  # nothing depends on it, and what matters is told elsewhere
+                continue  # nothing depends on it, and important facts are reported elsewhere
 
     def _next(self) -> Note | None:
         with self._changed:
@@ -173,7 +175,8 @@ class EventRecorder:
 
 
 def event(note: Note, since_ms: Instant, count: int, instance: str) -> Body:
-    """The Event of a note that has come up so often since then. Source: events.k8s.io/v1, Event and EventSeries."""
+    """The Event of a note that has come up `count` times since then. Source: events.k8s.io/v1, Event and
+    EventSeries."""
     ref = note.regarding
     said = "\n".join((str(since_ms), note.uid, note.type, note.reason, note.message))
     regarding = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name, "uid": note.uid}

@@ -1,7 +1,7 @@
-"""What a person needs of a refusal: the field, the value where it is a short one, and the reason.
+"""Shortens a refusal to what a person needs: the field, the value if it is short, and the reason.
 
-The server puts the whole value into its sentence, a pod template as 2,000 characters of JSON (in older versions Go), or
-the difference between two objects; and to a rule about names the regular expression that checks it.
+The server puts the whole value into its sentence: a pod template as 2,000 characters of JSON (in older versions Go), or
+the difference between two objects. For a rule about names it adds the regular expression.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _mistakes(status: Body) -> Iterator[str]:
 
 
 def _reason(message: str) -> str:
-    """A sentence of the server's without what is too much of it."""
+    """A sentence of the server without its superfluous parts."""
     sentence, _, difference = message.partition("\n@@")
     if difference:
         changed = ", ".join(f"{line[0]} {line[1:].strip(' ,')}" for line in _CHANGED.findall(difference))
@@ -56,7 +56,7 @@ def _reason(message: str) -> str:
 
 
 def _parted(told: str) -> tuple[str, str]:
-    """`VALUE: reason` as the two: the value is text in quotes, a number, or whatever is between brackets."""
+    """Split `VALUE: reason` into both parts: the value is text in quotes, a number, or text between brackets."""
     depth, quoted, escaped = 0, False, False
     for place, mark in enumerate(told):
         if escaped or (quoted and mark == "\\"):
@@ -73,7 +73,8 @@ def _parted(told: str) -> tuple[str, str]:
 
 
 def _of_the_body(message: str) -> str:
-    """A body that does not fit its kind is refused with the place in it, and what stands there as Go prints it."""
+    """The server's message; if a body does not fit its kind, only the place in the body and a short value, as Go prints
+    it."""
     if not _PATCH.search(message):
         return message
     place = _PATCH.sub("", message)

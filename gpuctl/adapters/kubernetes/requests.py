@@ -1,7 +1,7 @@
-"""Raw JSON over the connection: one request, what became of it, and whether to send it again.
+"""Raw JSON over the connection: one request, its result, and whether to send it again.
 
 Cost: some 0.4 ms of CPU a request, nearly all of it HTTP and TLS; bodies are decoded once and never copied. An answer
-may be read as it comes, by what is given for it.
+may be read as it comes, by a function given for it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ MERGE = "application/merge-patch+json"
 NO_ANSWER = 0
 
 Read = Callable[[Iterable[bytes]], Any]
-"""Makes something of an answer's bytes; ValueError where they are not what they should be."""
+"""Makes a value of an answer's bytes; raises ValueError for unexpected bytes."""
 OnRequest = Callable[[str, str, int, DurationMs], None]
-"""Told of every request: verb, kind, HTTP status (0: none, or not all of it), duration."""
+"""Called for every request: verb, kind, HTTP status (0: no answer, or not all of it), duration."""
 CHUNK_BYTES = 1 << 18
 _UNSENT = (http.NewConnectionError, http.ConnectTimeoutError, http.NameResolutionError, http.ProxyError)
 _ERRNO = re.compile(r"^\[Errno -?\d+\] ")
@@ -52,18 +52,18 @@ _MS_NS = 1_000_000
 
 
 def ignored(verb: str, kind: str, code: int, duration_ms: DurationMs) -> None:
-    """Drop the measurement."""
+    """Ignore the measurement."""
     del verb, kind, code, duration_ms
 
 
 def always() -> bool:
-    """The permit that is never refused."""
+    """The permit that is always granted."""
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`verb` as RBAC and the metrics call it; `path` with its query; `what` in words, for faults."""
+    """One request. `verb` as in RBAC and the metrics; `path` with its query; `what` in words, for faults."""
 
     verb: str
     kind: Kind
@@ -75,24 +75,24 @@ class Request:
 
     @property
     def repeatable(self) -> bool:
-        """Whether sending it twice does the same as once."""
+        """Whether sending it twice has the same effect as once."""
         return self.method != "POST"
 
 
 def encoded(body: Body) -> bytes:
-    """An object as it is sent."""
+    """An object's bytes, as sent."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_plain).encode(errors="replace")
 
 
 def _plain(value: object) -> object:
-    """A part of a body that is no JSON yet: a mapping, or a share of a GPU as another engine takes it."""
+    """A part of a body that is no JSON yet: a mapping, or a share of a GPU in the form of another engine."""
     return float(value) if isinstance(value, Decimal) else dict(cast("Mapping[str, object]", value))
 
 
 def patching(  # noqa: PLR0913 - the last ones by name
     ref: ObjectRef, patch: Any, content_type: str, plural: str = "", *, force: bool = True, dry_run: bool = False
 ) -> Request:
-    """A patch by gpuctl's field manager; one by server-side apply takes over what others own, by `force`."""
+    """A patch by gpuctl's field manager. With `force`, a server-side apply takes over fields that others own."""
     query = {"fieldManager": FIELD_MANAGER} | ({"force": "true"} if force and content_type == APPLY else {})
     query |= {"dryRun": "All"} if dry_run else {}
     return Request(
@@ -113,9 +113,9 @@ class Requests:
     def send(self, request: Request, permit: Callable[[], bool] = always, read: Read | None = None) -> Any:
         """Send and return the decoded answer, or what `read` makes of its bytes as they come.
 
-        What fails for the moment (no answer, half of one, 429, 5xx) is sent again a few times, as late as Retry-After
-        says; a request that may have taken effect only if it is repeatable. `permit` is asked right before each time.
-        Raises the faults of `faults.fault_of`; ClusterUnavailable GPU7014 for a second 401, GPU7016 without permit.
+        A temporary failure (no answer, half of one, 429, 5xx) is retried a few times, not before Retry-After allows; a
+        request that may have taken effect only if it is repeatable. `permit` is asked right before each try. Raises the
+        faults of `faults.fault_of`; ClusterUnavailable GPU7014 for a second 401, GPU7016 without permit.
         """
         renewed, failures, began = False, 0, time.monotonic_ns()
         while True:
@@ -164,16 +164,16 @@ class Requests:
         raise fault
 
     def broke(self, verb: str, kind: Kind, code: int) -> None:
-        """An answer that had begun well broke off, or became an error of that code: measured as one more request."""
+        """Measure an answer that began well, and broke off or became an error of that code, as one more request."""
         self._on_request(verb, kind[1], code, 0)
 
     def pause(self, duration_ms: DurationMs) -> None:
-        """Wait, less when this is closed: then ClusterUnavailable."""
+        """Wait; if this is closed, end the wait and raise ClusterUnavailable."""
         if self._closing.wait(duration_ms / 1000):
             raise ClusterUnavailable("GPU7001", "gpuctl is ending")
 
     def close(self) -> None:
-        """End all waits; what is on its way comes to its end."""
+        """End all waits; requests under way are finished."""
         self._closing.set()
 
     def _answer(self, request: Request, headers: Mapping[str, str]) -> Any:
@@ -187,7 +187,7 @@ class Requests:
         raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
 
     def _read(self, request: Request, headers: Mapping[str, str], read: Read) -> Any:
-        """An answer that is read piece by piece; one that breaks off is none."""
+        """Read an answer piece by piece; one that breaks off counts as none."""
         response = self._sent(request, headers, streaming=True)
         try:
             if 200 <= response.status < 300:
@@ -205,10 +205,10 @@ class Requests:
         raise fault_of(response.status, status_of(data), request.what, response.headers.get("retry-after", ""))
 
     def _sent(self, request: Request, headers: Mapping[str, str], *, streaming: bool) -> BaseHTTPResponse:
-        """One exchange. Raises Passing where there was no whole answer, ClusterUnavailable where there can't be one."""
+        """One exchange. Raises Passing if there was no whole answer, ClusterUnavailable if there can't be one."""
         timings = self.timings
         if request.body is not None:
-            headers = urllib3.HTTPHeaderDict(headers)  # a dict would join those that are there several times
+            headers = urllib3.HTTPHeaderDict(headers)  # a dict would join headers that occur several times
             headers["content-type"] = request.content_type
         code, began = NO_ANSWER, time.monotonic_ns()
         try:
@@ -240,7 +240,7 @@ class Requests:
         return Passing(f"{request.what}: {self.connection.server}: {why}", sent=not isinstance(error, _UNSENT))
 
     def _strange(self, request: Request, response: BaseHTTPResponse) -> WorldFault:
-        """An answer that no API server gives; one that says it is JSON was cut on its way."""
+        """The fault for an answer that no API server gives; one that claims to be JSON was cut on its way."""
         kind = response.headers.get("content-type", "")
         if kind.startswith(JSON):
             return Passing(f"{request.what}: half an answer", sent=True)
@@ -254,7 +254,7 @@ class Requests:
 
 
 def _object(data: bytes) -> Body:
-    """An answer's object. ValueError for other JSON, or none."""
+    """An answer's object. Raises ValueError for other JSON, or none."""
     found = decode(data)
     if not isinstance(found, dict):
         raise ValueError("an answer that is no object")  # noqa: TRY004 - as for one that is no JSON
@@ -262,7 +262,7 @@ def _object(data: bytes) -> Body:
 
 
 def backoff_ms(first_ms: DurationMs, failures: int) -> DurationMs:
-    """How long to wait after so many failures in a row: doubling, and between half and all of that at random."""
+    """How long to wait after this many failures in a row: doubling, and at random between half and all of that."""
     longest = first_ms << min(failures - 1, 16)
     return random.randint(longest // 2, longest)  # noqa: S311 - spreads clients, guards nothing
 

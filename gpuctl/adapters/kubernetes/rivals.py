@@ -1,8 +1,8 @@
-"""Fields of others that keep ours out: they have to go before ours is taken again.
+"""Removes fields of others that keep gpuctl's fields out.
 
-Server-side apply puts our field back and leaves those that others own beside it. Where the server allows one or the
-other, or has no room for both, it refuses that each time. The first was seen with a Deployment whose strategy was
-changed to RollingUpdate, Kubernetes 1.36: also with an explicit null in the apply.
+Server-side apply restores gpuctl's field and leaves those that others own beside it. If the server allows only one of
+them, or has no room for both, it refuses that each time. The first case was seen with a Deployment whose strategy was
+changed to RollingUpdate, Kubernetes 1.36, even with an explicit null in the apply.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _ROLLING = "spec.strategy.rollingUpdate"
 
 
 def amends(body: Body, refusal: Invalid) -> Iterator[tuple[Any, str]]:
-    """Patches with their media types, after each of which the apply may be taken; none for any other refusal.
+    """Patches with their media types, after each of which the apply may succeed; empty for any other refusal.
 
-    What keeps our strategy out is taken off, pods untouched. Of a crowded object all that others can write is, by the
-    same patch that pauses it, where it is to be paused: a program that fills it again and again would be faster than a
-    second patch. If that is not enough, the record of which manager wrote which field goes, too.
+    A field that conflicts with gpuctl's strategy is removed, without touching pods. From a crowded object, everything
+    that others can write is removed. If the object should be paused, the same patch pauses it: a program that fills it
+    again and again would be faster than a second patch. If that is not enough, the record of field managers is removed
+    too.
     """
     strategy = mapping(body, "spec", "strategy")
     of_deployment = (body["apiVersion"], body["kind"]) == DEPLOYMENT
@@ -43,6 +44,6 @@ def _set(path: str, fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _pause(body: Body) -> Mapping[str, Any]:
-    """The fields that have the object have no pods, if that is what it is to have."""
+    """The fields that make the object have no pods, if it should have none."""
     spec = mapping(body, "spec")
     return {name: spec[name] for name, value in (("suspend", True), ("replicas", 0)) if spec.get(name) == value}

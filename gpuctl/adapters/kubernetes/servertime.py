@@ -1,4 +1,4 @@
-"""What time it is by the API server's clock: each of its answers says so."""
+"""The time by the API server's clock, from the `Date` of each of its answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MS_NS = 1_000_000
 
 
 class ServerTime:
-    """Implements the port Reference: the `Date` of the newest answer, and what has passed since. Safe for threads.
+    """Implements the port Reference: the `Date` of the newest answer, plus the time passed since. Safe for threads.
 
     It is exact to a second and the time that an answer takes.
     """
@@ -22,7 +22,7 @@ class ServerTime:
         self._heard: tuple[Instant, int] | None = None
 
     def hear(self, date: str) -> None:
-        """An answer has come with this `Date`; one that is no date is as none."""
+        """Take the `Date` of an answer; anything but a date is ignored."""
         try:
             at_ms = int(parsedate_to_datetime(date[:_LONGEST_DATE]).timestamp()) * 1000
         except (ValueError, TypeError, OverflowError):

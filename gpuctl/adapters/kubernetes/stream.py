@@ -1,11 +1,11 @@
-"""A watch of one kind that is kept going by a thread of its own, and what it has heard.
+"""A watch of one kind that a separate thread keeps going, and the events it has received.
 
-It ends only when it is told to, or when the server has forgotten the version it was at (410) or has never been at it:
-then the caller lists again. Everything else (a server that closes, restarts or is away, a connection that falls silent)
-is answered by going on from the last version seen, later and later.
+It ends only when told to, or when the server no longer has its version (410) or never had it: then the caller lists
+again. After any other failure (a server that closes, restarts or is away, a connection that falls silent) it goes on
+from the last version seen, at growing intervals.
 
-Where etcd is restored from a snapshot, the server takes a watch from a version that it has yet to reach, and says
-nothing until it does. So a watch that goes on first asks which version the server is at: a request more each time.
+If etcd is restored from a snapshot, the server accepts a watch from a version that it has yet to reach, and is silent
+until it does. So a watch that goes on first asks for the server's version: one request more each time.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from gpuctl.model.units import DurationMs
 
 _CHUNK_BYTES = 1 << 16
 _MOST_EVENTS = 20_000
-"""What is kept for a caller that does not come: beyond it, a list costs less, and less memory."""
+"""The most events kept for a caller that does not take them: beyond it, a list costs less, and less memory."""
 _BRIEF_NS = 1_000_000_000
 _MS_NS = 1_000_000
 _LOOK_MS = 200
-"""How often a watch looks whether a server that was away has answered another request."""
+"""How often a watch checks whether a server that was away has answered another request."""
 _BRIEF_ENDS = 3
-"""A watch that ends at once, so often in a row, is told of."""
+"""A watch that ends at once this often in a row is reported."""
 
 
 class Stream:
@@ -54,7 +54,8 @@ class Stream:
         keep: Callable[[Body], Body],
         on_news: Callable[[], None],
     ) -> None:
-        """`query` holds the version to begin at, as `resourceVersion`; of each object what `keep` leaves is kept."""
+        """`query` holds the version to begin at, as `resourceVersion`. `keep` reduces each object to the part that is
+        kept."""
         self._requests = requests
         self._kind = kind
         self._path = path
@@ -74,10 +75,10 @@ class Stream:
         self._thread.start()
 
     def drain(self, timeout_ms: DurationMs) -> list[WatchEvent]:
-        """What was heard since the last call, then a bookmark; `handed` is its version.
+        """The events since the last call, then a bookmark; `handed` is its version.
 
-        A watch that has just begun is first waited for until the server has taken it. Then waits up to the timeout for
-        the first event. Raises what the watch fails with at the moment: Gone for good, else ClusterUnavailable,
+        A watch that has just begun is first waited for until the server has accepted it. Then the call waits up to the
+        timeout for the first event. Raises the watch's present failure: Gone permanently, else ClusterUnavailable,
         Forbidden.
         """
         timings = self._requests.timings
@@ -92,13 +93,13 @@ class Stream:
             return [*events, _bookmark(self._kind, self._version)]
 
     def end(self) -> None:
-        """Stop listening, at once; does not wait for the thread."""
+        """Stop listening at once, without waiting for the thread."""
         with self._heard:
             self._ending = True
             response = self._response
             self._heard.notify_all()
         if response is not None:
-            # Another thread reads from it: this only makes that read come back.
+            # Another thread reads from it: this only makes that read return.
             with suppress(RuntimeError, ValueError, OSError):
                 response.shutdown()
 
@@ -122,7 +123,7 @@ class Stream:
                 is_first = False
                 self._follow()
             except (Gone, NotFound) as fault:
-                # A kind that is not served any more: a list will say so.
+                # If the kind is no longer served, a list will say so.
                 self._fail(fault if isinstance(fault, Gone) else Gone("GPU7005", str(fault)))
                 return
             except WorldFault as fault:
@@ -149,7 +150,7 @@ class Stream:
         return time.monotonic_ns() - began_ns > self._requests.timings.stable_ms * _MS_NS
 
     def _compare(self) -> None:
-        """Raise Gone where the server is at an older version than this watch: its data was restored."""
+        """Raise Gone if the server is at an older version than this watch: its data was restored."""
         path = with_query(self._path, {**self._query, "resourceVersion": "", "limit": "1"})
         listed = self._requests.send(Request(verb="list", kind=self._kind, path=path, what=self._what))
         if _behind(resource_version(listed), self._version):
@@ -192,9 +193,9 @@ class Stream:
             response.close()
 
     def _take(self, lines: Iterable[bytes]) -> None:
-        """Keep the events of these lines, and ring. Raises the fault of an ERROR among them.
+        """Keep the events of these lines, and signal them. Raises the fault of an ERROR among them.
 
-        ValueError where a line is no event: then none of them is kept, and the watch goes on from before them.
+        Raises ValueError if a line is no event: then none of them is kept, and the watch goes on from before them.
         """
         events: list[WatchEvent] = []
         version, fault = self._version, None
@@ -235,7 +236,7 @@ class Stream:
             self._on_news()
 
     def _rest(self, failures: int, wait_ms: DurationMs) -> bool:
-        """Wait before the server is asked again. Returns whether it was away and answers others now."""
+        """Wait before the server is asked again. Returns whether it was away and answers other requests now."""
         timings, answers = self._requests.timings, self._requests.connection.time
         rest_ms = max(wait_ms, min(backoff_ms(timings.first_retry_ms, failures), timings.longest_reconnect_ms))
         began_ns, was_away = time.monotonic_ns(), answers.silent_ms() > timings.away_ms
@@ -249,7 +250,7 @@ class Stream:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The whole lines that have come with each chunk; half a line at the end is dropped."""
+    """The complete lines that have come with each chunk; half a line at the end is dropped."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -258,7 +259,7 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _event(line: bytes) -> tuple[str, Body]:
-    """The type and the object of an event. ValueError for other JSON, or none."""
+    """The type and the object of an event. Raises ValueError for other JSON, or none."""
     decoded = decode(line)
     kind, body = text(decoded, "type"), mapping(decoded, "object")
     if not kind or not body:
@@ -267,7 +268,7 @@ def _event(line: bytes) -> tuple[str, Body]:
 
 
 def _behind(heard: str, version: str) -> bool:
-    """Whether a version is older than one seen before: the server's data was restored from an earlier state."""
+    """Whether a version is older than one seen before: then the server's data was restored from an earlier state."""
     now, before = whole_number(heard), whole_number(version)
     return now is not None and before is not None and now < before
 

@@ -1,6 +1,6 @@
 """Logs and commands of a pod's container as raw streams, and its events.
 
-Logs are one HTTP answer that is read as it comes. A command is a WebSocket, made by the kubernetes package; over it go
+Logs are one HTTP answer that is read as it comes. A command is a WebSocket, made by the kubernetes package, with
 numbered channels: 0 input, 1 output, 2 errors, 3 how it ended, 4 the terminal's size, 255 the end of another channel.
 Source: kubernetes/enhancements, KEP-4006 (v5.channel.k8s.io); servers that know only v4 keep the input open.
 """
@@ -36,7 +36,7 @@ _INPUT, _OUTPUT, _ERRORS, _STATUS, _SIZE, _END = 0, 1, 2, 3, 4, 255
 _NEWEST_PROTOCOL = "v5.channel.k8s.io"
 _CONNECT_S = 10
 _TICK_S = 0.25
-"""How often the terminal's size is looked at."""
+"""How often the terminal's size is checked."""
 _MOST_CODE = 2**32 - 1
 _GRACE_S = 1.0
 """How long the server may take to close after it has said how the command ended."""
@@ -49,7 +49,7 @@ class PodSessions:
         self._connection = connection
 
     def logs(self, pod: ObjectRef, request: LogRequest) -> Iterator[bytes]:
-        """The log of one of the pod's containers; of one that is followed no end but its own."""
+        """The log of one of the pod's containers; if it is followed, until its own end."""
         import urllib3  # noqa: PLC0415 - only now
 
         path = f"{item(pod)}/log?{urlencode(_log_query(request))}"
@@ -62,7 +62,7 @@ class PodSessions:
             answer.close()
 
     def run(self, pod: ObjectRef, request: CommandRequest, console: Console) -> int:
-        """Run a command in the pod until it ends, and give its exit code."""
+        """Run a command in the pod until it ends. Returns its exit code."""
         socket = self.open(f"{item(pod)}/exec?{urlencode(_exec_query(request))}", f"a command in {pod.name}")
         try:
             return _Relay(socket, request, console).run()
@@ -70,7 +70,7 @@ class PodSessions:
             socket.shutdown()  # type: ignore[no-untyped-call]
 
     def events(self, objects: Sequence[ObjectRef]) -> Sequence[Body]:
-        """The events of objects, in no order; none of one with more than are read. Cost: a request an object."""
+        """The events of objects, in no order; none for an object with too many. Cost: a request an object."""
         import urllib3  # noqa: PLC0415 - only now
 
         found: list[Body] = []
@@ -82,7 +82,7 @@ class PodSessions:
         return found
 
     def _get(self, path: str, what: str, *, follow: bool) -> BaseHTTPResponse:
-        """An answer of status 200, not read yet. Credentials that are refused are read anew once."""
+        """An answer of status 200, not read yet. Refused credentials are read anew once."""
         import urllib3  # noqa: PLC0415 - only now
 
         for last in (False, True):
@@ -110,7 +110,7 @@ class PodSessions:
         raise AssertionError("the second try returns or raises")
 
     def open(self, path: str, what: str) -> WebSocket:
-        """A session that the server has agreed to. Credentials that are refused are read anew once."""
+        """A session that the server has accepted. Refused credentials are read anew once."""
         import websocket  # noqa: PLC0415 - only now
         from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415
 
@@ -133,7 +133,7 @@ class PodSessions:
         raise AssertionError("the second try returns or raises")
 
     def _refusal(self, what: str, code: int, data: bytes) -> WorldFault:
-        """Rights and credentials are told as everywhere; anything else is the session's own matter."""
+        """The fault of a refused session: rights and credentials as everywhere; anything else as GPU7042."""
         status = status_of(data)
         if code == UNAUTHORIZED:
             facts = {"server": self._connection.server, "where": self._connection.where}
@@ -157,7 +157,7 @@ class _Relay:
         self._status: Body | None = None
 
     def run(self) -> int:
-        """The exit code. Raises ClusterUnavailable when it did not come to one."""
+        """Relay until the end. Returns the exit code; raises ClusterUnavailable if there is none."""
         while self._socket.connected:
             if self._request.tty:
                 self._tell_size()
@@ -192,7 +192,7 @@ class _Relay:
             self._send(_END, bytes([_INPUT]))
 
     def _hear(self) -> bool:
-        """Take in one frame; False for the last."""
+        """Take in one frame; returns False for the last one."""
         from websocket import ABNF, WebSocketException  # noqa: PLC0415 - only now
 
         try:
@@ -227,7 +227,7 @@ class _Relay:
 
 
 def _protocol(socket: WebSocket) -> str:
-    """What the server agreed to; the package keeps it among the headers only."""
+    """The protocol that the server agreed to; the package keeps it only among the headers."""
     headers: Mapping[str, str] = socket.getheaders() or {}
     return next((value for name, value in headers.items() if name.lower() == "sec-websocket-protocol"), "")
 
@@ -249,7 +249,7 @@ def _exec_query(request: CommandRequest) -> list[tuple[str, str]]:
 
 
 def _exit_code(status: Body) -> int:
-    """How it ended: 0, its exit code; anything else is a command that was not run."""
+    """The exit code of the command. Raises ClusterUnavailable if the command was not run."""
     if text(status, "status") == "Success":
         return 0
     for cause in items(mapping(status, "details"), "causes"):

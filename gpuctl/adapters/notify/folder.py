@@ -1,6 +1,6 @@
-"""The receivers of notifications as files of one folder, such as a mounted Secret. Read anew for each message.
+"""The settings of receivers as files of one folder, such as a mounted Secret. They are read anew for each message.
 
-So an address or a token is in no argument, no environment and no log, and a changed Secret needs no restart.
+Security: so an address or a token is in no argument, no environment and no log. A changed Secret needs no restart.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ class Folder:
     path: Path
 
     def __call__(self, name: str) -> str:
-        """The text of a file, without the space around it; "" for one that is not there or can't be read."""
+        """The text of a file, without the space around it; "" if the file is not there or can't be read."""
         return secret_in(self.path / name)

@@ -1,6 +1,7 @@
 """The receivers: an incoming webhook in Slack's form, a generic webhook, and the status of a commit on a code host.
 
-Addresses and tokens never leave in messages or logs. Redirects are not followed, and of answers only the status counts.
+Security: addresses and tokens never leave in messages or logs, redirects are not followed, and only the status of an
+answer is used.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from gpuctl.app.notices import CommitNotice, Notice, NoticeKind
 from gpuctl.app.ports import ForgeFault
 
 Read = Callable[[str], str]
-"""A setting by its name; "" where it is not set."""
+"""A setting by its name; "" if it is not set."""
 _SIGNS = {NoticeKind.HELD: "🔴", NoticeKind.REFUSED: "🟠", NoticeKind.RECOVERED: "🟢", NoticeKind.APPLIED: "🟢"}
 _CONNECT_S, _ANSWER_S = 5, 10
 _LIVELY = re.compile(r"(?<![^\W_])@(?=\w)|:(?=//)|\](?=[(\[:])|\bwww(?=\.)|\bmailto(?=:)", re.IGNORECASE)
-"""What begins a mention or a link for one of the services that take Slack's form: all of them link bare addresses, and
-Mattermost and Rocket.Chat take Markdown and `@channel`."""
+"""The beginnings of mentions and links for services that take Slack's form. All of them link bare addresses; Mattermost
+and Rocket.Chat take Markdown and `@channel`."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _API = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
 _VARIABLES = {"github": "GITHUB_API_URL", "gitlab": "CI_API_V4_URL"}
@@ -42,17 +43,17 @@ _PASSING = frozenset({"GPU6207", "GPU6208"})
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """A webhook in the form of Slack, which Mattermost and Rocket.Chat take too. `slack-url` is a secret itself."""
+    """A webhook in Slack's form, which Mattermost and Rocket.Chat take too. `slack-url` is itself a secret."""
 
     read: Read
     name: ClassVar[str] = "slack"
 
     def takes(self, message: Message) -> bool:
-        """Notices, where there is an address."""
+        """Whether it is a notice, and there is an address."""
         return isinstance(message, Notice) and bool(self.read("slack-url"))
 
     def send(self, message: Message) -> None:
-        """Post it. Links and mentions that others wrote are text."""
+        """Post a notice. Links and mentions that others wrote become text."""
         assert isinstance(message, Notice)  # noqa: S101 - it takes no others
         text = f"{_SIGNS[message.kind]} *{_plain(message.cluster)}* {message.kind}: {_plain(message.message)}"
         _post(self.read("slack-url"), {"text": text}, is_secret=True)
@@ -60,17 +61,17 @@ class Slack:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Any webhook. With `webhook-key`, header X-Signature has the HMAC of the body, as Flux's generic-hmac has it."""
+    """Any webhook. With `webhook-key`, the header X-Signature has the HMAC of the body, as in Flux's generic-hmac."""
 
     read: Read
     name: ClassVar[str] = "webhook"
 
     def takes(self, message: Message) -> bool:
-        """Notices, where there is an address."""
+        """Whether it is a notice, and there is an address."""
         return isinstance(message, Notice) and bool(self.read("webhook-url"))
 
     def send(self, message: Message) -> None:
-        """Post it as JSON."""
+        """Post a notice as JSON."""
         assert isinstance(message, Notice)  # noqa: S101 - it takes no others
         form = {
             "apiVersion": "gpuctl.dev/v1",
@@ -87,14 +88,14 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class CodeHost:
-    """The status of the followed commit on GitHub or GitLab, where there is a token. `remote`: the repository."""
+    """The status of the followed commit on GitHub or GitLab, if there is a token. `remote`: the repository."""
 
     read: Read
     remote: str
     name: ClassVar[str] = "commit-status"
 
     def takes(self, message: Message) -> bool:
-        """How commits stand, where there is a token."""
+        """Whether it is the state of a commit, and there is a token."""
         return isinstance(message, CommitNotice) and any(self.read(f"{host}-token") for host in _API)
 
     def send(self, message: Message) -> None:
@@ -116,12 +117,12 @@ class CodeHost:
 
 
 def receivers_of(read: Read, remote: str) -> Sequence[Receiver]:
-    """All receivers there may be; each looks itself whether it is set up."""
+    """All receivers; each checks for itself whether it is set up."""
     return Slack(read), Webhook(read), CodeHost(read, remote)
 
 
 def _plain(text: str) -> str:
-    """Text in which no receiver of Slack's form finds a link or a mention: there is a space in each, which can be seen.
+    """The text without links or mentions for receivers of Slack's form: each gets a visible space.
 
     Source: api.slack.com, "Formatting text"; docs.mattermost.com, "Incoming webhooks" and "Mention people".
     """

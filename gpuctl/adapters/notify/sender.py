@@ -21,36 +21,36 @@ Message = Notice | CommitNotice
 
 
 class NotNow(Exception):
-    """The receiver can't be reached, or can't take the message now: it is tried again."""
+    """The receiver can't be reached, or can't take the message now: gpuctl tries again."""
 
 
 class Refused(Exception):
-    """The receiver will not take the message: it is dropped."""
+    """The receiver will not take the message: gpuctl drops it."""
 
 
 class Receiver(Protocol):
-    """Something that is told."""
+    """Someone outside who gets messages."""
 
     @property
     def name(self) -> str:
-        """For logs and measurements: which kind of receiver it is."""
+        """The kind of receiver, for logs and measurements."""
         ...
 
     def takes(self, message: Message) -> bool:
-        """Whether it is told of such messages, and is set up."""
+        """Whether the receiver gets such messages, and is set up."""
         ...
 
     def send(self, message: Message) -> None:
-        """Tell it. Raises NotNow, Refused; their texts name no address and no secret."""
+        """Send the message. Raises NotNow, Refused; their texts name no address and no secret."""
         ...
 
 
 OnEnd = Callable[[str, str, str], None]
-"""Told of each message's end: the receiver's name; sent, refused, failed or dropped; and why."""
+"""Called at each message's end with the receiver's name, the result (sent, refused, failed or dropped) and why."""
 
 
 class Sender:
-    """Implements the port Notifier. `close` gives what waits a second, then ends; what is left is lost."""
+    """Implements the port Notifier. `close` gives waiting messages a second, then ends; the rest is lost."""
 
     def __init__(self, receivers: Sequence[Receiver], on_end: OnEnd, first_retry_s: float = FIRST_RETRY_S) -> None:
         self._lines = [_Line(receiver, on_end, first_retry_s) for receiver in receivers]
@@ -61,13 +61,13 @@ class Sender:
             line.add([*notices, *([] if commit is None else [commit])])
 
     def close(self) -> None:
-        """End it."""
+        """End all threads."""
         for line in self._lines:
             line.close()
 
 
 class _Line:
-    """What waits for one receiver."""
+    """The messages that wait for one receiver, and its thread."""
 
     def __init__(self, receiver: Receiver, on_end: OnEnd, first_retry_s: float) -> None:
         self._receiver = receiver

@@ -1,1 +1,1 @@
-"""What GPUs do, as NVIDIA's DCGM exporter measures it: read from Prometheus, or from the exporters themselves."""
+"""The use of GPUs as NVIDIA's DCGM exporter measures it: read from Prometheus, or from the exporters themselves."""

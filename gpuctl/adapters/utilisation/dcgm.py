@@ -1,7 +1,8 @@
-"""The metrics of DCGM exporter that are read, and their labels. What can't be such a measurement is left out.
+"""The metrics of DCGM exporter that gpuctl reads, and their labels. Values that can't be such a measurement are left
+out.
 
-The exporter takes `namespace` and `pod` of a GPU from the kubelet's list of what each container was given, by a socket
-of the node. A tenant writes neither that list nor these labels.
+Security: the exporter takes a GPU's `namespace` and `pod` from the kubelet's list of each container's devices, through
+a socket of the node. A tenant writes neither that list nor these labels.
 
 Source: NVIDIA/dcgm-exporter, etc/default-counters.csv, internal/pkg/rendermetrics/render_metrics.go and
 internal/pkg/transformation/kubernetes.go, 4.x up to commit d5e5f51, which renames `Hostname` to `hostname`.
@@ -21,14 +22,14 @@ METRICS: Mapping[str, tuple[Gauge, int]] = {
     "DCGM_FI_DEV_FB_USED": (Gauge.USED, 1 << 20),
     "DCGM_FI_DEV_FB_FREE": (Gauge.FREE, 1 << 20),
 }
-"""Each metric with its gauge, and the unit of it in those of a `Sample`: percent, ratio, and twice MiB."""
+"""Each metric's gauge, and the metric's unit in units of a `Sample`: percent, ratio, and twice MiB."""
 MOST_BYTES = 1 << 40
-"""Of the memory of one GPU. What says more is no measurement, as is DCGM's mark for "not available"."""
+"""The most bytes of one GPU's memory. A larger value is no measurement, such as DCGM's mark for "not available"."""
 _LONGEST_LABEL = 253
 
 
 def sample_of(metric: str, labels: Mapping[str, object], at_ms: Instant, value: float) -> Sample | None:
-    """One measurement; None for what is none, or is of a GPU that no pod has."""
+    """One measurement; None if it is none, or if no pod has the GPU."""
     known = METRICS.get(metric)
     if known is None or not isfinite(value) or value < 0:
         return None

@@ -1,7 +1,7 @@
-"""The exporters themselves: each address that a URL's name resolves to is read.
+"""Reads the exporters themselves, at each address that a URL's name resolves to.
 
-A headless Service of the exporters' pods resolves to all of them. One with an address of its own leads to any single
-one; the jobs on other nodes are then not measured, which makes none of them idle.
+A headless Service of the exporters' pods resolves to all of them. A Service with an address of its own leads to any
+single one; the jobs on other nodes are then not measured, which makes none of them idle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuctl.model.units import Instant
 from gpuctl.model.utilisation import Sample
 
 MOST_BYTES = 4 << 20
-"""Of one exporter: one of 8 GPUs with all default metrics writes 100 KiB."""
+"""The most bytes of one exporter: one for 8 GPUs with all default metrics writes 100 KiB."""
 MOST_ADDRESSES = 2_000
 _AT_ONCE = 8
 _LONGEST_LINE = 16 * 1024
@@ -33,7 +33,7 @@ _NAMES = tuple(name.encode() for name in METRICS)
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """Where one exporter is asked, and by which name."""
+    """The address of one exporter, and the name to ask it by."""
 
     url: str
     host: str
@@ -45,7 +45,7 @@ def addresses_of(host: str, port: int) -> Sequence[str]:
 
 
 class Exporters:
-    """Implements the port UtilisationSource by the addresses of exporters. `resolve`: what says these of a name."""
+    """Implements the port UtilisationSource by the addresses of exporters. `resolve` gives the addresses of a name."""
 
     def __init__(self, urls: Sequence[str], resolve: Callable[[str, int], Sequence[str]] = addresses_of) -> None:
         self._urls = urls
@@ -57,7 +57,7 @@ class Exporters:
         self._pool.clear()
 
     def read(self, now_ms: Instant) -> Reading:
-        """The samples of all exporters, as of now: an exporter says no times. Raises Unread where none answers."""
+        """The samples of all exporters, as of now: an exporter gives no times. Raises Unread if none answers."""
         samples: list[Sample] = []
         lacking: list[str] = []
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="utilisation") as threads:
@@ -90,7 +90,7 @@ class Exporters:
 
 
 def samples_of(text: bytes, now_ms: Instant) -> Iterator[Sample]:
-    """The samples in Prometheus' text format. Raises one of DAMAGE for a line of them that is not in it."""
+    """The samples in Prometheus' text format. Raises one of DAMAGE for a line that is not in that format."""
     lines = [line for line in text.split(b"\n") if line.startswith(_NAMES) and len(line) <= _LONGEST_LINE]
     told = b"".join(line + b"\n" for line in lines).decode("utf-8")
     for family in text_string_to_metric_families(told):
@@ -101,7 +101,7 @@ def samples_of(text: bytes, now_ms: Instant) -> Iterator[Sample]:
 
 
 def _resolved(url: str, resolve: Callable[[str, int], Sequence[str]]) -> list[_Address]:
-    """The address of each machine that the name of a URL stands for; the URL itself for https, whose name counts."""
+    """The address of each machine behind a URL's name. For https, where the name counts, the URL itself."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:

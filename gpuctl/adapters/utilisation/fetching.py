@@ -1,4 +1,4 @@
-"""One GET of a bounded answer: in bytes, and in time however slowly the bytes come."""
+"""One GET of an answer that is bounded in bytes, and in time however slowly the bytes come."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuctl.app.utilisation import Unread
 from gpuctl.diag.escapes import printable
 
 CONNECT_S, READ_S, WHOLE_S = 3.0, 5.0, 15.0
-"""To connect, from one part of the answer to the next, and for all of it."""
+"""The most seconds to connect, between two parts of the answer, and for all of it."""
 _CHUNK_BYTES = 64 * 1024
 _OK = 200
 DAMAGE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, OverflowError)
-"""What an answer that is something else can raise where it is taken apart."""
+"""The exceptions that taking apart an unexpected answer can raise."""
 
 
 def pool() -> urllib3.PoolManager:
@@ -31,7 +31,7 @@ def pool() -> urllib3.PoolManager:
 def fetched(
     connections: urllib3.PoolManager, url: str, most_bytes: int, headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """The body of the answer. Raises Unread, whose words do not have the headers."""
+    """The body of the answer. Raises Unread; Security: its text does not have the headers."""
     until_s = time.monotonic() + WHOLE_S
     given = {"user-agent": f"gpuctl/{__version__}", **(headers or {})}
     try:

@@ -14,17 +14,17 @@ from gpuctl.model.units import Instant
 from gpuctl.model.utilisation import Sample
 
 WINDOW = "2m"
-"""Longer than exporters and Prometheus take together from one sample to the next: once a minute at the most each."""
+"""Longer than exporters and Prometheus together take between samples: at most a minute each."""
 MOST_BYTES = 16 << 20
-"""Of one answer: two minutes of 1,000 GPUs, each sampled every 15 seconds, take 2.5 MiB."""
+"""The most bytes of one answer: two minutes of 1,000 GPUs, each sampled every 15 seconds, take 2.5 MiB."""
 _RENAMED = "exported_"
 
 
 class Prometheus:
-    """Implements the port UtilisationSource by a Prometheus, or what has its API.
+    """Implements the port UtilisationSource by a Prometheus, or a server with its API.
 
-    `matching`: label matchers that series must have besides, such as `job="dcgm-exporter"`. `token`: asked before each
-    request; empty: none is sent.
+    `matching`: further label matchers that series must have, such as `job="dcgm-exporter"`. `token`: called before each
+    request; if it returns "", none is sent.
     """
 
     def __init__(self, url: str, matching: str = "", token: Callable[[], str] = str) -> None:
@@ -65,9 +65,9 @@ def _samples(answer: Any) -> Iterator[Sample]:
 def _as_exported(labels: Mapping[str, object]) -> Mapping[str, object]:
     """The labels with `namespace` and `pod` as the exporter had them.
 
-    Where Prometheus has labels of its own under these names, it renames the exporter's: it puts `exported_` before
-    them, as often as needed for a name that is not there yet. So the longest such name is the exporter's, also where
-    the exporter copies labels of pods, one of which a tenant has named `exported_pod`. Of a GPU that no pod has, `pod`
+    If Prometheus has labels of its own under these names, it renames the exporter's: it puts `exported_` before them,
+    as often as needed for a name that is free. So the longest such name is the exporter's. Security: that also holds
+    where the exporter copies labels of pods and a tenant has named one `exported_pod`. For a GPU that no pod has, `pod`
     is the exporter's own pod, which is no job's.
     """
     if _RENAMED + "pod" not in labels:

@@ -1,7 +1,8 @@
 """`gpuctl bench cluster`: a controller under load on a real API server, and the same Jobs there without it.
 
 The controller is a child process, `gpuctl reconcile` as it runs in a cluster, so that its CPU and memory don't include
-the benchmark's own. All is measured from outside, in the watch of Jobs, the same with and without a controller.
+the benchmark's own. Everything is measured from outside, in the watch of Jobs, in the same way with and without a
+controller.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class _Bench:
                 return bare.crowd()
 
     def flow(self) -> Flow:
-        """Measure short jobs, twice as many as GPUs."""
+        """Measure a stream of short jobs, twice as many as GPUs."""
         scale = self._scale
         self._say(f"{scale.jobs} jobs of {scale.projects} projects")
         with self._run(teams(scale, scale.gpus // scale.projects)) as run:
@@ -143,7 +144,7 @@ class _Bench:
             return fullness(log.lives.values(), scale.gpus, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
 
     def turnover(self) -> Flow:
-        """Measure jobs that last for a while, three times as many as there are GPUs for them."""
+        """Measure jobs that last for a while, three for each GPU that they may use."""
         scale, jobs = self._scale, turning(self._scale)
         gpus = GPUS_PER_NODE * scale.turned_nodes
         holding = held_nodes(scale.nodes - scale.turned_nodes)
@@ -159,7 +160,7 @@ class _Bench:
             return fullness(lives, gpus, time.monotonic_ns() - costs.wall_ms * _MS_NS, costs)
 
     def reclaim(self) -> Reclaimed:
-        """Measure a reclaim: all GPUs are borrowed, then jobs of their owner want some back."""
+        """Measure a reclaim: all GPUs are borrowed, then jobs of the owner of the quota want some back."""
         scale = self._scale
         quotas = {"owner": scale.gpus - sum(borrowers(scale).values()), **borrowers(scale)}
         self._say(f"{scale.owned} jobs want {scale.owned} of {quotas['owner']} lent GPUs")
@@ -183,7 +184,8 @@ class _Bench:
             )
 
     def crowd(self) -> Crowd:
-        """Measure the start of a job among many that can't: one GPU is left, many jobs want two, one job wants one."""
+        """Measure the start of one job among many that can't start: one GPU is free, many jobs want two, one job wants
+        one."""
         scale = self._scale
         self._say(f"{scale.pending} jobs that can't start, then {scale.fitting} that can, one after another")
         with self._run({HOLDER: scale.gpus, **teams(scale, 0)}, interval=SHORT_INTERVAL) as run:
@@ -202,7 +204,7 @@ class _Bench:
             )
 
     def refills(self) -> Refills:
-        """Measure short jobs that follow one another on the five GPUs that are left."""
+        """Measure short jobs that follow one another on the five free GPUs."""
         scale, own = self._scale, f"{PREFIX}team-0"
         self._say(f"{scale.refills} jobs that take turns on {REFILLED_GPUS} GPUs")
         quotas = {HOLDER: scale.gpus - REFILLED_GPUS, "team-0": REFILLED_GPUS}
@@ -232,7 +234,7 @@ class _Bench:
 
     @contextmanager
     def _run(self, quotas: Mapping[str, int], wishes: Sequence[Wish] = (), interval: str = "1s") -> Iterator[_Run]:
-        """Start a controller that fetches a new repository at that interval; without wishes, wait until it is at rest.
+        """Start a controller that fetches a new repository at this interval; without wishes, wait until it is at rest.
 
         All objects that it made are removed afterwards.
         """
@@ -258,7 +260,8 @@ class _Bench:
         self._rest(run)
 
     def _one_more(self, run: _Run, name: str) -> tuple[DurationMs, DurationMs]:
-        """Declare a job, and wait for its end. Returns the waits for its start, from its commit and from its object."""
+        """Declare a job and wait for its end. Returns how long it waited for its start: from its commit, and from its
+        object."""
         lives = run.log.lives
         known = set(lives)
         began_ns = run.declare([Wish(project="team-0", name=name)], name)
@@ -311,7 +314,7 @@ def _ledgers(usage: Usage) -> int:
 
 
 def _by_kind(used: Usage, now: Usage) -> dict[str, Written]:
-    """What was written between the two, Events included."""
+    """The writes between two usages, Events included."""
     counts = {**now.writes, kinds.EVENT[1]: now.events}
     before = {**used.writes, kinds.EVENT[1]: used.events}
     return {

@@ -1,7 +1,7 @@
 """The workloads of `gpuctl bench cluster` without gpuctl: what the control plane alone needs for them.
 
-The same Jobs are created directly. Where jobs have to wait, their pods wait for kube-scheduler; where jobs are paused
-for others, the benchmark suspends them, with the choice already made.
+The same Jobs are created directly. Where jobs have to wait, their pods wait for kube-scheduler. Where jobs are paused
+for others, the benchmark suspends them; the choice is fixed in advance.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ class Bare:
 
     @contextmanager
     def _held(self, holding: Sequence[Wish], wishes: Sequence[Wish]) -> Iterator[tuple[JobLog, Sequence[Body]]]:
-        """Create the Jobs that hold GPUs. Yields the log, and the bodies of the wished Jobs, not created yet."""
+        """Create the Jobs that hold GPUs. Yields the log, and the bodies of the wished Jobs, which are not created
+        yet."""
         projects = {wish.project for wish in (*holding, *wishes)} | {f"team-{n}" for n in range(self._scale.projects)}
         log = JobLog(self._ground.cluster)
         try:

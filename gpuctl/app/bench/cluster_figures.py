@@ -1,4 +1,4 @@
-"""What `gpuctl bench cluster` measures, as values."""
+"""The measurements of `gpuctl bench cluster`, as values."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a measured stretch took: `server_cpu_ms` of the API server; `own_cpu_ms`, memory and writes of the
-    controller, 0 without one. Its Events are counted apart. `by_kind`: all writes again, Events included.
+    """What a measured stretch took.
 
-    `memory_mib` is resident at the end, `peak_mib` the maximum since its process began.
+    `server_cpu_ms` is the API server's. `own_cpu_ms`, memory and writes are the controller's, 0 without one; its Events
+    are counted apart. `by_kind`: all writes again, Events included. `memory_mib` is resident at the end, `peak_mib` the
+    maximum since its process began.
     """
 
     wall_ms: DurationMs
@@ -44,10 +45,10 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """A stream of jobs, from the first write or the commit until the last has ended.
+    """A stream of jobs, from the first write or the commit until the last job has ended.
 
-    `filled_ms`: until all GPUs were allocated, or all jobs released; `busy_milli`: the part of the GPUs allocated from
-    then on while a job waited, 0 if they never all were; `busy_all_milli`: the same from the beginning.
+    `filled_ms`: until all GPUs were allocated, or all jobs released. `busy_milli`: the part of the GPUs that was
+    allocated from then on while a job waited, 0 if they never all were. `busy_all_milli`: the same from the beginning.
     """
 
     jobs: int
@@ -96,12 +97,12 @@ class Refills:
 
 
 def percentile(waits_ms: Sequence[DurationMs], percent: int) -> DurationMs:
-    """Of sorted waits the one that this percentage of them does not exceed."""
+    """The wait at this percentile of the sorted waits."""
     return waits_ms[min(len(waits_ms) - 1, len(waits_ms) * percent // 100)]
 
 
 def refills_of(pods: Collection[PodLife], jobs: Mapping[ObjectRef, Life], gpus: int, costs: Costs) -> Refills:
-    """The waits of one-GPU jobs on so many GPUs: the first pod that ends lets the next one be bound, and so on."""
+    """The waits of one-GPU jobs on this many GPUs: the first pod that ends lets the next one be bound, and so on."""
     ends = sorted(pod.ended_ns for pod in pods)
     nexts = sorted(pods, key=attrgetter("bound_ns"))[gpus:]
     turns = [(end, jobs[pod.job].let_go_ns, pod) for end, pod in zip(ends, nexts, strict=False)]
@@ -120,7 +121,7 @@ def _sorted_ms(durations_ns: Iterable[int]) -> tuple[DurationMs, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Long jobs, more than there are GPUs: created by one controller, then found by another that starts.
+    """Long jobs, more than there are GPUs: created by one controller, then found by another one that starts.
 
     `made`: until all GPUs were allocated and nothing was left to write; `found` likewise.
     """
@@ -174,8 +175,8 @@ def _median(values: Sequence[Any]) -> Any:
 def fullness(lives: Collection[Life], gpus: int, began_ns: Instant, costs: Costs) -> Flow:
     """How full the cluster was, by the instants at which each one-GPU job was released and ended.
 
-    A Job tells its end about a second after its pod has freed the GPU. A job that was released onto that GPU in between
-    adds nothing: a GPU counts once.
+    A Job reports its end about a second after its pod has freed the GPU. A job that was released onto that GPU in
+    between adds nothing: a GPU counts once.
     """
     steps = sorted([(life.let_go_ns, 1) for life in lives] + [(life.ended_ns, -1) for life in lives])
     last_start_ns = max(life.let_go_ns for life in lives)

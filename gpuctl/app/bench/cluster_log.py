@@ -17,7 +17,7 @@ from gpuctl.model.state import Body
 from gpuctl.model.units import DurationMs, Instant
 
 STALL_MS: DurationMs = 120_000
-"""After that long without an event of any Job none will come."""
+"""If no event of any Job comes for this long, none will come."""
 _LOOK_MS = 200
 _MS_NS = 1_000_000
 _ENDS = ("SuccessCriteriaMet", "Complete", "Failed")
@@ -28,7 +28,7 @@ _POD_ENDS = frozenset({"Succeeded", "Failed"})
 class Life:
     """A Job's instants on the monotonic clock, in nanoseconds; 0 for what has not happened.
 
-    Its `pods` now, and how many are `ready`.
+    `pods`: how many it has now; `ready`: how many of them are ready.
     """
 
     made_ns: int = 0
@@ -108,7 +108,8 @@ class JobLog:
 
 @dataclass(slots=True)
 class PodLife:
-    """A pod's instants on the monotonic clock, in nanoseconds; 0 for what has not happened. `job`: what made it."""
+    """A pod's instants on the monotonic clock, in nanoseconds; 0 for what has not happened. `job`: the Job that made
+    it."""
 
     job: ObjectRef
     made_ns: int
@@ -118,7 +119,7 @@ class PodLife:
 
 @contextmanager
 def pod_lives(cluster: Cluster, namespace: str) -> Iterator[Mapping[ObjectRef, PodLife]]:
-    """Follow the pods of a namespace, in a thread of its own, so that each event counts from when it is heard.
+    """Follow the pods of a namespace in a separate thread, so that each event gets the time of its arrival.
 
     Raises WorldFault at the end if they could not be followed.
     """

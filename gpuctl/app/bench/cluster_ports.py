@@ -48,11 +48,11 @@ class Ground(Protocol):
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, written with the same concurrency as by a controller."""
+        """The cluster, written with the same concurrency as a controller uses."""
         ...
 
     def create(self, body: Body) -> None:
-        """Create an object that is not there."""
+        """Create an object that does not exist."""
         ...
 
     def clear(self) -> None:

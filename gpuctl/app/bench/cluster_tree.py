@@ -1,4 +1,4 @@
-"""What `gpuctl bench cluster` declares: a cluster of like nodes, projects with quotas, and jobs that run for a time.
+"""The declarations of `gpuctl bench cluster`: a cluster of equal nodes, projects with quotas, and jobs of fixed length.
 
 A job's variable RUN_FOR says how long it runs: a stage of KWOK ends its pod then.
 """
@@ -17,7 +17,7 @@ HOLDER = "holder"
 LASTING = "24h"
 BRIEF, BRIEF_MS = "1s", 1000
 TURN = "10s"
-"""How long the jobs run that keep some GPUs full: so long that a small control plane can start them all in time."""
+"""How long the jobs run that keep some GPUs full: long enough for a small control plane to start them all in time."""
 
 _CLUSTER = """\
 apiVersion: gpuctl.dev/v1
@@ -78,7 +78,7 @@ class Scale:
 
     @property
     def turned_nodes(self) -> int:
-        """How many nodes the jobs of the turnover follow one another on."""
+        """How many nodes the jobs of the turnover share, one after another."""
         return max(1, self.nodes // 5)
 
 
@@ -160,7 +160,7 @@ def owned(scale: Scale) -> Sequence[Wish]:
 
 
 def held(scale: Scale, free_gpus: int) -> Sequence[Wish]:
-    """Jobs that hold all GPUs but that many, which are on one node."""
+    """Jobs that hold all GPUs except this many, which are on one node."""
     rest = Wish(project=HOLDER, name="rest", gpus=GPUS_PER_NODE - free_gpus, run_for=LASTING)
     return [*held_nodes(scale.nodes - 1), rest]
 

@@ -1,7 +1,7 @@
 """Measures a cycle, stage by stage: a generated cluster is brought to rest, then cycles run over it.
 
-Three kinds of cycle: cold, the first of a process; unchanged, with nothing new; and the cycle after a job ended, in
-which another starts. Costs are CPU time of this process, so that other processes on the machine count little.
+There are three kinds of cycle: cold, the first of a process; unchanged, with nothing new; and the cycle after a job
+ended, in which another starts. Costs are CPU time of this process, so that other processes on the machine count little.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuctl.render import render
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCosts:
-    """Milliseconds of CPU a cycle, without its writes: medians of each stage and of the whole."""
+    """Milliseconds of CPU of one cycle without its writes: medians of each stage and of the whole."""
 
     read_ms: int
     observe_ms: int

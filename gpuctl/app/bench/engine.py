@@ -1,7 +1,7 @@
-"""Measures the engine by itself: `schedule` on generated values, each workload a function of how often to measure it.
+"""Measures the engine by itself: `schedule` on generated values. Each workload is a function of the number of runs.
 
-Costs are CPU time of this process. A cold call has no outlook; an event is one call after one change, with the outlook
-of the call before. What does not depend on the machine is counted: the paused runs, and the attempts.
+Costs are CPU time of this process. A cold call has an empty engine cache. An event is one call after one change, with
+the cache of the call before. Figures that do not depend on the machine are counted: paused runs and attempts.
 """
 
 from __future__ import annotations
@@ -94,16 +94,18 @@ def waiting_gangs(runs: int) -> Iterator[Figure]:
 
 
 def reclaim(runs: int) -> Iterator[Figure]:
-    """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another claims half of them.
+    """N nodes full of one-GPU jobs of one project; a gang of N/2 workers x 8 GPUs of another project claims half of
+    them.
 
-    An event: what runs there was known before the gang was declared.
+    It is measured as an event: the running jobs were known before the gang was declared.
     """
     for nodes, aim_us in ((10, None), (100, None), (1000, 100_000)):
         yield reclaimed(nodes, runs, aim_us)
 
 
 def rebalance(runs: int) -> Iterator[Figure]:
-    """200 nodes on which 20 projects hold unequal parts: each comes to its fair share, job by job, in one cycle."""
+    """200 nodes on which 20 projects hold unequal parts: each project comes to its fair share, job by job, in one
+    cycle."""
     begun = uneven((NODE_GPUS,) * 200, 2000, 20)
     yield _figure("rebalance", "200 nodes", [_lap(begun, EngineCache()) for _ in range(runs)])
 
@@ -152,11 +154,11 @@ WORKLOADS: Mapping[str, Workload] = {
     "cycle": cycle, "fill": fill, "large": large, "waiters": waiters, "gangs": waiting_gangs, "reclaim": reclaim,
     "rebalance": rebalance, "unschedulable": unschedulable, "consolidate": consolidate, "fairshare": fairshare,
 }  # fmt: skip
-"""The workloads by name. Each takes how often to measure, and yields its figures."""
+"""The workloads by name. Each takes the number of runs, and yields its figures."""
 
 
 def cycle_of(name: str, full: World, runs: int, cold_us: int | None, event_us: int | None) -> Iterator[Figure]:
-    """A cluster at rest: cold, unchanged, and after each of the usual events; with memory a job."""
+    """A cluster at rest: cold, unchanged, and after each of the usual events; with the memory for one job."""
     yield _figure(name, "cold", [_lap(full, EngineCache()) for _ in range(runs)], cold_us, _memory(full))
     yield _figure(name, "unchanged", [_after(full, full) for _ in range(runs)], event_us)
     for what, event in (("a run ended", _ended), ("a job more", _added), ("a node lost", _lost)):
@@ -223,7 +225,7 @@ def _lap(here: World, cache: EngineCache) -> Lap:
 
 
 def _after(before: World, after: World) -> Lap:
-    """A call with the outlook of a call before the change."""
+    """A call with the cache of a call before the change."""
     cache = EngineCache()
     schedule(before.declared, before.state, NOW_MS, cache)
     return _lap(after, cache)
@@ -247,7 +249,7 @@ def _lost(full: World, index: int) -> World:
 
 
 def _memory(here: World) -> Mapping[str, int]:
-    """The bytes a job that a call leaves behind: its outlook and its decisions."""
+    """The bytes for each job that a call leaves behind: its cache and its decisions."""
     gc.collect()
     cache = EngineCache()
     tracemalloc.start()

@@ -34,7 +34,7 @@ MIX: tuple[tuple[int, GpuMilli, int], ...] = (
     (250, 500, 1), (170, 250, 1), (80, 700, 1), (400, 1000, 1), (63, 2000, 1), (28, 4000, 1), (6, 8000, 1),
     (3, 8000, 2),
 )  # fmt: skip
-"""The requests among a thousand jobs: milli-GPU a worker, and workers."""
+"""The requests among a thousand jobs: how many jobs, milli-GPU a worker, and workers."""
 
 _SPAN = SourceSpan(file="bench.yaml")
 _CONTAINER = Container(image="registry.example.com/bench:1")
@@ -122,7 +122,7 @@ def world(quotas: Sequence[tuple[str, GpuMilli]], nodes: Iterable[Node], *, cons
 
 
 def mixed_jobs(count: int, projects: int) -> list[Job]:
-    """That many jobs with the requests of MIX, of each project in turn."""
+    """As many jobs as `count`, with the requests of MIX, of each project in turn."""
     random = Random(SEED)  # noqa: S311 - the same values every time
     weights = [weight for weight, _, _ in MIX]
     kinds = random.choices(MIX, weights, k=count)
@@ -133,9 +133,9 @@ def mixed_jobs(count: int, projects: int) -> list[Job]:
 
 
 def different_jobs(count: int, projects: int, most_workers: int = 1) -> list[Job]:
-    """That many jobs, of each project in turn, that nearly all differ in their request or rank.
+    """As many jobs as `count`, of each project in turn, that nearly all differ in their request or rank.
 
-    With `most_workers` above 1 they are gangs of 2 workers up to so many.
+    With `most_workers` above 1 they are gangs of 2 to `most_workers` workers.
     """
     random = Random(SEED)  # noqa: S311 - the same values every time
     made = []
@@ -153,7 +153,7 @@ def different_jobs(count: int, projects: int, most_workers: int = 1) -> list[Job
 
 
 def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
-    """A full cluster at rest, of nodes with that many GPUs: most jobs run, the others wait for free GPUs.
+    """A full cluster at rest; `nodes`: the GPUs of each node. Most jobs run, the others wait for free GPUs.
 
     Every job has its run. Quotas are half of an equal part, so that most projects borrow.
     """
@@ -162,13 +162,13 @@ def crowded(nodes: Sequence[int], jobs: int, projects: int) -> World:
 
 def uneven(nodes: Sequence[int], jobs: int, projects: int) -> World:
     """The same before it comes to rest: jobs run by first fit, so that the first projects hold more than their shares
-    and the last less. One cycle pauses a part of the runs.
-    """
+    and the last less. One cycle pauses a part of the runs."""
     return _begun(nodes, mixed_jobs(jobs, projects), projects, jobs)
 
 
 def differing(nodes: Sequence[int], jobs: int, projects: int) -> World:
-    """As `full`, but nearly all jobs differ, and runs may be moved. On most nodes CPU is exhausted before GPUs are."""
+    """As `crowded`, but nearly all jobs differ, and runs may be moved. On most nodes CPU is exhausted before GPUs
+    are."""
     return _full(nodes, different_jobs(jobs, projects), projects, sum(nodes) // 5, consolidation=True)
 
 
@@ -180,7 +180,7 @@ def gangs(nodes: Sequence[int], count: int, projects: int, *, consolidation: boo
 def _full(
     nodes: Sequence[int], made: Sequence[Job], projects: int, running: int, *, consolidation: bool = False
 ) -> World:
-    """So many of them run when it begins to come to rest."""
+    """The cluster at rest. `running`: how many jobs run at the beginning."""
     busy = _begun(nodes, made, projects, running, consolidation=consolidation)
     return replace(busy, state=at_rest(busy.declared, busy.state, NOW_MS).state)
 
@@ -188,7 +188,7 @@ def _full(
 def _begun(
     nodes: Sequence[int], made: Sequence[Job], projects: int, running: int, *, consolidation: bool = False
 ) -> World:
-    """So many of them run, as far as there are places."""
+    """The cluster at the beginning: the first `running` jobs run, as far as there are places."""
     there = [node(index, gpus) for index, gpus in enumerate(nodes)]
     quota = WHOLE_GPU * sum(nodes) // (2 * projects)
     empty = world([(f"team-{index:04}", quota) for index in range(projects)], there, consolidation=consolidation)
@@ -226,7 +226,8 @@ class _Shelves:
         return None
 
     def _open(self, milli: GpuMilli) -> Iterator[NodeName]:
-        """The nodes from the first on which a worker fits. Nothing is given back, so earlier ones never fit again."""
+        """The nodes from the first one on which a worker fits. Devices are never given back, so earlier nodes never fit
+        again."""
         order, first = self._names if milli < 8 * WHOLE_GPU else self._backwards, self._passed.get(milli, 0)
         while first < len(order) and self._devices(order[first], milli) is None:
             first += 1

@@ -1,9 +1,10 @@
 """The openb experiment of FGD (ATC 2023): how many of a cluster's GPUs are allocated once as many were requested.
 
-Pods come in a random order, more of the same follow until 130 % of the GPUs were requested, and none ever leaves. A pod
-that does not fit is lost. The figure is the mean allocation over all arrivals at which the requests round to 100 %.
-Nodes are given random names, because a tie goes to the first. The recipe is that of the paper's simulator, with seeds
-42, 43 and so on; the random numbers are Python's, so a single run is not one of the paper's.
+Pods arrive in a random order, more of the same follow until 130 % of the GPUs were requested, and none ever leaves. A
+pod that does not fit is lost. The figure is the mean allocation over all arrivals at which the requests round to 100 %.
+
+Nodes get random names, because a tie goes to the first. The recipe is that of the paper's simulator, with seeds 42, 43
+and so on; the random numbers are Python's, so a single run equals none of the paper's.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbRun:
-    """One run. `allocated_*`: millionths of all GPUs, at that percentage requested. `lost`: pods that did not fit."""
+    """One run. `allocated_*`: millionths of all GPUs, at that requested percentage. `lost`: pods that did not fit."""
 
     seed: int
     pods: int
@@ -53,9 +54,9 @@ class OpenbRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbFigure:
-    """All runs of one policy on one list, and their mean in millionths of all GPUs.
+    """All runs of one policy on one pod list, and their mean in millionths of all GPUs.
 
-    `published`: the paper's mean, in the same unit; FGD's beside gpuctl's own policy; None if there is none. `*error*`:
+    `published`: the paper's mean in the same unit (FGD's for gpuctl's own policy); None if there is none. `*error*`:
     the standard error of a mean; None for a single run. Two means may differ by chance by twice the root of the sum of
     both errors' squares.
     """
@@ -77,7 +78,7 @@ class OpenbFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenbCase:
-    """One case: the nodes and one list, one policy, and the number of seeds.
+    """One case: the nodes and one pod list, one policy, and the number of seeds.
 
     `blind`: gpuctl's policy learns from the pods that have come so far instead of from the whole list.
     """

@@ -1,7 +1,7 @@
-"""What the pods of the openb experiment ask for, and the pools that their nodes make up: one for each GPU model.
+"""The requests of the openb experiment's pods, and the pools of its nodes: one for each GPU model.
 
-A pod that names GPU models may use the pools of these, any other pod may use all pools. Where no pod of a list names a
-model, all nodes are one pool: nothing tells them apart.
+A pod that names GPU models may use the pools of these; any other pod may use all pools. Where no pod of a list names a
+model, all nodes are one pool, as nothing tells them apart.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALL_NODES = PoolName("openb")
 
 
 class Ask(NamedTuple):
-    """What one pod asks for, and the pools that it may use, in the order in which the cluster has them."""
+    """The request of one pod, and the pools that it may use, in the cluster's order."""
 
     request: Request
     pools: tuple[PoolName, ...]
@@ -34,7 +34,7 @@ class Ask(NamedTuple):
 
 
 Counts: TypeAlias = Mapping[Ask, int]
-"""How often each is asked for."""
+"""How often each request occurs."""
 
 
 def pools_of(nodes: Sequence[OpenbNode], pods: Iterable[OpenbPod]) -> Pools:
@@ -69,7 +69,7 @@ def ask_of(pod: OpenbPod, pools: Pools) -> Ask:
 
 
 def counted(asks: Iterable[Ask]) -> Counts:
-    """How often each is among some."""
+    """How often each request occurs."""
     counts: dict[Ask, int] = {}
     for ask in asks:
         counts[ask] = counts.get(ask, 0) + 1

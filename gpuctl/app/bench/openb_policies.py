@@ -33,7 +33,7 @@ def has_room(room: NodeFree, ask: Ask) -> bool:
 
 
 class Placer(ABC):
-    """A policy that places pods in one ledger, each as a job of one worker. Nothing is given back."""
+    """A policy that places pods in one set of nodes, each as a job of one worker. Capacity is never given back."""
 
     def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
         self.ledger = ledger
@@ -41,7 +41,7 @@ class Placer(ABC):
         self.seed = seed
 
     def learn(self, counts: Counts) -> None:  # noqa: B027 - most learn nothing
-        """Learn what is usually asked for."""
+        """Learn the usual requests."""
 
     @abstractmethod
     def place(self, ask: Ask) -> Placement | None:
@@ -70,7 +70,7 @@ class Random(Placer):
         return _on(room, tuple(sorted(self._chance.sample(able, count))))
 
     def _room(self, ask: Ask) -> NodeFree | None:
-        """A random node that fits: random ones are tried, and if none of them fits, all nodes are searched."""
+        """A random node that fits: some random nodes are tried; if none of them fits, all nodes are searched."""
         for _ in range(RANDOM_TRIES):
             room = self._chance.choice(self._rooms)
             if has_room(room, ask):
@@ -107,7 +107,7 @@ class Graded(Placer):
 
 
 class BestFit(Graded):
-    """Chooses the node with the least CPU and GPUs left, in hundredths of the largest, and its fullest device."""
+    """Chooses the node with the least CPU and GPUs left, in hundredths of the largest node, and its fullest device."""
 
     def _grade(self, room: NodeFree, request: Request) -> Grade:
         cpu = room.cpu_milli - request.cpu_milli
@@ -132,7 +132,7 @@ class Fgd(Graded):
         self._measures = {pool: Fragmentation(()) for pool in pools}
 
     def learn(self, counts: Counts) -> None:
-        """Learn what is usually asked for, by which fragmentation is measured."""
+        """Learn the usual requests, by which fragmentation is measured."""
         typical = _typical(counts)
         self._measures = {pool: Fragmentation(_seen_from(pool, typical)) for pool in self.pools}
 
@@ -165,7 +165,7 @@ class Fgd(Graded):
 
 
 class Engine(Placer):
-    """Places a job as gpuctl does one that lists no pools; all pools are packed."""
+    """Places a pod as gpuctl places a job that lists no pools; all pools are packed."""
 
     def __init__(self, ledger: FreeCapacity, pools: Pools, seed: int) -> None:
         super().__init__(ledger, pools, seed)
@@ -197,7 +197,7 @@ def _on(room: NodeFree, devices: tuple[int, ...]) -> Placement:
 
 
 Kind: TypeAlias = tuple[Want, tuple[PoolName, ...]]
-"""GPUs, CPU and pools: what the paper tells pods apart by."""
+"""GPUs, CPU and pools: pods that are equal in these are one kind in the paper."""
 
 
 def _typical(counts: Counts) -> dict[Kind, int]:
@@ -226,7 +226,7 @@ def _seen_from(pool: PoolName, typical: Mapping[Kind, int]) -> Mix:
 
 
 def _mix(counts: Iterable[tuple[Want, int]]) -> Mix:
-    """How often each request is among some."""
+    """How often each request occurs."""
     total: dict[Want, int] = {}
     for want, count in counts:
         total[want] = total.get(want, 0) + count

@@ -28,7 +28,7 @@ FIRST_DAY = Bound(ms=HISTORY_UNTIL_MS, after_first=False)
 
 
 def days_from(begin: Bound, days: int) -> Span:
-    """So many days from an instant on."""
+    """The span of this many days from an instant on."""
     return begin, Bound(ms=begin.ms + days * DAY_MS, after_first=False)
 
 
@@ -37,7 +37,7 @@ WHOLE_TRACE = days_from(FIRST_DAY, DAYS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhillyRun:
-    """All modes on one size of cluster, and the CPU time of each, with reading the trace."""
+    """All modes on one size of cluster, and the CPU time of each, including reading the trace."""
 
     gpus: int
     cpu_ms: Mapping[ModeName, int]
@@ -80,7 +80,7 @@ def philly_order(  # noqa: PLR0913 - what a replay can vary
     quotas: str | File | None = FROM_HISTORY,
     span: Span = WHOLE_TRACE,
 ) -> Order:
-    """What to replay on that many GPUs, in nodes of GPUS_PER_NODE."""
+    """The order to replay on this many GPUs, in nodes of GPUS_PER_NODE."""
     return Order(
         trace=trace,
         format="philly",
