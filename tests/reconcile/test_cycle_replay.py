@@ -75,6 +75,25 @@ def test_the_cycle_of_a_time_is_the_newest_up_to_then(history: Path) -> None:
         kept_before(history, first - 1)
 
 
+def test_a_cycle_that_could_not_be_written_is_kept_once_it_can_be(tmp_path: Path) -> None:
+    stage, file = WithoutGit(tmp_path), tmp_path / "h.db"
+    stage.commit({**BASE})
+    with closing(Patient(file)) as keeper:
+        stage.history = keeper
+        stage.play(10)
+        with closing(sqlite3.connect(file)) as db:
+            db.execute("CREATE TRIGGER full BEFORE INSERT ON inputs BEGIN SELECT RAISE(FAIL, 'full'); END")
+        known = len(rows(file))
+        stage.commit({"c/projects/a/j3.yaml": job("j3", "a", 2)})
+        stage.play(20)
+        assert (len(rows(file)), keeper.fault()) == (known, "full")
+        with closing(sqlite3.connect(file)) as db:
+            db.execute("DROP TRIGGER full")
+        stage.play(30)
+        assert len(rows(file)) > known
+        assert not keeper.fault()
+
+
 def test_a_report_is_one_file_that_needs_nothing_else(history: Path, tmp_path: Path) -> None:
     report = tmp_path / "report"
     at = format_timestamp(rows(history)[-1][0])

@@ -133,7 +133,7 @@ class HistoryFile:
         return self._workings.taken()
 
     def _keep_inputs(self, store: Store, inputs: Inputs) -> None:
-        """Keep the inputs of a cycle whose decisions differ from those of the last cycle considered.
+        """Keep the inputs of a cycle whose decisions differ from those of the last one that was kept, or was too large.
 
         Cost: at most one part in SHARE of this process' time; cycles beyond it are left out.
         """
@@ -143,10 +143,10 @@ class HistoryFile:
         decided = [(decision.job, type(decision)) for decision in inputs.schedule.decisions]
         if decided == self._decided:
             return
-        self._decided = decided
         content = packed(inputs)
         if len(content) <= MOST_BYTES:
             store.keep_inputs(inputs.at_ms, content)
+        self._decided = decided  # only now: where the file could not be written, the next cycle is kept
         self._inputs_due_s = began_s + SHARE * (time.monotonic() - began_s)
 
     def _opened(self) -> Store:
