@@ -63,12 +63,6 @@ class Snapshot:
     parts of elastic ones, that were listed in this cycle in searches for a project's jobs, and sets tried in them.
     """
 
-    __slots__ = (
-        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "_without_gpus", "accounts",
-        "capacity", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected",
-        "restraints", "settled", "spent",
-    )  # fmt: skip
-
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
         self.capacity = capacity
         self.accounts = accounts

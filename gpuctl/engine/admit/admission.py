@@ -62,11 +62,6 @@ MAX_PASSES = 2
 class Admission:
     """The attempts of one cycle over its snapshot; without `attempts` none is made."""
 
-    __slots__ = (
-        "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "attempts", "outcome",
-        "reservations", "scale_up",
-    )  # fmt: skip
-
     def __init__(
         self, snapshot: Snapshot, policy: SchedulingPolicy, scale_up: ScaleUp, *, attempts: bool = True
     ) -> None:

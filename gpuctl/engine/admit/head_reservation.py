@@ -80,8 +80,6 @@ def is_head(pending: PendingJob) -> bool:
 class HeadReservations:
     """The head reservations of one cycle. Their places are taken in the snapshot, and held by no project."""
 
-    __slots__ = ("_by_pool", "_snapshot")
-
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._by_pool: dict[PoolName, HeadReservation] = {}

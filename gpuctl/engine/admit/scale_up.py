@@ -38,8 +38,6 @@ AFTER_ALL: Instant = 1 << 62
 class ScaleUp:
     """The under-scaled runs of one cycle, and what they gain in its outcome. `allocations`: all runs in place."""
 
-    __slots__ = ("_snapshot", "_unrest", "outcome", "runs")
-
     def __init__(self, snapshot: Snapshot, runs: Iterable[UnderScaled], allocations: Iterable[Allocation]) -> None:
         self.runs = {run.job.id: run for run in runs if run.can_grow}
         self._snapshot = snapshot

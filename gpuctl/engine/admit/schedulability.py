@@ -46,10 +46,6 @@ class Schedulability:
     admissions of this cycle are repacked.
     """
 
-    __slots__ = (
-        "_cut_off", "_migrations", "_repacking", "_reservations", "_room", "_snapshot", "_with_room", "within_share",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
         self,
         snapshot: Snapshot,

@@ -135,8 +135,6 @@ class Ranking:
     `grade`: None for a node that does not hold the request.
     """
 
-    __slots__ = ("_grade", "_heap", "_seen")
-
     def __init__(self, grade: Callable[[NodeFree], Grade | None]) -> None:
         self._grade = grade
         self._heap: list[tuple[Grade, NodeName, int]] = []
@@ -167,10 +165,6 @@ class FreeCapacity:
     """The free capacity of all usable nodes, indexed by pool. Cost: O(devices + log nodes) for each node of a
     placement.
     """
-
-    __slots__ = (
-        "_by_whole", "_moves", "_partial", "_rankings", "_touched", "_unschedulable", "counters", "mix", "rooms",
-    )  # fmt: skip
 
     def __init__(
         self,

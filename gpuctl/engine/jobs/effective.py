@@ -29,8 +29,6 @@ from gpuctl.model.units import Instant
 class EffectiveJobs:
     """The jobs of the last declarations that depend on other jobs or on load, kept as long as the jobs are the same."""
 
-    __slots__ = ("_asked", "_dependent", "_digests", "_jobs", "_needed", "_resized", "_services", "_sweeps")
-
     def __init__(self) -> None:
         self._read(())
 

@@ -29,8 +29,6 @@ class StaticFit:
     change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
     """
 
-    __slots__ = ("_answers", "_empty", "_fits_of", "_is_whole", "_tree", "capacity")
-
     def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
         self.capacity = capacity
         self._tree = tree

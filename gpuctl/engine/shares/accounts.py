@@ -44,8 +44,6 @@ class OwnerTree:
     `parents`: of each department with projects below it; "" is the top. `below`: the projects under each owner.
     """
 
-    __slots__ = ("_chains", "allowances", "below", "parents")
-
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
         self.allowances: dict[str, Mapping[DomainName, Allowance]] = {
@@ -99,8 +97,6 @@ class OwnerTree:
 
 class Accounts:
     """What each owner holds, what of it can't be paused, its portion of each domain, and what that entitles it to."""
-
-    __slots__ = ("_assigned", "_borrowed", "_dirty", "_entitled", "_fixed", "_held", "_portions", "tree")
 
     def __init__(self, tree: OwnerTree, dirty: DirtyProjects) -> None:
         self.tree = tree

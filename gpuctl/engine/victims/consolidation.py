@@ -50,8 +50,6 @@ MAX_PLACINGS_BESIDE = 100
 class MigrationSearch:
     """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
 
-    __slots__ = ("_placings_left", "_snapshot", "has_looked")
-
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._placings_left = MAX_PLACINGS

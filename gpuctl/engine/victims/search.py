@@ -94,11 +94,6 @@ class EvictionWalk:
     were taken before. Nodes of one rack are preferred for a gang where that costs no more.
     """
 
-    __slots__ = (
-        "_close", "_follows", "_heap", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
-        "_taken", "_totals", "_versions", "_wanted", "is_exhaustive",
-    )  # fmt: skip
-
     def __init__(
         self,
         rule: VictimRule,
