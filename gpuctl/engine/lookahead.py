@@ -105,7 +105,10 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 
 def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
     """The schedule, or the one that is decided in its place."""
-    steps, restraints, is_last = _steps(declared), UNRESTRAINED, True
+    # A run that starts meanwhile is old enough to make way for a guarantee: else two jobs that each have a right over
+    # the other's run would take turns, a `minRuntime` each.
+    steps = Steps(declared, aged_ms=declared.cluster.scheduling.min_runtime.guarantee_ms)
+    restraints, is_last = UNRESTRAINED, True
     outlook = _outlook(steps, state, decided, cache)
     choices = _choices(decided, outlook)
     for _ in range(MAX_TRIES):
@@ -127,13 +130,6 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         decided = decide(declared, state, decided.at_ms, cache, restraints)
         cache.note()
     return decided
-
-
-def _steps(declared: Declared) -> Steps:
-    """The steps that are looked ahead. A run that starts in them is old enough to make way for a guarantee: else two
-    jobs that each have a right over the other's run would take turns, a `minRuntime` each.
-    """
-    return Steps(declared, aged_ms=declared.cluster.scheduling.min_runtime.guarantee_ms)
 
 
 def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
@@ -169,7 +165,8 @@ def _outlook(
     """
     cache.note()
     before, victims, stopped = _running(state), _victims(decided), _stopped(decided)
-    begun = _started_again(state, decided)
+    started = {each.job for each in decided.decisions if isinstance(each, Admit)}
+    begun = frozenset(run.job for run in state.runs if run.starts and run.job in started)
     twice, price = set[JobId](), _price(state, decided)
     for _ in range(MAX_CYCLES):
         after = steps.settled(steps.carried_out(state, decided), decided.at_ms)
@@ -235,12 +232,6 @@ def _victims(decided: Schedule) -> dict[JobId, JobId]:
     """The jobs whose runs make way, each with the job for which."""
     makes_way = (each for each in decided.decisions if isinstance(each, Reclaim | Preempt | Move | Resize))
     return {each.job: each.beneficiary for each in makes_way if each.beneficiary is not None}
-
-
-def _started_again(state: ClusterState, decided: Schedule) -> frozenset[JobId]:
-    """The jobs that start and ran before."""
-    started = {each.job for each in decided.decisions if isinstance(each, Admit)}
-    return frozenset(run.job for run in state.runs if run.starts and run.job in started)
 
 
 def _stopped(decided: Schedule) -> frozenset[JobId]:

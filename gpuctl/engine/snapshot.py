@@ -274,11 +274,6 @@ class Snapshot:
         key = search, self.lifted, rule, option.pool.name, option.request.profile
         return self.once(key, UnschedulableRequests)
 
-    def consider(self, project: ProjectName, runs: int) -> None:
-        """Count the runs listed in a search for victims."""
-        self.counters.considered += runs
-        self.spend(project, runs)
-
     def spend(self, project: ProjectName, steps: int) -> None:
         """Count runs listed and sets tried in searches for a project's jobs, unless they are only supposed."""
         if self.depth == 0:

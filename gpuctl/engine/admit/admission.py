@@ -186,16 +186,13 @@ class Admission:
         """Start the jobs elsewhere if they can be now; else hold their places, or make room anew, before all others."""
         for pending, assignment in coming:
             self._snapshot.vacate(pending.job, assignment)
-            if not self._start_elsewhere(pending, _workers(assignment.option)):
+            # With no fewer workers than are reserved: else runs were paused for workers that it lacks.
+            options = [option for option in pending.options if _workers(option) >= _workers(assignment.option)]
+            if not self._start_on_idle(pending, [o for o in options if self._snapshot.allows(pending.job, o)]):
                 self._snapshot.occupy(pending.job, assignment)
                 self._reserve(pending, assignment, waits_for(pending, assignment, self._snapshot))
         for pending in occupied:
             self._try(pending)
-
-    def _start_elsewhere(self, pending: PendingJob, workers: int) -> bool:
-        """Start a job with no fewer workers than it has reserved: else runs were paused for workers that it lacks."""
-        options = (option for option in pending.options if _workers(option) >= workers)
-        return self._start_on_idle(pending, [each for each in options if self._snapshot.allows(pending.job, each)])
 
     # Attempts
 

@@ -107,7 +107,9 @@ def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
 def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
     """GPUs that victims would have others lose once they wait, and how many runs stop by that."""
     snapshot = rule.snapshot
-    lost_milli = _milli_by_project(victims)
+    lost_milli = Counter[ProjectName]()
+    for victim in victims:
+        lost_milli[victim.project] += victim.total_milli
     if not any(_may_take(rule, victim, lost_milli[victim.project]) for victim in victims):
         return 0, 0
     effort = 100 + len(rule.candidates())
@@ -118,10 +120,12 @@ def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[in
         return 0, 0
     snapshot.counters.supposed += effort
     lost = stopped = 0
+    stops = {victim.run.job for victim in victims if not victim.is_extra}
+    once_each = (victim for victim in victims if not (victim.is_extra and victim.run.job in stops))
     with snapshot.supposing():
         snapshot.pause(victims)
         snapshot.occupy(rule.job, Assignment(rule.option, placement))
-        for victim in in_precedence(_once_each(victims), snapshot):
+        for victim in in_precedence(once_each, snapshot):
             room = _regain(victim, snapshot) if victim.is_extra else _restart(victim, snapshot)
             if room is not None:
                 lost, stopped = lost + room.cost.lost_milli, stopped + room.cost.stopped
@@ -146,19 +150,6 @@ def _may_claim(run: Allocation, snapshot: Snapshot, more_milli: GpuMilli) -> boo
         stays_within_share(snapshot.accounts, domain, project, more_milli)
         and any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
     )
-
-
-def _milli_by_project(allocations: Iterable[Allocation]) -> Counter[ProjectName]:
-    found: Counter[ProjectName] = Counter()
-    for each in allocations:
-        found[each.project] += each.total_milli
-    return found
-
-
-def _once_each(victims: Iterable[Allocation]) -> Iterable[Allocation]:
-    """The runs that stop, and the surplus workers of those that go on."""
-    stopped = {victim.run.job for victim in victims if not victim.is_extra}
-    return (victim for victim in victims if not (victim.is_extra and victim.run.job in stopped))
 
 
 def in_precedence(allocations: Iterable[Allocation], snapshot: Snapshot) -> list[Allocation]:

@@ -296,7 +296,9 @@ def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
         snapshot.counters.cut_off += 1
         return None
     evictions = pauses(rule)
-    snapshot.consider(rule.job.id.project, sum(len(eviction.allocations) for eviction in evictions))
+    listed = sum(len(eviction.allocations) for eviction in evictions)
+    snapshot.counters.considered += listed
+    snapshot.spend(rule.job.id.project, listed)
     # For a gang the walk asks node by node, and what follows is known of the whole set only.
     walk = EvictionWalk(rule, evictions, follows if request.workers == 1 else None)
     taken = walk.run()
