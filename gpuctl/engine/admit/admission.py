@@ -10,7 +10,7 @@ a pool a place is reserved.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -233,9 +233,11 @@ class Admission:
             return True
         if pending.job.is_elastic and self._start_smaller(pending, most):
             return True
+        smaller = (option.fewest for option in pending.options if option.fewest is not option)
+        fewest = [option for option in smaller if self._snapshot.is_open(pending.job, option)]
         return any(
             self._bring_together(pending, [each for each in alike if self._is_due(pending, each)])
-            for alike in (options, tuple(self._fewest(pending)))
+            for alike in (options, fewest)
         )
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
@@ -348,13 +350,6 @@ class Admission:
     def _fewer(self, pending: PendingJob, option: PoolOption, most: int) -> list[PoolOption]:
         """The sizes of an elastic job in a pool with fewer workers than `most` that no quota forbids."""
         return [o for o in (option, *option.smaller()) if _workers(o) < most and self._snapshot.is_open(pending.job, o)]
-
-    def _fewest(self, pending: PendingJob) -> Iterator[PoolOption]:
-        """The options of an elastic job with as few workers as it may start with."""
-        for option in pending.options:
-            fewest = option.sized(option.least)
-            if fewest is not None and fewest is not option and self._snapshot.is_open(pending.job, fewest):
-                yield fewest
 
     def _bring_together(self, pending: PendingJob, options: Iterable[PoolOption], most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""

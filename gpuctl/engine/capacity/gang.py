@@ -67,8 +67,8 @@ class PoolOption:
 
     @property
     def fewest(self) -> PoolOption:
-        """The same with the fewest workers it may start with, and no more."""
-        return self.of(self.least) if self.least else self
+        """The same with the fewest workers it may start with."""
+        return self.sized(self.least) or self
 
     @property
     def sort(self) -> Sort:
