@@ -1,14 +1,7 @@
 """Looking ahead: a schedule for which runs make way is carried out in advance, as values, before it is decided.
 
-A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
-run has stopped could lose its place again, a run that has gone on could be stopped a second time, and a paused run
-could have others paused that might as well have been paused for the job. Such a schedule is made anew under restraints:
-no run makes way for that job; that run starts where it would be moved to, starts later, is not moved, or makes way for
-no job at all, provided that all jobs that would have run in the end still do; or the runs that go on again in the end
-are left alone, provided that as much is gained and less is lost.
-
-Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
-with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
+A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. A schedule that these
+would undo is made anew under restraints (`_choices`). The rules, with an example: docs/concepts.md, "Looking ahead".
 
 Invariant: restraints only take stops back, and starts that would be stopped again before the cluster rests, or have
 them elsewhere. All else starts as it would, so that a cluster comes to rest with them as without.

@@ -63,19 +63,14 @@ class NodeFree:
     topology: tuple[str, ...] = ()
     whole: int = field(init=False)
     version: int = 0
-    _free: tuple[int, Free] = (-1, ())
 
     def __post_init__(self) -> None:
         self.whole = len(self.whole_devices())
 
     @property
     def free(self) -> Free:
-        """What is free on each device that is not cut, least first. If not kept, to fill openb's cluster takes 1.4x."""
-        version, free = self._free
-        if version != self.version:
-            free = tuple(sorted(max(0, milli) for milli in self.free_of("")))
-            self._free = self.version, free
-        return free
+        """What is free on each device that is not cut, least first."""
+        return tuple(sorted(max(0, milli) for milli in self.free_of("")))
 
     def devices_of(self, profile: str) -> Sequence[int]:
         """The devices that are cut into a profile; "": those that are not cut."""

@@ -3,9 +3,7 @@
 The price of a set counts what its runs would take once they wait: each goes on where GPUs are idle, or has runs paused
 by its own rights, at their price, and so on. So each set that could be the cheapest is supposed to have left, and the
 question is asked again for its runs, in the order in which they would be attempted.
-
-Example: of a project's runs one on 1 GPU has priority 1, one on 2 GPUs has priority 0. To pause the first for a job
-ends in two pauses and costs 3 GPUs, for it then takes the place of the second. To pause the second costs 2.
+An example: docs/concepts.md, "The price of a victim".
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 One set may hold work of the job's own project (`preempt`) and of others (`reclaim`). It may also have to: own work that
 leaves makes the project smaller, so that it has a claim, or breaks no limit, with the job.
-
-Example: a project with a quota of 2 runs training on 1 GPU; another project borrows the other. An interactive job for 2
-GPUs may pause both: with its own training gone the project holds 2 with the job, which is its guarantee.
+An example: docs/concepts.md, "Rights combine".
 """
 
 from __future__ import annotations
