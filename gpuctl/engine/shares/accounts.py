@@ -170,15 +170,14 @@ class Accounts:
         """Set the portions of a domain. Returns whether any differs from before. Cost: O(owners)."""
         moved = False
         for owner, portion in portions.items():
-            key, before = (domain, owner), self.entitled(domain, owner)
-            if portion == self._portions.get(key) and entitled[owner] == before:
+            key = domain, owner
+            if portion == self._portions.get(key) and entitled[owner] == self._entitled.get(key):
                 continue
             moved = True
             if is_project(owner):
-                more_milli = _beyond_guarantee(entitled[owner]) - _beyond_guarantee(before)
-                self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
                 self._dirty.of_share(ProjectName(owner.removeprefix(_PROJECT)))
             self._portions[key], self._entitled[key] = portion, entitled[owner]
+        self._borrowed[domain] = sum(_beyond_guarantee(each) for owner, each in entitled.items() if is_project(owner))
         return moved
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:
