@@ -139,12 +139,7 @@ class Snapshot:
         self._claim(allocations, 1)
         self.idle.take(allocations)
         self.future_idle.take(staying)
-        for allocation in staying:
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                insort(self._on_node.setdefault(node, []), allocation, key=_on_node_order)
-        for allocation in filter(self.is_pausable, staying):
-            self._enter_pausable(allocation)
+        self._enter(staying)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""
@@ -351,11 +346,7 @@ class Snapshot:
             self._assign(*self._taken.pop(key), -1)
         gone = self._paused[paused:]
         self.future_idle.take(gone)
-        for allocation in gone:
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                insort(self._on_node[node], allocation, key=_on_node_order)
-            self._enter_pausable(allocation)
+        self._enter(gone)
         del self._paused[paused:]
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
@@ -387,9 +378,15 @@ class Snapshot:
                 runs = kind.get(domain, {}).get(project, [])
                 runs[:] = [allocation for allocation in runs if id(allocation) not in removed]
 
-    def _enter_pausable(self, allocation: Allocation) -> None:
-        for kind in (self._pausable,) if allocation.total_milli else (self._pausable, self._without_gpus):
-            if allocation.domain is not None:
+    def _enter(self, allocations: Iterable[Allocation]) -> None:
+        """Enter runs in place in everything but free capacity."""
+        for allocation in allocations:
+            self._account(allocation, 1)
+            for node in allocation.nodes():
+                insort(self._on_node.setdefault(node, []), allocation, key=_on_node_order)
+            if allocation.domain is None or not self.is_pausable(allocation):
+                continue
+            for kind in (self._pausable,) if allocation.total_milli else (self._pausable, self._without_gpus):
                 runs = kind.setdefault(allocation.domain, {}).setdefault(allocation.project, [])
                 insort(runs, allocation, key=_in_project_order)
 
