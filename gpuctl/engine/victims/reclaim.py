@@ -6,7 +6,7 @@ Owners are compared level by level below the nearest common department, as thing
 
 GPUs are not taken back and forth, because what a project may reach and what it keeps is one number, and its share is no
 less than its guarantee: each reclaim raises what all projects together hold within theirs. Examples: docs/concepts.md,
-"Reclaim by guarantee" and the three after it.
+"Reclaim by guarantee", "Straddling the quota line", "Reclaim by fairness", "Reclaim across departments".
 """
 
 from __future__ import annotations
