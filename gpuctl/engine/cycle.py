@@ -13,6 +13,7 @@ to date. Nothing else of a cycle outlives it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -162,16 +163,12 @@ def _with_reservation(carried: CarriedState, regained: Mapping[JobId, UnderScale
 
 def _only_claimed(outcome: Outcome, snapshot: Snapshot) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
     """GPUs that are reserved for projects, or claimed by displaced runs: the snapshot counts them as held."""
-    claimed: dict[tuple[DomainName, ProjectName], GpuMilli] = {}
-
-    def add(domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        claimed[domain, project] = claimed.get((domain, project), 0) + milli
-
+    claimed = Counter[tuple[DomainName, ProjectName]]()
     for job, (assignment, _) in outcome.reserved.items():
-        add(assignment.option.domain, job.project, assignment.option.request.total_milli)
+        claimed[assignment.option.domain, job.project] += assignment.option.request.total_milli
     for job, run in outcome.regained.items():
-        add(run.option.domain, job.project, run.option.request.gpu_milli * len(run.gained))
+        claimed[run.option.domain, job.project] += run.option.request.gpu_milli * len(run.gained)
     for each in snapshot.leaving_runs:
         if each.keeps_claim and each.domain is not None:
-            add(each.domain, each.project, each.total_milli)
+            claimed[each.domain, each.project] += each.total_milli
     return claimed

@@ -15,8 +15,6 @@ from gpuctl.model.ids import ProjectName
 class DirtyProjects:
     """Marks of projects, numbered. `count`: how many were made; each reader keeps the count of its last reading."""
 
-    __slots__ = ("_facts", "_shares", "count")
-
     def __init__(self, projects: Iterable[ProjectName]) -> None:
         self.count = 0
         self._facts: dict[ProjectName, int] = {}

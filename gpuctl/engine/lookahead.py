@@ -1,14 +1,7 @@
 """Looking ahead: a schedule for which runs make way is carried out in advance, as values, before it is decided.
 
-A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. So a job for which a
-run has stopped could lose its place again, a run that has gone on could be stopped a second time, and a paused run
-could have others paused that might as well have been paused for the job. Such a schedule is made anew under restraints:
-no run makes way for that job; that run starts where it would be moved to, starts later, is not moved, or makes way for
-no job at all, provided that all jobs that would have run in the end still do; or the runs that go on again in the end
-are left alone, provided that as much is gained and less is lost.
-
-Example: `a` could pause `b` of its own project. `b` would go on elsewhere, so that its project is above its fair share
-with `a`, and `c` of another project would take `a`'s place by fairness: `b` would stop, and `a` would wait as before.
+A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. A schedule that these
+would undo is made anew under restraints (`_choices`). The rules, with an example: docs/concepts.md, "Looking ahead".
 
 Invariant: restraints only take stops back, and starts that would be stopped again before the cluster rests, or have
 them elsewhere. All else starts as it would, so that a cluster comes to rest with them as without.
@@ -105,7 +98,10 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 
 def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
     """The schedule, or the one that is decided in its place."""
-    steps, restraints, is_last = _steps(declared), UNRESTRAINED, True
+    # A run that starts meanwhile is old enough to make way for a guarantee: else two jobs that each have a right over
+    # the other's run would take turns, a `minRuntime` each.
+    steps = Steps(declared, aged_ms=declared.cluster.scheduling.min_runtime.guarantee_ms)
+    restraints, is_last = UNRESTRAINED, True
     outlook = _outlook(steps, state, decided, cache)
     choices = _choices(decided, outlook)
     for _ in range(MAX_TRIES):
@@ -127,13 +123,6 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         decided = decide(declared, state, decided.at_ms, cache, restraints)
         cache.note()
     return decided
-
-
-def _steps(declared: Declared) -> Steps:
-    """The steps that are looked ahead. A run that starts in them is old enough to make way for a guarantee: else two
-    jobs that each have a right over the other's run would take turns, a `minRuntime` each.
-    """
-    return Steps(declared, aged_ms=declared.cluster.scheduling.min_runtime.guarantee_ms)
 
 
 def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
@@ -169,7 +158,8 @@ def _outlook(
     """
     cache.note()
     before, victims, stopped = _running(state), _victims(decided), _stopped(decided)
-    begun = _started_again(state, decided)
+    started = {each.job for each in decided.decisions if isinstance(each, Admit)}
+    begun = frozenset(run.job for run in state.runs if run.starts and run.job in started)
     twice, price = set[JobId](), _price(state, decided)
     for _ in range(MAX_CYCLES):
         after = steps.settled(steps.carried_out(state, decided), decided.at_ms)
@@ -235,12 +225,6 @@ def _victims(decided: Schedule) -> dict[JobId, JobId]:
     """The jobs whose runs make way, each with the job for which."""
     makes_way = (each for each in decided.decisions if isinstance(each, Reclaim | Preempt | Move | Resize))
     return {each.job: each.beneficiary for each in makes_way if each.beneficiary is not None}
-
-
-def _started_again(state: ClusterState, decided: Schedule) -> frozenset[JobId]:
-    """The jobs that start and ran before."""
-    started = {each.job for each in decided.decisions if isinstance(each, Admit)}
-    return frozenset(run.job for run in state.runs if run.starts and run.job in started)
 
 
 def _stopped(decided: Schedule) -> frozenset[JobId]:

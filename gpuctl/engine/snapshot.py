@@ -63,12 +63,6 @@ class Snapshot:
     parts of elastic ones, that were listed in this cycle in searches for a project's jobs, and sets tried in them.
     """
 
-    __slots__ = (
-        "_found", "_leaving", "_on_node", "_pausable", "_paused", "_taken", "_untouched", "_without_gpus", "accounts",
-        "capacity", "counters", "depth", "future_idle", "idle", "lifted", "min_runtime", "now_ms", "protected",
-        "restraints", "settled", "spent",
-    )  # fmt: skip
-
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
         self.capacity = capacity
         self.accounts = accounts
@@ -145,12 +139,7 @@ class Snapshot:
         self._claim(allocations, 1)
         self.idle.take(allocations)
         self.future_idle.take(staying)
-        for allocation in staying:
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                insort(self._on_node.setdefault(node, []), allocation, key=_on_node_order)
-        for allocation in filter(self.is_pausable, staying):
-            self._enter_pausable(allocation)
+        self._enter(staying)
 
     def leave_all(self, allocations: Collection[Allocation]) -> None:
         """Remove runs that are no longer where they were."""
@@ -280,11 +269,6 @@ class Snapshot:
         key = search, self.lifted, rule, option.pool.name, option.request.profile
         return self.once(key, UnschedulableRequests)
 
-    def consider(self, project: ProjectName, runs: int) -> None:
-        """Count the runs listed in a search for victims."""
-        self.counters.considered += runs
-        self.spend(project, runs)
-
     def spend(self, project: ProjectName, steps: int) -> None:
         """Count runs listed and sets tried in searches for a project's jobs, unless they are only supposed."""
         if self.depth == 0:
@@ -362,11 +346,7 @@ class Snapshot:
             self._assign(*self._taken.pop(key), -1)
         gone = self._paused[paused:]
         self.future_idle.take(gone)
-        for allocation in gone:
-            self._account(allocation, 1)
-            for node in allocation.nodes():
-                insort(self._on_node[node], allocation, key=_on_node_order)
-            self._enter_pausable(allocation)
+        self._enter(gone)
         del self._paused[paused:]
 
     def _do(self, job: Job | None, assignment: Assignment, sign: int) -> None:
@@ -398,9 +378,15 @@ class Snapshot:
                 runs = kind.get(domain, {}).get(project, [])
                 runs[:] = [allocation for allocation in runs if id(allocation) not in removed]
 
-    def _enter_pausable(self, allocation: Allocation) -> None:
-        for kind in (self._pausable,) if allocation.total_milli else (self._pausable, self._without_gpus):
-            if allocation.domain is not None:
+    def _enter(self, allocations: Iterable[Allocation]) -> None:
+        """Enter runs in place in everything but free capacity."""
+        for allocation in allocations:
+            self._account(allocation, 1)
+            for node in allocation.nodes():
+                insort(self._on_node.setdefault(node, []), allocation, key=_on_node_order)
+            if allocation.domain is None or not self.is_pausable(allocation):
+                continue
+            for kind in (self._pausable,) if allocation.total_milli else (self._pausable, self._without_gpus):
                 runs = kind.setdefault(allocation.domain, {}).setdefault(allocation.project, [])
                 insort(runs, allocation, key=_in_project_order)
 

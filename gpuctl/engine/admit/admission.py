@@ -10,7 +10,7 @@ a pool a place is reserved.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
@@ -61,11 +61,6 @@ MAX_PASSES = 2
 
 class Admission:
     """The attempts of one cycle over its snapshot; without `attempts` none is made."""
-
-    __slots__ = (
-        "_decided", "_migrations", "_policy", "_repacking", "_snapshot", "_within_share", "attempts", "outcome",
-        "reservations", "scale_up",
-    )  # fmt: skip
 
     def __init__(
         self, snapshot: Snapshot, policy: SchedulingPolicy, scale_up: ScaleUp, *, attempts: bool = True
@@ -191,16 +186,13 @@ class Admission:
         """Start the jobs elsewhere if they can be now; else hold their places, or make room anew, before all others."""
         for pending, assignment in coming:
             self._snapshot.vacate(pending.job, assignment)
-            if not self._start_elsewhere(pending, _workers(assignment.option)):
+            # With no fewer workers than are reserved: else runs were paused for workers that it lacks.
+            options = [option for option in pending.options if _workers(option) >= _workers(assignment.option)]
+            if not self._start_on_idle(pending, [o for o in options if self._snapshot.allows(pending.job, o)]):
                 self._snapshot.occupy(pending.job, assignment)
                 self._reserve(pending, assignment, waits_for(pending, assignment, self._snapshot))
         for pending in occupied:
             self._try(pending)
-
-    def _start_elsewhere(self, pending: PendingJob, workers: int) -> bool:
-        """Start a job with no fewer workers than it has reserved: else runs were paused for workers that it lacks."""
-        options = (option for option in pending.options if _workers(option) >= workers)
-        return self._start_on_idle(pending, [each for each in options if self._snapshot.allows(pending.job, each)])
 
     # Attempts
 
@@ -241,9 +233,11 @@ class Admission:
             return True
         if pending.job.is_elastic and self._start_smaller(pending, most):
             return True
+        smaller = (option.fewest for option in pending.options if option.fewest is not option)
+        fewest = [option for option in smaller if self._snapshot.is_open(pending.job, option)]
         return any(
             self._bring_together(pending, [each for each in alike if self._is_due(pending, each)])
-            for alike in (options, tuple(self._fewest(pending)))
+            for alike in (options, fewest)
         )
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
@@ -356,13 +350,6 @@ class Admission:
     def _fewer(self, pending: PendingJob, option: PoolOption, most: int) -> list[PoolOption]:
         """The sizes of an elastic job in a pool with fewer workers than `most` that no quota forbids."""
         return [o for o in (option, *option.smaller()) if _workers(o) < most and self._snapshot.is_open(pending.job, o)]
-
-    def _fewest(self, pending: PendingJob) -> Iterator[PoolOption]:
-        """The options of an elastic job with as few workers as it may start with."""
-        for option in pending.options:
-            fewest = option.sized(option.least)
-            if fewest is not None and fewest is not option and self._snapshot.is_open(pending.job, fewest):
-                yield fewest
 
     def _bring_together(self, pending: PendingJob, options: Iterable[PoolOption], most_price: int = 1) -> bool:
         """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""

@@ -96,8 +96,6 @@ class ClassQueue:
     maxDurations all differ would take 10x.
     """
 
-    __slots__ = ("_again", "_classes", "_next")
-
     def __init__(self, classes: Iterator[tuple[Rank, JobClass]]) -> None:
         """`classes`: by the rank of their first job."""
         self._classes = classes

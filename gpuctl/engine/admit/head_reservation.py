@@ -1,15 +1,9 @@
 """Head reservations: one backfill reservation a pool, so that small jobs can't starve a large one.
 
-The longest-waiting job of a pool reserves the place that is expected to be free first, by the remaining maxDuration of
-the runs there; where a run has none, the place with the fewest GPUs of such runs. The reservation is written on the
-job's object, and stays until the job starts or another place can be free sooner. No place is reserved where a run may
-never end (a service, or work without a maxDuration that can't be paused): GPUs would idle for nothing.
-
-Other jobs may use the place only if they end before it is due (backfill), or if they could have the job's run paused
-at once after its start, so that the reservation would gain nothing. A job within its project's guarantee has runs make
-way beside the place first (ADR 80), and in it only if it may use it.
-
-Source: EASY backfill, with a reservation for each pool, because pools fill up separately.
+Source: EASY backfill, with a reservation for each pool, because pools fill up separately. The rules, with an example:
+docs/concepts.md, "Backfill". The place is the one that is expected to be free first by the remaining maxDuration of the
+runs there; where a run has none, the place with the fewest GPUs of such runs. The reservation is written on the job's
+object. No place is reserved where a run may never end: GPUs would idle for nothing.
 """
 
 from __future__ import annotations
@@ -79,8 +73,6 @@ def is_head(pending: PendingJob) -> bool:
 
 class HeadReservations:
     """The head reservations of one cycle. Their places are taken in the snapshot, and held by no project."""
-
-    __slots__ = ("_by_pool", "_snapshot")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

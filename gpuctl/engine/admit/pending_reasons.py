@@ -43,8 +43,6 @@ class PendingReasons:
     only what is reserved. `_of_search`: the reasons of classes that wait for what came of searching victims for them.
     """
 
-    __slots__ = ("_dirty", "_of_search", "_read", "_short")
-
     def __init__(self, dirty: DirtyProjects) -> None:
         self._dirty = dirty
         self._read = 0

@@ -26,11 +26,6 @@ MAX_OUTRANKED = 100_000
 class Repacking:
     """The admissions of one cycle with their assignments, each of which is entered in the snapshot."""
 
-    __slots__ = (
-        "_fractions", "_in_pool", "_looks_left", "_lowest", "_movable_milli", "_placings_left", "_snapshot",
-        "assignments",
-    )  # fmt: skip
-
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._placings_left = MAX_PLACINGS

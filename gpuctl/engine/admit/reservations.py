@@ -1,10 +1,9 @@
 """Reservations: the places of queued and moving runs, carried from cycle to cycle on the runs themselves.
 
-A reservation is the placement on a queued run. The job starts there, or sooner elsewhere. The reservation stands while
-its place is idle or coming free. Where it is not, because a crash came between the reservation and the pauses, room is
-made for the job again, before all other jobs. A run that is moved has its next place reserved before it has
-stopped, and that place counts as held by its project; so has one that is paused, if it finds a place. Which
-reservations yield: docs/concepts.md, "Reservations".
+A reservation is the placement on a queued run, and stands while its place is idle or coming free. Where it is not,
+because a crash came between the reservation and the pauses, room is made for the job again, before all other jobs. The
+next place of a run that stops is reserved on it, too, and counts as held by its project. Which reservations yield:
+docs/concepts.md, "Reservations".
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Scale-up: a run below its workers is a pending entry of its project's queue, and gets them by the rights of a job.
 
-The rules are in docs/concepts.md, "Regaining workers". One worker is attempted after the other: on GPUs that are idle
-on the nodes that its pods may use, then on what is coming free there, then on what victims leave there. Places that
-others were paused for stay reserved on the run; those that are idle are taken at once. A job that starts with fewer
-workers than it asks for takes at once what all others leave.
+The rules are in docs/concepts.md, "Regaining workers" and "Elastic jobs". One worker is attempted after the other: on
+GPUs that are idle on the nodes that its pods may use, then on what is coming free there, then on what victims leave.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ AFTER_ALL: Instant = 1 << 62
 
 class ScaleUp:
     """The under-scaled runs of one cycle, and what they gain in its outcome. `allocations`: all runs in place."""
-
-    __slots__ = ("_snapshot", "_unrest", "outcome", "runs")
 
     def __init__(self, snapshot: Snapshot, runs: Iterable[UnderScaled], allocations: Iterable[Allocation]) -> None:
         self.runs = {run.job.id: run for run in runs if run.can_grow}

@@ -46,10 +46,6 @@ class Schedulability:
     admissions of this cycle are repacked.
     """
 
-    __slots__ = (
-        "_cut_off", "_migrations", "_repacking", "_reservations", "_room", "_snapshot", "_with_room", "within_share",
-    )  # fmt: skip
-
     def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
         self,
         snapshot: Snapshot,
@@ -110,7 +106,8 @@ class Schedulability:
             return True
         if not self._once(self._may_claim, sort):
             return False
-        may_make_room, is_cut_off = self._once(self._sort_may_make_room, sort)
+        of_sort = partial(self._may_make_room, sort.first.job, sort.least)
+        may_make_room, is_cut_off = self._snapshot.once(("may make room", sort), of_sort)
         if may_make_room and len(sort.classes) > 1:
             may_make_room, is_cut_off = self._may_make_room(pending.job, pending.options)
         if is_cut_off:
@@ -220,10 +217,6 @@ class Schedulability:
         return any(rights_of(self._snapshot.accounts, option.domain, job.id.project, option.least_milli))
 
     # Room that must be made
-
-    def _sort_may_make_room(self, sort: JobSort) -> tuple[bool, bool]:
-        """What `_may_make_room` says of the least that any job of a sort asks for."""
-        return self._may_make_room(sort.first.job, sort.least)
 
     def _may_make_room(self, job: Job, options: Iterable[PoolOption]) -> tuple[bool, bool]:
         """Whether runs may have to be paused or moved for a job, or may be leaving anyway; and whether a search for

@@ -23,8 +23,6 @@ class EngineCache:
     last cycle while jobs compete for what they leave. `effective`: the jobs that depend on other jobs or on load.
     """
 
-    __slots__ = ("_carried", "_noted", "counters", "effective", "may_be_undone")
-
     def __init__(self) -> None:
         self._carried: CarriedState | None = None
         self._noted: tuple[Vacancy, ...] | None = None

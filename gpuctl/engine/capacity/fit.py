@@ -99,8 +99,6 @@ class UnschedulableRequests:
     Without it a cycle of 10,000 jobs in which a run ended takes 6x.
     """
 
-    __slots__ = ("_gangs", "_singles")
-
     def __init__(self) -> None:
         self._singles: list[Request] = []
         self._gangs: list[Request] = []

@@ -69,8 +69,6 @@ class Fragmentation:
     Without that `bench engine`'s consolidation takes 1.7x.
     """
 
-    __slots__ = ("_cpu_steps", "_lost", "_wants", "_weight")
-
     def __init__(self, mix: Mix) -> None:
         self._wants = usual(mix)
         self._weight = sum(count for _, count in self._wants)

@@ -63,19 +63,14 @@ class NodeFree:
     topology: tuple[str, ...] = ()
     whole: int = field(init=False)
     version: int = 0
-    _free: tuple[int, Free] = (-1, ())
 
     def __post_init__(self) -> None:
         self.whole = len(self.whole_devices())
 
     @property
     def free(self) -> Free:
-        """What is free on each device that is not cut, least first. If not kept, to fill openb's cluster takes 1.4x."""
-        version, free = self._free
-        if version != self.version:
-            free = tuple(sorted(max(0, milli) for milli in self.free_of("")))
-            self._free = self.version, free
-        return free
+        """What is free on each device that is not cut, least first."""
+        return tuple(sorted(max(0, milli) for milli in self.free_of("")))
 
     def devices_of(self, profile: str) -> Sequence[int]:
         """The devices that are cut into a profile; "": those that are not cut."""
@@ -135,8 +130,6 @@ class Ranking:
     `grade`: None for a node that does not hold the request.
     """
 
-    __slots__ = ("_grade", "_heap", "_seen")
-
     def __init__(self, grade: Callable[[NodeFree], Grade | None]) -> None:
         self._grade = grade
         self._heap: list[tuple[Grade, NodeName, int]] = []
@@ -168,10 +161,6 @@ class FreeCapacity:
     placement.
     """
 
-    __slots__ = (
-        "_by_whole", "_moves", "_partial", "_rankings", "_touched", "_unschedulable", "counters", "mix", "rooms",
-    )  # fmt: skip
-
     def __init__(
         self,
         rooms: dict[NodeName, NodeFree],
@@ -182,12 +171,16 @@ class FreeCapacity:
         self.counters = counters or Counters()
         self.mix = mix or RequestMix()
         self._moves = 0
+        self._index()
+
+    def _index(self) -> None:
+        """Make the indexes, without what is remembered. Cost: O(devices log devices)."""
         self._rankings: dict[object, Ranking] = {}
         self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
         self._partial = defaultdict[tuple[PoolName, str], list[tuple[GpuMilli, NodeName, int]]](list)
         self._unschedulable = defaultdict[tuple[PoolName, str], UnschedulableRequests](UnschedulableRequests)
-        for room in rooms.values():
+        for room in self.rooms.values():
             self._enlist(room)
 
     def _enlist(self, room: NodeFree) -> None:
@@ -211,19 +204,13 @@ class FreeCapacity:
         })
 
     def refit(self, capacity: Capacity, nodes: Iterable[NodeName]) -> None:
-        """Replace nodes on which nothing runs by what they are now, if usable. Cost: O(log devices) for each.
-
-        Were the indexes built anew, a cycle in which one of 1,000 comes back would take 1.4x.
-        """
+        """Replace nodes on which nothing runs by what they are now, if usable."""
         for name in nodes:
-            before, space = self.rooms.pop(name, None), capacity.nodes.get(name)
-            if before is not None:
-                self._delist(before)
+            self.rooms.pop(name, None)
+            space = capacity.nodes.get(name)
             if space is not None and space.usable and space.pool is not None:
                 self.rooms[name] = copy_of(space, space.pool)
-                self._enlist(self.rooms[name])
-                self._touch(self.rooms[name])
-        self._unschedulable.clear()
+        self._index()
 
     def adopt(self, mix: RequestMix) -> None:
         """Rank nodes by this mix of requests from now on."""

@@ -67,8 +67,8 @@ class PoolOption:
 
     @property
     def fewest(self) -> PoolOption:
-        """The same with the fewest workers it may start with, and no more."""
-        return self.of(self.least) if self.least else self
+        """The same with the fewest workers it may start with."""
+        return self.sized(self.least) or self
 
     @property
     def sort(self) -> Sort:
@@ -153,9 +153,15 @@ def _graded(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] |
     if unschedulable.cover(option.request):
         return None
     free.counters.placings += 1
-    found = _place_anew(free, option)
+    request = option.request
+    if request.workers == 1:
+        found = place_worker(free, option.pool, request)
+    else:
+        nodes = _nodes_for_all(free, option) or []
+        racks = {free.rooms[name].topology for name, _ in nodes}
+        found = ((len(racks), len(nodes)), _deal_all(free, request, nodes)) if nodes else None
     if found is None:
-        unschedulable.add(option.request)
+        unschedulable.add(request)
     return found
 
 
@@ -169,17 +175,6 @@ def has_place(free: FreeCapacity, option: PoolOption) -> bool:
     if not found:
         unschedulable.add(option.request)
     return found
-
-
-def _place_anew(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] | None:
-    request = option.request
-    if request.workers == 1:
-        return place_worker(free, option.pool, request)
-    nodes = _nodes_for_all(free, option)
-    if nodes is None:
-        return None
-    racks = {free.rooms[name].topology for name, _ in nodes}
-    return (len(racks), len(nodes)), _deal_all(free, request, nodes)
 
 
 def slots_by_node(free: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:

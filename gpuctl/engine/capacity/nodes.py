@@ -125,8 +125,6 @@ def survey(
 
 def changed_nodes(before: Capacity, after: Capacity) -> frozenset[NodeName]:
     """Nodes that changed, came or went. Cost: O(nodes)."""
-    if before is after:
-        return frozenset()
     old, new = before.nodes, after.nodes
     others = [(name, space) for name, space in new.items() if old.get(name) is not space]
     return frozenset(old.keys() - new.keys()).union(name for name, space in others if old.get(name) != space)

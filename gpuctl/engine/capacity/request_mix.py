@@ -38,8 +38,6 @@ class RequestMix:
     fractions are the same.
     """
 
-    __slots__ = ("fractions", "measures", "worth")
-
     def __init__(
         self,
         mixes: Mapping[PoolName, Mix] = MappingProxyType({}),
@@ -62,8 +60,6 @@ class LearnedMix:
     The same declarations give the same mix. A gang counts once for each worker; in a pool that the job may not use, as
     a request without GPUs: what is free there is of no use to it. A fraction counts once for each that its pools give.
     """
-
-    __slots__ = ("_counts", "_fractions", "_is_stale", "_mix", "_pools", "elastic")
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
         self._pools = {pool.name: pool for pool in pools}

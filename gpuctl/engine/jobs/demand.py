@@ -23,8 +23,6 @@ class Demand:
     `counted`: how many marks of dirty projects there were when it was counted last.
     """
 
-    __slots__ = ("_accounts", "_dirty", "_domains", "_fixed", "_parts", "_wanted", "counted")
-
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._dirty = dirty

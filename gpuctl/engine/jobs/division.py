@@ -22,8 +22,6 @@ from gpuctl.model.units import GpuMilli
 class Division:
     """The portions in the accounts, and the share claims they follow from."""
 
-    __slots__ = ("_accounts", "_demand", "_dirty", "_keys", "_projects", "_terms")
-
     def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
         self._demand = demand

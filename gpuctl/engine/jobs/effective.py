@@ -2,11 +2,7 @@
 
 The rules are in docs/concepts.md: "Dependencies (after)", "Sweeps", "Scaling by load". To the rest of the engine a job
 that waits for others is blocked as one is whose object was refused, and a service is a job of the workers that it asks
-for now.
-
-How a job ended is read of the run that is declared now, so a job that is declared anew has not ended; its end stands in
-the ledger, and so is known after its object is gone. What an autoscaler asks for counts between the bounds of the
-declaration, so no load gives a service more than it could have asked for without scaling.
+for now. How a job ended is read of the run that is declared now, so a job that is declared anew has not ended.
 """
 
 from __future__ import annotations
@@ -28,8 +24,6 @@ from gpuctl.model.units import Instant
 
 class EffectiveJobs:
     """The jobs of the last declarations that depend on other jobs or on load, kept as long as the jobs are the same."""
-
-    __slots__ = ("_asked", "_dependent", "_digests", "_jobs", "_needed", "_resized", "_services", "_sweeps")
 
     def __init__(self) -> None:
         self._read(())

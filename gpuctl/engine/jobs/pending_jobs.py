@@ -49,11 +49,6 @@ class PendingJobs:
     `paused_for`: the beneficiaries of those that were paused, each with how many wait for it.
     """
 
-    __slots__ = (
-        "_dirty", "_pending", "_static_fit", "_with_reservation", "capacity", "domains", "paused_for",
-        "queues", "retries", "unable",
-    )  # fmt: skip
-
     def __init__(self, capacity: Capacity, static_fit: StaticFit, dirty: DirtyProjects) -> None:
         self.capacity = capacity
         self._static_fit = static_fit

@@ -143,8 +143,6 @@ class JobSort:
     each sort, in place of once for each job. `has_run`: their objects are made.
     """
 
-    __slots__ = ("_least", "classes", "has_run", "key")
-
     def __init__(self, key: SortKey) -> None:
         self.key = key
         self.has_run = key[0]
@@ -202,8 +200,6 @@ class ProjectQueue:
 
     `ranked`: the classes by the rank of their first job. Where 9,165 classes wait, a job more takes 1.35x without it.
     """
-
-    __slots__ = ("_order", "domain", "job_classes", "project", "ranked", "sorts")
 
     def __init__(self, project: ProjectName, domain: DomainName, others: ProjectQueue | None = None) -> None:
         """`others`: a queue whose jobs are in this one too."""

@@ -12,8 +12,10 @@ from gpuctl.engine.capacity.fit import Request
 from gpuctl.engine.capacity.free import FreeCapacity
 from gpuctl.engine.capacity.gang import PoolOption, has_place, options_of, slots_by_node
 from gpuctl.engine.capacity.nodes import Capacity
+from gpuctl.engine.dirty import DirtyProjects
 from gpuctl.engine.jobs.project_queue import JobOptions, Likeness, likeness
-from gpuctl.engine.shares.accounts import OwnerTree
+from gpuctl.engine.shares.accounts import Accounts, OwnerTree
+from gpuctl.engine.shares.entitlement import forbidden
 from gpuctl.model.decision import Reason
 from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.job import Job
@@ -29,11 +31,9 @@ class StaticFit:
     change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
     """
 
-    __slots__ = ("_answers", "_empty", "_fits_of", "_is_whole", "_tree", "capacity")
-
     def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
         self.capacity = capacity
-        self._tree = tree
+        self._nothing_held = Accounts(tree, DirtyProjects(()))
         self._empty = FreeCapacity.of(capacity)
         self._fits_of: dict[tuple[PoolName, Request], tuple[PoolOption, bool]] = {}
         self._answers: dict[Likeness, JobOptions | Reason] = {}
@@ -76,13 +76,13 @@ class StaticFit:
         return found.options if isinstance(found, JobOptions) else ()
 
     def _options(self, job: Job) -> tuple[PoolOption, ...] | Reason:
-        if not self._tree.chain(job.id.project):
+        if not self._nothing_held.tree.chain(job.id.project):
             return reasons.unknown_project(job.id.project)
         fitting = tuple(filter(None, map(self._as_fits, options_of(job, self.capacity))))
         if not fitting:
             return self._why_none(job)
-        legal = tuple(found for option in fitting if (found := self._as_allowed(job, option)) is not None)
-        return legal or self.barrier(job, fitting[0]) or reasons.no_large_node(job)
+        legal = tuple(filter(None, (self._as_allowed(job, option) for option in fitting)))
+        return legal or self._ceiling(job, fitting[0]) or reasons.no_large_node(job)
 
     def _as_fits(self, option: PoolOption) -> PoolOption | None:
         """The option with as many workers as fit empty nodes."""
@@ -96,9 +96,8 @@ class StaticFit:
 
     def _as_allowed(self, job: Job, option: PoolOption) -> PoolOption | None:
         """The option with as many workers as break no ceiling by themselves."""
-        if self.barrier(job, option) is None:
-            return option
-        return next((fewer for fewer in option.smaller() if self.barrier(job, fewer) is None), None)
+        sizes = (option, *option.smaller())
+        return next((each for each in sizes if self._ceiling(job, each) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
         """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
@@ -111,16 +110,9 @@ class StaticFit:
             return reasons.no_slices(job, ", ".join(sorted(profiles)))
         return reasons.no_large_node(job)
 
-    def barrier(self, job: Job, option: PoolOption) -> Reason | None:
-        """The ceiling that the job alone would break in an option's domain."""
-        milli = option.request.total_milli
-        for owner, limit in self._tree.limits(option.domain, job.id.project):
-            if milli > limit:
-                return reasons.over_limit(job, owner, limit)
-        for owner, quota in () if job.preemptible else self._tree.quotas(option.domain, job.id.project):
-            if milli > quota:
-                return reasons.fixed_over_quota(job, owner, quota)
-        return None
+    def _ceiling(self, job: Job, option: PoolOption) -> Reason | None:
+        """The ceiling that the job alone would break."""
+        return forbidden(self._nothing_held, job, option.domain, option.request.total_milli)
 
     def _fits(self, option: PoolOption) -> bool:
         key = (option.pool.name, option.request)

@@ -1,9 +1,7 @@
 """What time alone does to a run: limits end it, and once minRuntime is over, others may have it stopped; a start that
 takes long is given up, and tried again.
 
-The rules are in docs/concepts.md: "Limits of time", "Minimum runtime", "A start that fails" and "Retries". Example: a
-start fails at 10:00, the first of its run. From 10:01 the run takes idle GPUs; from 12:00 runs may make way for it. It
-starts and fails at 12:20: from 12:25 it takes idle GPUs, from 14:20 runs may make way for it.
+The rules are in docs/concepts.md: "Limits of time", "Minimum runtime", "A start that fails" and "Retries".
 
 The time of a start counts as running time while it is short. One that takes longer than a minute is on record
 (`RunRecord.starting_ms`): its time counts for no limit. So only a start that was seen to be long can be given up, and a

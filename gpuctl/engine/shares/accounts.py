@@ -44,8 +44,6 @@ class OwnerTree:
     `parents`: of each department with projects below it; "" is the top. `below`: the projects under each owner.
     """
 
-    __slots__ = ("_chains", "allowances", "below", "parents")
-
     def __init__(self, declared: Declared) -> None:
         departments = {d.name: d for d in declared.departments}
         self.allowances: dict[str, Mapping[DomainName, Allowance]] = {
@@ -99,8 +97,6 @@ class OwnerTree:
 
 class Accounts:
     """What each owner holds, what of it can't be paused, its portion of each domain, and what that entitles it to."""
-
-    __slots__ = ("_assigned", "_borrowed", "_dirty", "_entitled", "_fixed", "_held", "_portions", "tree")
 
     def __init__(self, tree: OwnerTree, dirty: DirtyProjects) -> None:
         self.tree = tree
@@ -174,15 +170,14 @@ class Accounts:
         """Set the portions of a domain. Returns whether any differs from before. Cost: O(owners)."""
         moved = False
         for owner, portion in portions.items():
-            key, before = (domain, owner), self.entitled(domain, owner)
-            if portion == self._portions.get(key) and entitled[owner] == before:
+            key = domain, owner
+            if portion == self._portions.get(key) and entitled[owner] == self._entitled.get(key):
                 continue
             moved = True
             if is_project(owner):
-                more_milli = _beyond_guarantee(entitled[owner]) - _beyond_guarantee(before)
-                self._borrowed[domain] = self._borrowed.get(domain, 0) + more_milli
                 self._dirty.of_share(ProjectName(owner.removeprefix(_PROJECT)))
             self._portions[key], self._entitled[key] = portion, entitled[owner]
+        self._borrowed[domain] = sum(_beyond_guarantee(each) for owner, each in entitled.items() if is_project(owner))
         return moved
 
     def within_reach(self, domain: DomainName, project: ProjectName) -> GpuMilli:

@@ -152,9 +152,7 @@ def in_whole_gpus(
 ) -> dict[str, Portion]:
     """What owners are entitled to: their portions, in whole GPUs where all their jobs ask for whole ones.
 
-    Example: shares of 2.667 and 5.333 of 8 GPUs entitle to 3 and 5. Else the first project would wait for ever for the
-    third GPU, which is a part of the other's sixth. By largest remainder among siblings, top-down. Of equal remainders
-    the one counts first whose owner holds the GPU: to take it away would gain nothing.
+    By largest remainder among siblings, top-down. The rules, with an example: docs/concepts.md, "Whole GPUs".
 
     Where past use counts, shares move with it until each project has had its part, so they are not rounded: a GPU would
     change hands whenever two remainders cross. Invariant: a share is no less than what is wanted of the guarantee, GPUs

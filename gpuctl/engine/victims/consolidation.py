@@ -1,9 +1,8 @@
 """Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
 
-Runs are moved only where those that a job has rights over do not make room, or only by straddling a guarantee: a move
-stops a run that is within its rights. It costs what the run has done since it last started, times its GPUs; the least
-GPU-time is lost, then by the fewest runs. A moved run keeps as many workers as it has. Where moves alone don't make
-room, runs that a rule allows are paused besides, for as few GPUs as can be.
+When runs are moved: docs/concepts.md, "Moves". A move costs what the run has done since it last started, times its
+GPUs; the least GPU-time is lost, then by the fewest runs. A moved run keeps as many workers as it has. Where moves
+do not make room alone, runs that a rule allows are paused besides, for as few GPUs as can be.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ MAX_PLACINGS_BESIDE = 100
 
 class MigrationSearch:
     """Finds migrations in one cycle. `has_looked`: a run that could be moved was considered."""
-
-    __slots__ = ("_placings_left", "_snapshot", "has_looked")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

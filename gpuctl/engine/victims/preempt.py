@@ -1,8 +1,7 @@
 """Preemption: which runs of its own project make way for a job.
 
-Work of strictly lower priority makes way for any job. Training also makes way for interactive jobs and services that
-can't be paused, as long as such work stays within the project's quota. Training takes nothing from interactive jobs and
-services, so that no two jobs can take from each other.
+The rule: docs/concepts.md, "Preemption". Training takes nothing from interactive jobs and services, so that no two jobs
+can take from each other.
 """
 
 from __future__ import annotations

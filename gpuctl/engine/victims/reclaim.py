@@ -5,11 +5,8 @@ A project has a claim with a job if it stays within its guarantee with it (strat
 Owners are compared level by level below the nearest common department, as things stand after the victims have left.
 
 GPUs are not taken back and forth, because what a project may reach and what it keeps is one number, and its share is no
-less than its guarantee: each reclaim raises what all projects together hold within theirs.
-
-Example: department `d` has a quota of 2, its project `owner` too, and its project `near` borrows 1 GPU of it; `far` in
-another department borrows the other. A job of `owner` for 2 GPUs may take both: once `near` has lost its GPU, `d` holds
-2 with the job, which is its guarantee.
+less than its guarantee: each reclaim raises what all projects together hold within theirs. Examples: docs/concepts.md,
+"Reclaim by guarantee", "Straddling the quota line", "Reclaim by fairness", "Reclaim across departments".
 """
 
 from __future__ import annotations

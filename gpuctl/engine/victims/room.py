@@ -3,9 +3,7 @@
 The price of a set counts what its runs would take once they wait: each goes on where GPUs are idle, or has runs paused
 by its own rights, at their price, and so on. So each set that could be the cheapest is supposed to have left, and the
 question is asked again for its runs, in the order in which they would be attempted.
-
-Example: of a project's runs one on 1 GPU has priority 1, one on 2 GPUs has priority 0. To pause the first for a job
-ends in two pauses and costs 3 GPUs, for it then takes the place of the second. To pause the second costs 2.
+An example: docs/concepts.md, "The price of a victim".
 """
 
 from __future__ import annotations
@@ -107,7 +105,9 @@ def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
 def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
     """GPUs that victims would have others lose once they wait, and how many runs stop by that."""
     snapshot = rule.snapshot
-    lost_milli = _milli_by_project(victims)
+    lost_milli = Counter[ProjectName]()
+    for victim in victims:
+        lost_milli[victim.project] += victim.total_milli
     if not any(_may_take(rule, victim, lost_milli[victim.project]) for victim in victims):
         return 0, 0
     effort = 100 + len(rule.candidates())
@@ -118,10 +118,12 @@ def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[in
         return 0, 0
     snapshot.counters.supposed += effort
     lost = stopped = 0
+    stops = {victim.run.job for victim in victims if not victim.is_extra}
+    once_each = (victim for victim in victims if not (victim.is_extra and victim.run.job in stops))
     with snapshot.supposing():
         snapshot.pause(victims)
         snapshot.occupy(rule.job, Assignment(rule.option, placement))
-        for victim in in_precedence(_once_each(victims), snapshot):
+        for victim in in_precedence(once_each, snapshot):
             room = _regain(victim, snapshot) if victim.is_extra else _restart(victim, snapshot)
             if room is not None:
                 lost, stopped = lost + room.cost.lost_milli, stopped + room.cost.stopped
@@ -146,19 +148,6 @@ def _may_claim(run: Allocation, snapshot: Snapshot, more_milli: GpuMilli) -> boo
         stays_within_share(snapshot.accounts, domain, project, more_milli)
         and any(over_allocated(snapshot, domain, strategy) for strategy in ReclaimStrategy)
     )
-
-
-def _milli_by_project(allocations: Iterable[Allocation]) -> Counter[ProjectName]:
-    found: Counter[ProjectName] = Counter()
-    for each in allocations:
-        found[each.project] += each.total_milli
-    return found
-
-
-def _once_each(victims: Iterable[Allocation]) -> Iterable[Allocation]:
-    """The runs that stop, and the surplus workers of those that go on."""
-    stopped = {victim.run.job for victim in victims if not victim.is_extra}
-    return (victim for victim in victims if not (victim.is_extra and victim.run.job in stopped))
 
 
 def in_precedence(allocations: Iterable[Allocation], snapshot: Snapshot) -> list[Allocation]:

@@ -2,9 +2,7 @@
 
 One set may hold work of the job's own project (`preempt`) and of others (`reclaim`). It may also have to: own work that
 leaves makes the project smaller, so that it has a claim, or breaks no limit, with the job.
-
-Example: a project with a quota of 2 runs training on 1 GPU; another project borrows the other. An interactive job for 2
-GPUs may pause both: with its own training gone the project holds 2 with the job, which is its guarantee.
+An example: docs/concepts.md, "Rights combine".
 """
 
 from __future__ import annotations
@@ -134,7 +132,8 @@ class VictimRule:
         """The departments above, and the strategies; and the project itself, if others could take from it."""
         project = self.job.id.project
         used = (strategy for strategy in ReclaimStrategy if strategy in self.strategies)
-        may_lose = any(self._surplus_milli(strategy, self.chain[0]) > 0 for strategy in used)
+        accounts = self.snapshot.accounts
+        may_lose = any(surplus_milli(accounts, self.domain, strategy, self.chain[0]) > 0 for strategy in used)
         may_lose = may_lose or bool(self.snapshot.without_gpus(self.domain).get(project))
         settled = self.snapshot.settled.get(project)
         return "reclaim", self.domain, self.chain[1:], self.strategies, project if may_lose else None, settled
@@ -145,25 +144,28 @@ class VictimRule:
             if strategy in self.strategies:
                 for project in over_allocated(self.snapshot, self.domain, strategy):
                     if self._strategy_against(project_owner(project)) is strategy:
-                        yield self._of(project, pausable[project])
+                        yield self._of(project, strategy, pausable[project])
         # No quota covers their CPU and memory, so that each claim goes before them.
         for project, runs in self.snapshot.without_gpus(self.domain).items():
             right = self._strategy_against(project_owner(project))
             if right is not None and project != self.job.id.project:
                 yield [run for run in runs if self._may_lose(run, right)]
 
-    def _of(self, project: ProjectName, allocations: Iterable[Allocation]) -> list[Allocation]:
-        """Those of a project's runs that it could lose to the job, each were it the only victim."""
-        strategy = self._strategy_against(project_owner(project))
-        most = self._most_milli(project, strategy)
-        if project == self.job.id.project or most <= 0:
+    def _of(
+        self, project: ProjectName, strategy: ReclaimStrategy, allocations: Iterable[Allocation]
+    ) -> list[Allocation]:
+        """Those of a project's runs that it could lose to the job, each were it the only victim; none of its own."""
+        accounts = self.snapshot.accounts
+        losers = (owner for owner in accounts.tree.chain(project) if owner not in self.chain)
+        most = min((surplus_milli(accounts, self.domain, strategy, owner) for owner in losers), default=0)
+        if most <= 0:
             return []
         # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
         is_fair = strategy is ReclaimStrategy.FAIRNESS
         sized = (each for each in allocations if each.total_milli > 0 and (each.total_milli <= most or not is_fair))
         return [allocation for allocation in sized if self._may_lose(allocation, strategy)]
 
-    def _may_lose(self, allocation: Allocation, strategy: ReclaimStrategy | None) -> bool:
+    def _may_lose(self, allocation: Allocation, strategy: ReclaimStrategy) -> bool:
         """Whether a run of another project is old enough for a strategy, and none forbids it."""
         snapshot = self.snapshot
         if allocation.run.job in snapshot.protected:
@@ -184,13 +186,6 @@ class VictimRule:
         least = self.snapshot.min_runtime.after(allocation.run.starts)
         least_ms = min(least.guarantee_ms, least.moves_ms) if is_guaranteed else least.moves_ms
         return self.snapshot.has_run(allocation, least_ms)
-
-    def _most_milli(self, project: ProjectName, strategy: ReclaimStrategy | None) -> GpuMilli:
-        losers = (owner for owner in self.snapshot.accounts.tree.chain(project) if owner not in self.chain)
-        return 0 if strategy is None else min((self._surplus_milli(strategy, owner) for owner in losers), default=0)
-
-    def _surplus_milli(self, strategy: ReclaimStrategy, owner: str) -> GpuMilli:
-        return surplus_milli(self.snapshot.accounts, self.domain, strategy, owner)
 
     # Sets
 

@@ -94,11 +94,6 @@ class EvictionWalk:
     were taken before. Nodes of one rack are preferred for a gang where that costs no more.
     """
 
-    __slots__ = (
-        "_close", "_follows", "_heap", "_nodes", "_on_node", "_rule", "_snapshot", "_steps",
-        "_taken", "_totals", "_versions", "_wanted", "is_exhaustive",
-    )  # fmt: skip
-
     def __init__(
         self,
         rule: VictimRule,
@@ -301,7 +296,9 @@ def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
         snapshot.counters.cut_off += 1
         return None
     evictions = pauses(rule)
-    snapshot.consider(rule.job.id.project, sum(len(eviction.allocations) for eviction in evictions))
+    listed = sum(len(eviction.allocations) for eviction in evictions)
+    snapshot.counters.considered += listed
+    snapshot.spend(rule.job.id.project, listed)
     # For a gang the walk asks node by node, and what follows is known of the whole set only.
     walk = EvictionWalk(rule, evictions, follows if request.workers == 1 else None)
     taken = walk.run()

@@ -5,9 +5,8 @@
 than it now, it was cut. What had been started beyond the quota is reclaimed as ever.
 
 A run is settled against a project if runs that were paused for it still wait, or lack workers that they gave up for it,
-and no job of that project has come since it started. It is then neither taken by fairness for that project, nor
-preempted by its jobs: they waited when the pause was made, so it would have been made for a job that does not run. A
-guarantee is stronger, and takes such a run too. Surplus workers are taken as ever, for the run goes on.
+and no job of that project has come since it started. Jobs of that project take it by guarantee alone: they waited when
+the pause was made, so it would have been made for a job that does not run. Its surplus workers are taken as ever.
 
 Example: `small` is within its project's guarantee, and a run of another project is paused for it. `large`, of the same
 project and of higher priority, waits too, and is beyond it. `large` could preempt `small` and have its GPUs, to which

@@ -44,8 +44,6 @@ NEVER_MILLI: GpuMilli = 1 << 62
 class WhatIfNodes:
     """Some nodes together: how a request fits each. `slots`: workers that fit on them, and elsewhere."""
 
-    __slots__ = ("_most", "_request", "fits", "slots")
-
     def __init__(self, rooms: Iterable[NodeFree], request: Request, slots: Mapping[NodeName, int]) -> None:
         """`slots`: workers that fit on each node now, these and others, which stay as they are."""
         self._request = request
