@@ -7,6 +7,7 @@ from itertools import islice
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.ports import Note
+from gpuctl.app.rejections import that_are_sure
 from gpuctl.diag.escapes import printable
 from gpuctl.diag.wording import all_of, reason_text
 from gpuctl.k8s import names
@@ -105,9 +106,10 @@ def _is_news(problem: PodProblem, known: PodProblem) -> bool:
 
 def _notes(report: CycleReport) -> Iterator[Note]:
     made: list[tuple[Change, JobId]] = []
+    sure = that_are_sure(report.rejected)
     for outcome in report.result.outcomes:
         change = outcome.change
-        if outcome.refused:
+        if outcome.refused and change.ref in sure:
             yield note_of(change.ref, report.state, "Refused", outcome.error, report.at_ms, is_warning=True)
         job = job_of(change.body) if change.body is not None and is_workload(change.ref) else None
         if job is not None and outcome.status is OutcomeStatus.APPLIED:

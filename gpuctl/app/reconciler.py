@@ -23,6 +23,7 @@ from gpuctl.app.outside import Outside
 from gpuctl.app.overview import OverviewBoard
 from gpuctl.app.ports import Stop, WorldFault
 from gpuctl.app.predictions import Checked, Predictions, causes_of, entry_of, note_on_ledger
+from gpuctl.app.rejections import rest_ms
 from gpuctl.app.report import (
     Entry,
     Journal,
@@ -210,8 +211,9 @@ class Reconciler:
         return well
 
     def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
-        """How long to wait after the last cycles if nothing happens."""
-        return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
+        """How long to wait after the last cycles if nothing happens: no longer than a refused write rests."""
+        longest_ms = interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
+        return rest_ms(self._context.rejected, self._now(), longest_ms)
 
     def patience_ms(self) -> DurationMs:
         """How long the next cycle may wait, by the urgency of what changed since the last.

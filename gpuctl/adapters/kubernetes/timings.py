@@ -31,6 +31,8 @@ class Timings:
     """A server that has answered nothing for so long was away: once it answers any request, all watches ask again."""
     stable_ms: DurationMs = 120_000
     """A watch that went well for so long starts again at the shortest wait."""
+    doubt_ms: DurationMs = 5_000
+    """A right that was there is missing once it is refused for so long."""
     recheck_ms: DurationMs = 300_000
     """When to ask again for a kind that the server does not serve."""
 

@@ -14,7 +14,7 @@ import pytest
 from wire import QUICK, Answer, Then, Wire, answer, refusal, watched, wired
 
 from gpuctl.adapters.kubernetes import KubernetesCluster
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, WatchEvent, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, RightDoubted, WatchEvent, WorldFault
 from gpuctl.k8s import kinds
 
 PATIENCE_S = 180
@@ -189,6 +189,42 @@ def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> Non
         with pytest.raises(Forbidden):
             it.watch(kinds.POD, "4", 0)
         assert versions(heard(it, "4", bool)) == [5]
+
+
+NO_RIGHT = refusal(403, 'pods is forbidden: User "g" cannot watch resource "pods" in API group "" at the cluster scope')
+
+
+def test_a_right_that_was_there_is_missing_only_once_it_is_refused_for_a_while(tmp_path: Path) -> None:
+    """A server that has just started refuses all until it has read its roles."""
+    listed = answer(200, {"metadata": {"resourceVersion": "4"}, "items": []})
+    refusals = [NO_RIGHT] * 20
+    with cluster(tmp_path, listed, *refusals, at(4), watched(change(5), then=Then.STALL)) as (_, it):
+        assert it.list(kinds.POD).resource_version == "4"
+        with pytest.raises(RightDoubted) as found:
+            it.watch(kinds.POD, "4", 0)
+        assert "may not" not in str(found.value)
+        assert versions(heard(it, "4", bool)) == [5]
+    brief = replace(QUICK, doubt_ms=50)
+    with cluster(tmp_path, listed, NO_RIGHT, timings=brief) as (_, it):
+        it.list(kinds.POD)
+        assert fault(it, "4", WorldFault).code == "GPU7001"
+        assert fault(it, "4", Forbidden).code == "GPU7015"
+
+
+def test_a_right_that_was_never_there_is_missing_at_once(tmp_path: Path) -> None:
+    with cluster(tmp_path, NO_RIGHT) as (_, it):
+        for ask in (lambda: it.list(kinds.POD), lambda: it.watch(kinds.POD, "4", 0)):
+            with pytest.raises(Forbidden, match="may not watch pods"):
+                ask()
+
+
+def test_a_list_is_doubted_as_a_watch_and_asked_for_again(tmp_path: Path) -> None:
+    listed = answer(200, {"metadata": {"resourceVersion": "4"}, "items": []})
+    with cluster(tmp_path, listed, NO_RIGHT, listed) as (_, it):
+        it.list(kinds.POD)
+        with pytest.raises(RightDoubted):
+            it.list(kinds.POD)
+        assert it.list(kinds.POD).resource_version == "4"
 
 
 def test_a_watch_that_always_ends_at_once_is_no_storm(tmp_path: Path) -> None:
