@@ -171,7 +171,8 @@ def on_cluster(
         report = _enforced(head, objects, now_ms, assumed, caches)
     after = at_rest(report.declared, state if before is None else before.state, now_ms, caches.engine_cache)
     effect = effect_of(before, after)
-    held = _told(_frozen(base, head, effect, now_ms), head)
+    lifted = _sorted_out(refused, standing, confirmed.of_all).lifted
+    held = _told(_frozen(base, head, effect, now_ms, lifted), head)
     refusals = _sorted_out([*_told(refused, head), *_cuts(base, head, effect), *held], standing, confirmed.of_all)
     ground, found = _live_ground(base, head, state), obstacles(head, state)
     return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found, state))
@@ -312,7 +313,9 @@ def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic
         yield replace(refusal, help=_UNKNOWN) if is_unknown else refusal
 
 
-def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Instant) -> Iterator[Diagnostic]:
+def _frozen(
+    base: Declared | None, head: Declared, effect: Effect, now_ms: Instant, lifted: Iterable[Diagnostic] = ()
+) -> Iterator[Diagnostic]:
     """The refusal of what a freeze window of base forbids now."""
     if base is None or not base.cluster.freeze:
         return
@@ -320,7 +323,12 @@ def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Insta
     anew = (each.job for each in effect.started if each.anew)
     moved = (each.job for each in effect.moved)
     pauses = {*(each.job for each in effect.paused), *moved, *ended, *anew}
-    doing = Doing(pauses=tuple(sorted(pauses)), deletes=removed(base, head), changes=says_otherwise(base, head))
+    doing = Doing(
+        pauses=tuple(sorted(pauses)),
+        deletes=removed(base, head),
+        changes=says_otherwise(base, head),
+        lifts=tuple(refusal.code for refusal in lifted),
+    )
     refusal = frozen(base, head, doing, now_ms)
     if refusal is not None:
         yield refusal

@@ -8,7 +8,7 @@ what is to be enforced. The loop provides the current ledgers between the two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic
 
@@ -37,14 +37,13 @@ class Problem:
 class Followed:
     """The result of following the branch once. `desired` None: what was good before stays in force.
 
-    `confirmations` are of all commits up to `head`, the newest one; `rewritten` are applied commits that `head` does
-    not contain. `commits`: what the log says of those in force. `standing`: what an earlier process enforced, where it
-    differs and freeze windows may hold the commit.
+    `rewritten` are applied commits that `head`, the newest one, does not contain. `commits`: what the log says of those
+    in force. `standing`: what an earlier process enforced, where the newest commit declares or confirms something else
+    and freeze windows may hold it. Which confirmations were in force then is not known.
     """
 
     desired: Desired | None = None
     standing: Desired | None = None
-    confirmations: frozenset[str] | None = None
     head: Revision = NO_REVISION
     rewritten: tuple[Revision, ...] = ()
     commits: tuple[Commit, ...] = ()
@@ -56,16 +55,18 @@ class _Read:
     """The newest commit, not yet composed. `tree` None: it could not be read, and no other commit is known."""
 
     tree: SourceTree | None = None
-    confirmations: frozenset[str] | None = None
+    confirmations: frozenset[str] = frozenset()
     problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What this process follows so far: the newest commit, and whether anything that compiles is known."""
+    """What this process follows so far: the newest commit, whether anything that compiles is known, and what the
+    commits up to there confirm."""
 
     head: Revision
     compiles: bool
+    confirmations: frozenset[str]
 
 
 class Follower:
@@ -82,6 +83,7 @@ class Follower:
         self._revisions = Revisions(self._source, self._most_jobs)
         self._head = NO_REVISION
         self._knows = False
+        self._confirmations: frozenset[str] = frozenset()
         self._is_stale = self.under_way
 
     @property
@@ -107,9 +109,11 @@ class Follower:
             found = ended.result()
             if isinstance(found, Followed):
                 self._head = found.head or self._head
-                self._knows = self._knows or (found.desired is not None and found.desired.declared is not None)
+                if found.desired is not None:
+                    self._knows = self._knows or found.desired.declared is not None
+                    self._confirmations = found.desired.confirmations
                 return found
-            known = _Known(self._head, self._knows)
+            known = _Known(self._head, self._knows, self._confirmations)
             work = partial(_compose, self._source, self._revisions, found, records(), known)
             self._underway = self._background.start(work)
         return None
@@ -139,7 +143,7 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
             tree, problem = None, Problem(event="unverified", fault=fault)
             if known.compiles:
                 return Followed(problem=problem)
-    desired = revisions.compose(tree, records)
+    desired = replace(revisions.compose(tree, records), confirmations=known.confirmations)
     if tree is None:
         return Followed(desired=desired, problem=problem)
     head = tree.revision
@@ -150,18 +154,15 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
     standing = None if known.compiles else _standing(Revisions(source, revisions.most_jobs), desired, records)
     return Followed(
-        desired=desired,
+        desired=replace(desired, confirmations=confirmations),
         standing=standing,
-        confirmations=confirmations,
         head=head,
         rewritten=gone,
         commits=_commits(source, desired),
     )
 
 
-def _in_time(
-    source: Source, confirmations: frozenset[str] | None, desired: Desired, records: Records
-) -> frozenset[str] | None:
+def _in_time(source: Source, confirmations: frozenset[str], desired: Desired, records: Records) -> frozenset[str]:
     """The confirmations that came with the change that they are of, or after it. May raise SourceUnavailable.
 
     The removal of a project that has no folder of its own is not known by its files: then those count that came after
@@ -190,15 +191,18 @@ def _commits(source: Source, desired: Desired) -> tuple[Commit, ...]:
 
 
 def _standing(anew: Revisions, desired: Desired, records: Records) -> Desired | None:
-    """What the ledgers say is enforced, if that differs from the newest commit and may have freeze windows.
+    """What the ledgers say is enforced, with no confirmation, if there may be freeze windows.
 
-    Cost: a compilation of each commit in the ledgers, at most once in a process.
+    Cost: where the newest commit declares something else, a compilation of each commit in the ledgers, at most once in
+    a process.
     """
     declared = desired.declared
     ledgers = {} if declared is None else records.of(declared.cluster.name).ledgers
     recorded = {owner: ledger.content for owner, ledger in ledgers.items()}
-    if declared is None or OWN not in recorded or recorded == dict(declared.project_contents):
+    if declared is None or OWN not in recorded:
         return None
+    if recorded == dict(declared.project_contents):
+        return desired if declared.cluster.freeze else None
     has_windows = bool(declared.cluster.freeze) or recorded[OWN] != declared.project_contents.get(OWN)
     return anew.compose(None, records) if has_windows else None
 

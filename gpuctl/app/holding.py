@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpuctl.app.caches import CycleCaches
-from gpuctl.app.cycle import foreseen
+from gpuctl.app.cycle import CycleReport, foreseen
 from gpuctl.app.revisions import Desired
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity
@@ -38,12 +38,11 @@ class Held:
         self._due_ms: Instant = 0
         self._doing = Doing()
 
-    def refusal(
-        self, in_force: Desired, newest: Desired, confirmed: frozenset[str], objects: RawObjects, now_ms: Instant
-    ) -> Diagnostic | None:
+    def refusal(self, in_force: Desired, newest: Desired, objects: RawObjects, now_ms: Instant) -> Diagnostic | None:
         """Why the newest commit is not to be enforced while a window is open; None if it may be.
 
-        Cost: two cycles without their writes and two predictions a minute, four where jobs are left as they are.
+        Cost: two cycles without their writes and two predictions a minute, four where jobs are left as they are; a
+        cycle more where it confirms something.
         """
         before, after = in_force.declared, newest.declared
         if before is None or after is None:
@@ -51,9 +50,10 @@ class Held:
         is_known = self._of is not None and self._of[0] is in_force and self._of[1] is newest
         if not is_known or now_ms >= self._due_ms:
             self._of, self._due_ms = (in_force, newest), now_ms + LOOK_AGAIN_MS
-            self._doing = _doing(before, after, objects, confirmed, now_ms)
+            said = in_force.confirmations, newest.confirmations
+            self._doing = _doing(before, after, said, objects, now_ms)
         refusal = frozen(before, after, self._doing, now_ms)
-        return None if refusal is None or is_confirmed(refusal, confirmed) else refusal
+        return None if refusal is None or is_confirmed(refusal, newest.confirmations) else refusal
 
 
 def lost_kinds(newest: Declared, ledgers: Iterable[Ledger]) -> Diagnostic | None:
@@ -78,19 +78,32 @@ def is_frozen(declared: Declared, now_ms: Instant) -> bool:
     return any(open_until(declared.cluster.freeze, each, now_ms) for each in Forbidden)
 
 
-def _doing(before: Declared, after: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> Doing:
-    """What a commit does, beyond what happens without it."""
-    gone = {job.id for job in before.jobs} - {job.id for job in after.jobs}
-    pauses = _interrupted(after, objects, confirmed, now_ms) - gone
+def _doing(
+    before: Declared, after: Declared, said: tuple[frozenset[str], frozenset[str]], objects: RawObjects, now_ms: Instant
+) -> Doing:
+    """What a commit does, beyond what happens without it. `said`: the confirmations in force, and those with it."""
+    old, new = (
+        foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
+        for declared, confirmed in zip((before, after), said, strict=True)
+    )
+    lifted = [refusal for refusal in old.plan.refusals if is_confirmed(refusal, said[1])]
+    if lifted:
+        without = foreseen(after, objects, now_ms, CycleCaches(), {}, said[0]).plan.refusals
+        lifted = [refusal for refusal in without if refusal.help in {each.help for each in lifted}]
+    pauses = _interrupted(new, now_ms) & {job.id for job in after.jobs}
     if pauses:
-        pauses -= _interrupted(before, objects, confirmed, now_ms)
-    return Doing(pauses=tuple(sorted(pauses)), deletes=removed(before, after), changes=says_otherwise(before, after))
+        pauses -= _interrupted(old, now_ms)
+    return Doing(
+        pauses=tuple(sorted(pauses)),
+        deletes=removed(before, after),
+        changes=says_otherwise(before, after),
+        lifts=tuple(refusal.code for refusal in lifted),
+    )
 
 
-def _interrupted(declared: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> set[JobId]:
+def _interrupted(cycle: CycleReport, now_ms: Instant) -> set[JobId]:
     """The jobs that are interrupted. What is refused stays, and its GPUs spare no other a pause; jobs whose restart is
     refused count too: the commit would be in force when that is lifted."""
-    cycle = foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
     looks = [cycle.declared, replace(cycle.declared, blocked={})] if cycle.declared.blocked else [cycle.declared]
     found = (predict(each, cycle.state, now_ms) for each in looks)
     return {job for each in found for job, fate in each.fates if fate in _INTERRUPTED}

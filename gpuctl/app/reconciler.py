@@ -116,7 +116,6 @@ class Reconciler:
         self._newest: Desired | None = None
         """What is to be enforced next, as soon as no freeze window holds it."""
         self._held = Held()
-        self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
         self._before: CycleReport | None = None
         self._left: ClusterState | None = None
@@ -271,8 +270,6 @@ class Reconciler:
         if followed.desired is not None:
             self._newest = followed.desired
             self.troubles.stand("declarations", list(of_mistakes(followed.desired.diagnostics)))
-        if followed.confirmations is not None:
-            self._confirmations = followed.confirmations
         for old in followed.rewritten:
             told = message("GPU8007", {"old": old[:12], "new": followed.head[:12]})
             facts = {"code": "GPU8007", "old": old, "new": followed.head, "message": told}
@@ -287,7 +284,7 @@ class Reconciler:
         if in_force is not None and is_frozen(in_force, self._now()):
             self._object_cache.refresh()
             objects = self._object_cache.objects()
-            refusal = self._held.refusal(self._desired, newest, self._confirmations, objects, self._now())
+            refusal = self._held.refusal(self._desired, newest, objects, self._now())
             if refusal is not None:
                 return [of_diagnostic("held", refusal)]
         if newest.declared is not None:
@@ -335,7 +332,7 @@ class Reconciler:
             self._provided = self._desired
         self._object_cache.read_also(declared.cluster.workload_kinds)  # a prediction counts what runs as a cycle does
         is_ours = self._outside.engine is None  # what another engine decides is not foreseen
-        if is_ours and not self._predictions.knows(declared, self._confirmations):
+        if is_ours and not self._predictions.knows(declared, self._desired.confirmations):
             self._object_cache.refresh()
             self.troubles.aside("predicted", partial(self._predict, declared))
         self.troubles.guarded("utilisation", partial(self._utilisation.turn, self._left))
@@ -359,7 +356,7 @@ class Reconciler:
         copies of it.
         """
         last: CycleReport | None = None
-        for report in cycles(declared, context, self._confirmations, done):
+        for report in cycles(declared, context, self._desired.confirmations, done):
             last = report
             self._read_ms = report.at_ms
             self.beat()
@@ -382,7 +379,7 @@ class Reconciler:
 
     def _predict(self, declared: Declared) -> None:
         """Predict what new declarations do to the cluster as it is before the first write."""
-        context, confirmed = self._context, self._confirmations
+        context, confirmed = self._context, self._desired.confirmations
         first = foreseen(
             declared, self._object_cache.objects(), self._now(), context.caches, context.rejected, confirmed
         )

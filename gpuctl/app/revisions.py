@@ -28,7 +28,6 @@ from gpuctl.observe import Records
 
 OWN = ProjectName(CLUSTER_LEDGER)
 """The owner of the cluster's own files, in place of a project."""
-
 _NOWHERE = SourceSpan(file="")
 _NO_CLUSTER = "."
 """In place of a cluster's name that is not known: no cluster can have this name."""
@@ -63,7 +62,8 @@ class Desired:
 
     `declared` None: nothing that compiles is known. `kept_back` maps each part that stays at an earlier commit to that
     commit, `head_files` each part of the newest commit to its files there. `files` are those that `declared` is of, and
-    `folder` is the cluster's among them. `size`: what the jobs of `declared` take of the memory that there is for them.
+    `folder` is the cluster's among them. `size`: what `declared` takes of the memory for jobs. `confirmations`: of all
+    commits up to the revision those that count.
     """
 
     revision: Revision = NO_REVISION
@@ -74,6 +74,7 @@ class Desired:
     files: Mapping[str, SourceFile] = field(default_factory=dict)
     folder: str = ""
     size: DeclaredSize = field(default_factory=DeclaredSize)
+    confirmations: frozenset[str] = frozenset()
 
 
 def contents_of(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> Mapping[ProjectName, str]:

@@ -69,6 +69,8 @@ IN_OTHER_TESTS = {
         "tests/reconcile/test_refusals.py::test_a_refused_object_of_a_project_is_not_asked_for_again_and_again",
     "gpuctl is newer than its installation, and has no right to what it now writes: NetworkPolicies, autoscalers":
         "tests/reconcile/test_refusals.py::test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on",
+    "the API server is started anew, and refuses all until it has read its roles":
+        "tests/cluster/test_server_goes_back.py::test_killed_between_two_writes_it_takes_the_rest_once_it_is_back",
     "a right is taken from gpuctl's account while it runs":
         "tests/reconcile/test_withdrawn_rights.py::test_without_a_right_that_no_decision_needs_all_else_goes_on",
     "a kind of another controller can't be read, as JobSets while the webhook that converts them is away":
