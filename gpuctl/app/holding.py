@@ -15,6 +15,7 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import all_of, message
 from gpuctl.explain import Fate, predict
 from gpuctl.k8s.kinds import Kind, in_words, is_declared
+from gpuctl.k8s.names import names_a_run
 from gpuctl.k8s.workload_table import rows_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.declared import Declared
@@ -57,12 +58,17 @@ class Held:
 
 
 def lost_kinds(newest: Declared, ledgers: Iterable[Ledger]) -> Diagnostic | None:
-    """Why the newest commit is not to be enforced: it declares a kind no more of which there are objects."""
+    """Why the newest commit is not to be enforced: it declares a kind no more of which there are runs.
+
+    What is not named like a run, or beside the object of one, is not a run: a newer version of gpuctl made it.
+    """
     rows = rows_of(newest.cluster.workload_kinds)
     kept: dict[Kind, list[str]] = defaultdict(list)
     for ledger in ledgers:
-        for ref in ledger.inventory:
-            if is_workload(ref) and is_declared((ref.api_version, ref.kind)):
+        unknown = [ref for ref in ledger.inventory if is_declared((ref.api_version, ref.kind))]
+        others = {ref.name for ref in ledger.inventory.difference(unknown) if is_workload(ref)} if unknown else set()
+        for ref in unknown:
+            if names_a_run(ref.name) and ref.name not in others:
                 kept[ref.api_version, ref.kind].append(f"{ref.namespace}/{ref.name}")
     for kind in sorted(kept.keys() - rows.keys()):
         params = {"kind": in_words(kind), "jobs": all_of(sorted(kept[kind])[:_MOST_NAMED])}

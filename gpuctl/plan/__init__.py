@@ -133,11 +133,11 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
-        there = left_over(old, books, state, cache)
-        new = next_ledger(declared, old, books, there | unseen(old, state), cache)
+        there, hidden = left_over(old, books, state, cache), unseen(old, state, cache)
+        new = next_ledger(declared, old, books, there | hidden, cache)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
-        gone = [r for r in surplus(cluster, old, there, staying, state) if not _is_stopped_by(r, stops, state)]
+        gone = [r for r in surplus(cluster, old, there, hidden, staying, state) if not _is_stopped_by(r, stops, state)]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))

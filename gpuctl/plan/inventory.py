@@ -115,11 +115,14 @@ def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) 
     return frozenset(ref for ref in there if not is_of_people(ref, state.live[ref]))
 
 
-def unseen(old: Ledger, state: ClusterState) -> frozenset[ObjectRef]:
-    """What may be there of a project's inventory, because it could not be read. Cost: nothing where all could be."""
+def unseen(old: Ledger, state: ClusterState, cache: PlanCache) -> frozenset[ObjectRef]:
+    """What may be there of a project's inventory: its kind could not be read, or is one that only a newer version of
+    gpuctl knows, which will want to delete it one day. Cost: that of a new inventory, where all could be read.
+    """
+    unknown = cache.unknown(old.project, old.inventory)
     if not state.unseen:
-        return _NO_OBJECTS
-    return frozenset(ref for ref in old.inventory if (ref.api_version, ref.kind) in state.unseen)
+        return unknown
+    return unknown.union(ref for ref in old.inventory if (ref.api_version, ref.kind) in state.unseen)
 
 
 def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], cache: PlanCache) -> Ledger:
