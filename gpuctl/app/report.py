@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import Fight, rival
+from gpuctl.app.lost_claims import claims_made_anew
 from gpuctl.app.ports import Forbidden, WorldFault
 from gpuctl.app.rejections import is_of_tenant, that_are_sure
 from gpuctl.compile import DeclaredSize
@@ -193,6 +194,10 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
     told["ended"] = [f"{d.job} {d.state}" for d in ended if d.state is not JobState.DELETED]
     facts |= {key: words for key, words in told.items() if words}
     yield Entry(event="applied", fields=facts)
+    for job, claim in claims_made_anew(report):
+        text = message("GPU7061", {"object": str(claim), "job": str(job)})
+        lost: dict[str, FieldValue] = {"code": "GPU7061", "object": str(claim), "message": text}
+        yield Entry(event="emptied", level=Level.WARNING, fields=lost)
     for decision in ended:
         if decision.state is JobState.DELETED:
             words = {"code": "GPU5053", "job": str(decision.job), "message": message("GPU5053", {})}

@@ -61,6 +61,8 @@ IN_OTHER_TESTS = {
         "tests/cluster/test_cut_off.py::test_runs_go_on_while_no_node_is_heard_of",
     "a run has not started after 15 minutes (`scheduling.startTimeout`)":
         "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
+    "something else deletes a job's own storage (`newClaim`)":
+        "tests/reconcile/test_notes.py::test_a_claim_that_a_person_deleted_is_told_and_that_it_is_made_anew",
     "a finished job's `ttlAfterFinished` is over":
         "tests/reconcile/test_job_lives.py::test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended",
     "the server refuses an object of one job: a policy or a quota of the namespace says no":
