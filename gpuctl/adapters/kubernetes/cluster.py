@@ -112,7 +112,7 @@ class KubernetesCluster:
 
         Raises NotFound for a kind that is not served, Forbidden, and ClusterUnavailable; the first two are remembered
         for a while, so that asking again costs nothing, and of other controllers' kinds the third, too. Of a kind that
-        could be read before, the right is doubted at first.
+        could be listed before, a missing right is doubted at first.
         Cost: a request for each 500 objects.
         """
         refusal = self._refusals.get(kind)
@@ -123,7 +123,7 @@ class KubernetesCluster:
         except Gone:
             listed = self._pages(kind, "")  # the list was overtaken between two pages: once more, in one piece
         except (NotFound, Forbidden) as fault:
-            judged = self._doubts.judged(kind, fault)
+            judged = self._doubts.judged(("list", kind), fault)
             if judged is not fault:
                 raise judged from fault
             self._remember(kind, fault)
@@ -133,7 +133,7 @@ class KubernetesCluster:
                 self._remember(kind, fault)
             raise
         self._refusals.pop(kind, None)
-        self._doubts.allowed(kind)
+        self._doubts.allowed(("list", kind))
         return listed
 
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
@@ -153,11 +153,11 @@ class KubernetesCluster:
                 self._drop(kind, stream)
             raise lost from None
         except WorldFault as fault:
-            raise self._doubts.judged(kind, fault) from None
+            raise self._doubts.judged(("watch", kind), fault) from None
         except Exception:
             self._drop(kind, stream)  # a bug ended its thread: the next call begins anew
             raise
-        self._doubts.allowed(kind)
+        self._doubts.allowed(("watch", kind))
         return events
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:

@@ -196,26 +196,26 @@ NO_RIGHT = refusal(403, 'pods is forbidden: User "g" cannot watch resource "pods
 
 def test_a_right_that_was_there_is_missing_only_once_it_is_refused_for_a_while(tmp_path: Path) -> None:
     """A server that has just started refuses all until it has read its roles."""
-    listed = answer(200, {"metadata": {"resourceVersion": "4"}, "items": []})
-    refusals = [NO_RIGHT] * 20
-    with cluster(tmp_path, listed, *refusals, at(4), watched(change(5), then=Then.STALL)) as (_, it):
-        assert it.list(kinds.POD).resource_version == "4"
-        with pytest.raises(RightDoubted) as found:
-            it.watch(kinds.POD, "4", 0)
-        assert "may not" not in str(found.value)
+    begun, again = watched(change(5)), watched(change(6), then=Then.STALL)
+    with cluster(tmp_path, begun, *[NO_RIGHT] * 20, at(5), again) as (_, it):
         assert versions(heard(it, "4", bool)) == [5]
-    brief = replace(QUICK, doubt_ms=50)
-    with cluster(tmp_path, listed, NO_RIGHT, timings=brief) as (_, it):
-        it.list(kinds.POD)
-        assert fault(it, "4", WorldFault).code == "GPU7001"
-        assert fault(it, "4", Forbidden).code == "GPU7015"
+        assert "may not" not in str(fault(it, "5", RightDoubted))
+        assert versions(heard(it, "5", bool)) == [6]
+    with cluster(tmp_path, begun, NO_RIGHT, timings=replace(QUICK, doubt_ms=50)) as (_, it):
+        heard(it, "4", bool)
+        assert fault(it, "5", WorldFault).code == "GPU7001"
+        assert fault(it, "5", Forbidden).code == "GPU7015"
 
 
 def test_a_right_that_was_never_there_is_missing_at_once(tmp_path: Path) -> None:
-    with cluster(tmp_path, NO_RIGHT) as (_, it):
-        for ask in (lambda: it.list(kinds.POD), lambda: it.watch(kinds.POD, "4", 0)):
-            with pytest.raises(Forbidden, match="may not watch pods"):
-                ask()
+    """Also where another is: a person may list a kind, and not watch it."""
+    listed = answer(200, {"metadata": {"resourceVersion": "4"}, "items": []})
+    with cluster(tmp_path, NO_RIGHT) as (_, it), pytest.raises(Forbidden, match="may not watch pods"):
+        it.list(kinds.POD)
+    with cluster(tmp_path, listed, NO_RIGHT) as (_, it):
+        it.list(kinds.POD)
+        with pytest.raises(Forbidden, match="may not watch pods"):
+            it.watch(kinds.POD, "4", 0)
 
 
 def test_a_list_is_doubted_as_a_watch_and_asked_for_again(tmp_path: Path) -> None:
