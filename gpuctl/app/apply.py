@@ -44,13 +44,15 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
     rests: Callable[[Change], bool] = in_time,
     late: Callable[[Change], bool] = in_time,
     refused: Collection[ObjectRef] = (),
+    doubted: Collection[ObjectRef] = (),
 ) -> ApplyResult:
     """Apply the plan in order. Returns one outcome a change.
 
     `stop` is asked before each write: once it says so, all changes are skipped. Changes of `unread` objects always are,
     those that are to `rest`, and those of objects that the server `refused` before: a ledger or
-    a namespace among them stops its project as when it was refused. Some changes can wait: new runs, and what is
-    written on waiting ones. When it is `late` for one, it is left to the next cycle, all but a few of them: that cycle
+    a namespace among them stops its project as when it was refused. So do those whose refusal is `doubted`, and each of
+    them stops what depends on it, as when it was refused. Some changes can wait: new runs, and what is written on
+    waiting ones. When it is `late` for one, it is left to the next cycle, all but a few of them: that cycle
     also decides on the jobs that came meanwhile.
     """
     skips = _Skips()
@@ -63,7 +65,7 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
             return "it can't be read"
         if rests(change):
             return "written too often, and tried again later"
-        if change.ref in refused:
+        if change.ref in refused or change.ref in doubted:
             return "refused before, and tried again later"
         return "left to the next cycle" if _can_wait(change) and next(patient) >= _SOON and late(change) else ""
 
@@ -75,8 +77,9 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
     for _, changes in groupby(plan.changes, key=wave):
         made = cluster.each(attempt, tuple(changes))
         for outcome in made:
-            ground_is_refused = outcome.change.ref in refused and outcome.change.stage <= _GROUND
-            if ground_is_refused or outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
+            ref = outcome.change.ref
+            is_as_failed = ref in doubted or (ref in refused and outcome.change.stage <= _GROUND)
+            if is_as_failed or outcome.status in {OutcomeStatus.FAILED, OutcomeStatus.CONFLICT}:
                 skips.note(outcome.change)
             if outcome.status is not OutcomeStatus.APPLIED:
                 skips.note_unwritten(outcome.change)

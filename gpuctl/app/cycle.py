@@ -21,7 +21,8 @@ from gpuctl.app.rejections import (
     Rejections,
     checked_again,
     still_refused,
-    that_hold,
+    that_are_doubted,
+    that_are_sure,
     waiting_for,
     with_new,
     with_refused_starts,
@@ -250,7 +251,8 @@ def cycle(declared: Declared, context: CycleContext, confirmations: frozenset[st
         unread=unread,
         rests=lambda change: context.rests(change, began_ms),
         late=lambda change: context.clock.now_ms() - began_ms > _longest_ms(change),
-        refused=that_hold(foreseen.rejected).keys(),
+        refused=that_are_sure(foreseen.rejected).keys(),
+        doubted=that_are_doubted(foreseen.rejected).keys(),
     )
     rejected = with_new(foreseen.rejected, result, declared, foreseen.state, foreseen.at_ms)
     return replace(foreseen, result=result, rejected=rejected)

@@ -173,7 +173,8 @@ def on_cluster(
         report = _enforced(head, objects, now_ms, assumed, caches)
     after = at_rest(report.declared, state if before is None else before.state, now_ms, caches.engine_cache)
     effect = effect_of(before, after)
-    held = _told(_frozen(base, head, effect, now_ms), head)
+    lifted = _sorted_out(refused, standing, confirmed.of_all).lifted
+    held = _told(_frozen(base, head, effect, now_ms, lifted), head)
     refusals = _sorted_out([*_told(refused, head), *_cuts(base, head, effect), *held], standing, confirmed.of_all)
     ground, found = _live_ground(base, head, state), obstacles(head, state)
     return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found, state))
@@ -316,15 +317,22 @@ def _told(refusals: Iterable[Diagnostic], head: Declared) -> Iterator[Diagnostic
         yield replace(refusal, help=_UNKNOWN) if is_unknown else refusal
 
 
-def _frozen(base: Declared | None, head: Declared, effect: Effect, now_ms: Instant) -> Iterator[Diagnostic]:
-    """The refusal if a freeze window of base is open and forbids the change."""
+def _frozen(
+    base: Declared | None, head: Declared, effect: Effect, now_ms: Instant, lifted: Iterable[Diagnostic] = ()
+) -> Iterator[Diagnostic]:
+    """The refusal if a freeze window of base is open and forbids the change. `lifted`: the refusals it confirms."""
     if base is None or not base.cluster.freeze:
         return
     ended = (each.job for each in effect.stopped if each.why is not Stop.REMOVED)
     anew = (each.job for each in effect.started if each.anew)
     moved = (each.job for each in effect.moved)
     pauses = {*(each.job for each in effect.paused), *moved, *ended, *anew}
-    doing = Doing(pauses=tuple(sorted(pauses)), deletes=removed(base, head), changes=says_otherwise(base, head))
+    doing = Doing(
+        pauses=tuple(sorted(pauses)),
+        deletes=removed(base, head),
+        changes=says_otherwise(base, head),
+        lifts=tuple(refusal.code for refusal in lifted),
+    )
     refusal = frozen(base, head, doing, now_ms)
     if refusal is not None:
         yield refusal

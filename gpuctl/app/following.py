@@ -8,7 +8,7 @@ composes the declarations to enforce. Between the two, the loop provides the cur
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic
 
@@ -37,15 +37,14 @@ class Problem:
 class Followed:
     """The result of following the branch once. `desired` None: the earlier declarations stay in force.
 
-    - `confirmations`: of all commits up to `head`, the newest commit.
-    - `rewritten`: applied commits that `head` does not contain.
+    - `rewritten`: applied commits that `head`, the newest commit, does not contain.
     - `commits`: the log entries of the commits in force.
-    - `standing`: what an earlier process enforced, where it differs and freeze windows may hold the new commit.
+    - `standing`: what an earlier process enforced, where the newest commit declares or confirms something else and
+      freeze windows may hold it. The confirmations that were in force then are not known.
     """
 
     desired: Desired | None = None
     standing: Desired | None = None
-    confirmations: frozenset[str] | None = None
     head: Revision = NO_REVISION
     rewritten: tuple[Revision, ...] = ()
     commits: tuple[Commit, ...] = ()
@@ -57,16 +56,18 @@ class _Read:
     """The newest commit, not yet composed. `tree` None: the commit could not be read, and no other commit is known."""
 
     tree: SourceTree | None = None
-    confirmations: frozenset[str] | None = None
+    confirmations: frozenset[str] = frozenset()
     problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What this process knows of the branch: the newest commit, and whether any declarations that compile are known."""
+    """What this process knows of the branch: the newest commit, whether any declarations that compile are known, and
+    what the commits up to the newest one confirm."""
 
     head: Revision
     compiles: bool
+    confirmations: frozenset[str]
 
 
 class Follower:
@@ -83,6 +84,7 @@ class Follower:
         self._revisions = Revisions(self._source, self._most_jobs)
         self._head = NO_REVISION
         self._knows = False
+        self._confirmations: frozenset[str] = frozenset()
         self._is_stale = self.under_way
 
     @property
@@ -108,9 +110,11 @@ class Follower:
             found = ended.result()
             if isinstance(found, Followed):
                 self._head = found.head or self._head
-                self._knows = self._knows or (found.desired is not None and found.desired.declared is not None)
+                if found.desired is not None:
+                    self._knows = self._knows or found.desired.declared is not None
+                    self._confirmations = found.desired.confirmations
                 return found
-            known = _Known(self._head, self._knows)
+            known = _Known(self._head, self._knows, self._confirmations)
             work = partial(_compose, self._source, self._revisions, found, records(), known)
             self._underway = self._background.start(work)
         return None
@@ -140,7 +144,7 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
             tree, problem = None, Problem(event="unverified", fault=fault)
             if known.compiles:
                 return Followed(problem=problem)
-    desired = revisions.compose(tree, records)
+    desired = replace(revisions.compose(tree, records), confirmations=known.confirmations)
     if tree is None:
         return Followed(desired=desired, problem=problem)
     head = tree.revision
@@ -151,18 +155,15 @@ def _compose(source: Source, revisions: Revisions, found: _Read, records: Record
         return Followed(desired=desired, problem=Problem(event="unreadable", fault=fault))
     standing = None if known.compiles else _standing(Revisions(source, revisions.most_jobs), desired, records)
     return Followed(
-        desired=desired,
+        desired=replace(desired, confirmations=confirmations),
         standing=standing,
-        confirmations=confirmations,
         head=head,
         rewritten=gone,
         commits=_commits(source, desired),
     )
 
 
-def _in_time(
-    source: Source, confirmations: frozenset[str] | None, desired: Desired, records: Records
-) -> frozenset[str] | None:
+def _in_time(source: Source, confirmations: frozenset[str], desired: Desired, records: Records) -> frozenset[str]:
     """The confirmations that came together with the change they confirm, or after it. May raise SourceUnavailable.
 
     The removal of a project without a folder of its own can't be found by its files. For it, the confirmations after
@@ -191,15 +192,18 @@ def _commits(source: Source, desired: Desired) -> tuple[Commit, ...]:
 
 
 def _standing(anew: Revisions, desired: Desired, records: Records) -> Desired | None:
-    """What the ledgers say is enforced, if that differs from the newest commit and may have freeze windows.
+    """What the ledgers say is enforced, with no confirmation, if there may be freeze windows.
 
-    Cost: a compilation of each commit in the ledgers, at most once in a process.
+    Cost: where the newest commit declares something else, a compilation of each commit in the ledgers, at most once in
+    a process.
     """
     declared = desired.declared
     ledgers = {} if declared is None else records.of(declared.cluster.name).ledgers
     recorded = {owner: ledger.content for owner, ledger in ledgers.items()}
-    if declared is None or OWN not in recorded or recorded == dict(declared.project_contents):
+    if declared is None or OWN not in recorded:
         return None
+    if recorded == dict(declared.project_contents):
+        return desired if declared.cluster.freeze else None
     has_windows = bool(declared.cluster.freeze) or recorded[OWN] != declared.project_contents.get(OWN)
     return anew.compose(None, records) if has_windows else None
 

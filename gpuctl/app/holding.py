@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpuctl.app.caches import CycleCaches
-from gpuctl.app.cycle import foreseen
+from gpuctl.app.cycle import CycleReport, foreseen
 from gpuctl.app.revisions import Desired
 from gpuctl.diag.codes import CODES
 from gpuctl.diag.diagnostic import Diagnostic, Severity
 from gpuctl.diag.wording import all_of, message
 from gpuctl.explain import Fate, predict
 from gpuctl.k8s.kinds import Kind, in_words, is_declared
+from gpuctl.k8s.names import names_a_run
 from gpuctl.k8s.workload_table import rows_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.declared import Declared
@@ -38,12 +39,11 @@ class Held:
         self._due_ms: Instant = 0
         self._doing = Doing()
 
-    def refusal(
-        self, in_force: Desired, newest: Desired, confirmed: frozenset[str], objects: RawObjects, now_ms: Instant
-    ) -> Diagnostic | None:
+    def refusal(self, in_force: Desired, newest: Desired, objects: RawObjects, now_ms: Instant) -> Diagnostic | None:
         """Why the newest commit may not be enforced while a window is open; None if it may.
 
-        Cost: two cycles without their writes and two predictions a minute; four where jobs are left as they are.
+        Cost: two cycles without their writes and two predictions a minute; four where jobs are left as they are; one
+        cycle more where the commit confirms something.
         """
         before, after = in_force.declared, newest.declared
         if before is None or after is None:
@@ -51,18 +51,24 @@ class Held:
         is_known = self._of is not None and self._of[0] is in_force and self._of[1] is newest
         if not is_known or now_ms >= self._due_ms:
             self._of, self._due_ms = (in_force, newest), now_ms + LOOK_AGAIN_MS
-            self._doing = _doing(before, after, objects, confirmed, now_ms)
+            said = in_force.confirmations, newest.confirmations
+            self._doing = _doing(before, after, said, objects, now_ms)
         refusal = frozen(before, after, self._doing, now_ms)
-        return None if refusal is None or is_confirmed(refusal, confirmed) else refusal
+        return None if refusal is None or is_confirmed(refusal, newest.confirmations) else refusal
 
 
 def lost_kinds(newest: Declared, ledgers: Iterable[Ledger]) -> Diagnostic | None:
-    """Why the newest commit may not be enforced: it no longer declares a kind that still has objects."""
+    """Why the newest commit may not be enforced: it no longer declares a kind that still has runs.
+
+    An object whose name is neither that of a run nor beside one is not a run: a newer version of gpuctl made it.
+    """
     rows = rows_of(newest.cluster.workload_kinds)
     kept: dict[Kind, list[str]] = defaultdict(list)
     for ledger in ledgers:
-        for ref in ledger.inventory:
-            if is_workload(ref) and is_declared((ref.api_version, ref.kind)):
+        unknown = [ref for ref in ledger.inventory if is_declared((ref.api_version, ref.kind))]
+        others = {ref.name for ref in ledger.inventory.difference(unknown) if is_workload(ref)} if unknown else set()
+        for ref in unknown:
+            if names_a_run(ref.name) and ref.name not in others:
                 kept[ref.api_version, ref.kind].append(f"{ref.namespace}/{ref.name}")
     for kind in sorted(kept.keys() - rows.keys()):
         params = {"kind": in_words(kind), "jobs": all_of(sorted(kept[kind])[:_MOST_NAMED])}
@@ -78,19 +84,32 @@ def is_frozen(declared: Declared, now_ms: Instant) -> bool:
     return any(open_until(declared.cluster.freeze, each, now_ms) for each in Forbidden)
 
 
-def _doing(before: Declared, after: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> Doing:
-    """What a commit does, beyond what happens without it."""
-    gone = {job.id for job in before.jobs} - {job.id for job in after.jobs}
-    pauses = _interrupted(after, objects, confirmed, now_ms) - gone
+def _doing(
+    before: Declared, after: Declared, said: tuple[frozenset[str], frozenset[str]], objects: RawObjects, now_ms: Instant
+) -> Doing:
+    """What a commit does, beyond what happens without it. `said`: the confirmations in force, and those with it."""
+    old, new = (
+        foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
+        for declared, confirmed in zip((before, after), said, strict=True)
+    )
+    lifted = [refusal for refusal in old.plan.refusals if is_confirmed(refusal, said[1])]
+    if lifted:
+        without = foreseen(after, objects, now_ms, CycleCaches(), {}, said[0]).plan.refusals
+        lifted = [refusal for refusal in without if refusal.help in {each.help for each in lifted}]
+    pauses = _interrupted(new, now_ms) & {job.id for job in after.jobs}
     if pauses:
-        pauses -= _interrupted(before, objects, confirmed, now_ms)
-    return Doing(pauses=tuple(sorted(pauses)), deletes=removed(before, after), changes=says_otherwise(before, after))
+        pauses -= _interrupted(old, now_ms)
+    return Doing(
+        pauses=tuple(sorted(pauses)),
+        deletes=removed(before, after),
+        changes=says_otherwise(before, after),
+        lifts=tuple(refusal.code for refusal in lifted),
+    )
 
 
-def _interrupted(declared: Declared, objects: RawObjects, confirmed: frozenset[str], now_ms: Instant) -> set[JobId]:
-    """The jobs that are interrupted under these declarations. A refused change stays undone, and its GPUs spare no
-    other job a pause. Jobs whose restart is refused count too: the commit would be in force when the refusal ends."""
-    cycle = foreseen(declared, objects, now_ms, CycleCaches(), {}, confirmed)
+def _interrupted(cycle: CycleReport, now_ms: Instant) -> set[JobId]:
+    """The jobs that this cycle interrupts. A refused change stays undone, and its GPUs spare no other job a pause. Jobs
+    whose restart is refused count too: the commit would be in force when the refusal ends."""
     looks = [cycle.declared, replace(cycle.declared, blocked={})] if cycle.declared.blocked else [cycle.declared]
     found = (predict(each, cycle.state, now_ms) for each in looks)
     return {job for each in found for job, fate in each.fates if fate in _INTERRUPTED}

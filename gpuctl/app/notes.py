@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from gpuctl.app.cycle import CycleReport
+from gpuctl.app.lost_claims import claims_made_anew
 from gpuctl.app.ports import Note
+from gpuctl.app.rejections import that_are_sure
 from gpuctl.diag.escapes import printable
-from gpuctl.diag.wording import all_of, reason_text
+from gpuctl.diag.wording import all_of, message, reason_text
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_reason
 from gpuctl.k8s.objects import annotations_of, uid
@@ -44,16 +46,18 @@ class Unrecorded:
 
 
 def notes_of(report: CycleReport, previous: CycleReport | None = None) -> tuple[Note, ...]:
-    """The notes of one cycle, about four things: each start and pause that was written, with its reason; each write
-    that the server refused; each run whose pods do not run, when that begins or its reason changes since the `previous`
-    report; each waiting job, when the code of its reason is written anew.
+    """The notes of one cycle, about five things: each start and pause that was written, with its reason; each write
+    that the server refused; each claim that was gone and was made anew; each run whose pods do not run, when that
+    begins or its reason changes since the `previous` report; each waiting job, when the code of its reason is written
+    anew.
 
     There are at most MOST_WAITING notes of the last kind, taken from each namespace in turn. They come first, so that a
     recorder that drops the oldest notes keeps the others; the annotation of the object tells all of them.
 
     Cost: linear in what was written, not in what waits.
     """
-    return (*islice(_waits(report, previous), MOST_WAITING), *_notes(report), *_problems(report, previous))
+    waits = islice(_waits(report, previous), MOST_WAITING)
+    return (*waits, *_notes(report), *_emptied(report), *_problems(report, previous))
 
 
 def _waits(report: CycleReport, previous: CycleReport | None) -> Iterator[Note]:
@@ -106,9 +110,10 @@ def _is_news(problem: PodProblem, known: PodProblem) -> bool:
 
 def _notes(report: CycleReport) -> Iterator[Note]:
     made: list[tuple[Change, JobId]] = []
+    sure = that_are_sure(report.rejected)
     for outcome in report.result.outcomes:
         change = outcome.change
-        if outcome.refused:
+        if outcome.refused and change.ref in sure:
             yield note_of(change.ref, report.state, "Refused", outcome.error, report.at_ms, is_warning=True)
         job = job_of(change.body) if change.body is not None and is_workload(change.ref) else None
         if job is not None and outcome.status is OutcomeStatus.APPLIED:
@@ -119,6 +124,14 @@ def _notes(report: CycleReport) -> Iterator[Note]:
         told = _told(change, decisions[job])
         if told is not None:
             yield note_of(change.ref, report.state, *told, report.at_ms, is_warning=False)
+
+
+def _emptied(report: CycleReport) -> Iterator[Note]:
+    """A note on the run's object, as the claim itself is new."""
+    for job, claim in claims_made_anew(report):
+        ref = next((ref for ref, own in report.state.own.items() if own.run[0] == job), claim)
+        text = message("GPU7061", {"object": str(claim), "job": str(job)})
+        yield note_of(ref, report.state, "Emptied", text, report.at_ms, is_warning=True)
 
 
 def _told(change: Change, decision: Decision) -> tuple[str, str] | None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gpuctl.app.change_urgency import alters
 from gpuctl.app.kept import Keep
-from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, Gone, NotFound, R, T
+from gpuctl.app.ports import Cluster, ClusterUnavailable, Forbidden, Gone, NotFound, R, RightDoubted, T
 from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
 from gpuctl.k8s.bounds import whole_number
@@ -157,6 +157,8 @@ class ObjectCache:
         before = self._faults.pop(kind, None)
         try:
             return self._refresh_kind(kind)
+        except RightDoubted:
+            raise  # the server has just started: without any of its objects for a moment, jobs would lose their places
         except (Forbidden, ClusterUnavailable) as fault:
             can_do_without = not kinds.is_decisive(kind) if isinstance(fault, Forbidden) else kinds.is_of_others(kind)
             if not can_do_without:

@@ -37,6 +37,10 @@ class ClusterUnavailable(WorldFault):
     """The API server did not answer, or answered that it can't now."""
 
 
+class RightDoubted(ClusterUnavailable):
+    """403 for what was allowed before: by a server that has just started, or a right was taken away a moment ago."""
+
+
 class WrongTime(WorldFault):
     """The machine's clock differs from the API server's, so no decision is made by it."""
 

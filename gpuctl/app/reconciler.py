@@ -23,6 +23,7 @@ from gpuctl.app.outside import Outside
 from gpuctl.app.overview import OverviewBoard
 from gpuctl.app.ports import Stop, WorldFault
 from gpuctl.app.predictions import Checked, Predictions, causes_of, entry_of, note_on_ledger
+from gpuctl.app.rejections import rest_ms
 from gpuctl.app.report import (
     Entry,
     Journal,
@@ -115,7 +116,6 @@ class Reconciler:
         self._newest: Desired | None = None
         """The declarations to enforce next, as soon as no freeze window holds them."""
         self._held = Held()
-        self._confirmations: frozenset[str] = frozenset()
         self._provided: Desired | None = None
         self._before: CycleReport | None = None
         self._left: ClusterState | None = None
@@ -210,8 +210,9 @@ class Reconciler:
         return well
 
     def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
-        """How long to wait after the last cycles if nothing happens."""
-        return interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
+        """How long to wait after the last cycles if nothing happens: no longer than a refused write rests."""
+        longest_ms = interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
+        return rest_ms(self._context.rejected, self._now(), longest_ms)
 
     def patience_ms(self) -> DurationMs:
         """How long the next cycle may wait, by the urgency of the changes since the last one.
@@ -269,8 +270,6 @@ class Reconciler:
         if followed.desired is not None:
             self._newest = followed.desired
             self.troubles.stand("declarations", list(of_mistakes(followed.desired.diagnostics)))
-        if followed.confirmations is not None:
-            self._confirmations = followed.confirmations
         for old in followed.rewritten:
             told = message("GPU8007", {"old": old[:12], "new": followed.head[:12]})
             facts = {"code": "GPU8007", "old": old, "new": followed.head, "message": told}
@@ -285,7 +284,7 @@ class Reconciler:
         if in_force is not None and is_frozen(in_force, self._now()):
             self._object_cache.refresh()
             objects = self._object_cache.objects()
-            refusal = self._held.refusal(self._desired, newest, self._confirmations, objects, self._now())
+            refusal = self._held.refusal(self._desired, newest, objects, self._now())
             if refusal is not None:
                 return [of_diagnostic("held", refusal)]
         if newest.declared is not None:
@@ -333,7 +332,7 @@ class Reconciler:
             self._provided = self._desired
         self._object_cache.read_also(declared.cluster.workload_kinds)  # a prediction counts runs as a cycle does
         is_ours = self._outside.engine is None  # the decisions of another engine are not predicted
-        if is_ours and not self._predictions.knows(declared, self._confirmations):
+        if is_ours and not self._predictions.knows(declared, self._desired.confirmations):
             self._object_cache.refresh()
             self.troubles.aside("predicted", partial(self._predict, declared))
         self.troubles.guarded("utilisation", partial(self._utilisation.turn, self._left))
@@ -356,7 +355,7 @@ class Reconciler:
         Earlier reports are dropped: each holds the cluster as it was, so many cycles would hold as many copies of it.
         """
         last: CycleReport | None = None
-        for report in cycles(declared, context, self._confirmations, done):
+        for report in cycles(declared, context, self._desired.confirmations, done):
             last = report
             self._read_ms = report.at_ms
             self.beat()
@@ -379,7 +378,7 @@ class Reconciler:
 
     def _predict(self, declared: Declared) -> None:
         """Predict the effect of new declarations on the cluster as it is before the first write."""
-        context, confirmed = self._context, self._confirmations
+        context, confirmed = self._context, self._desired.confirmations
         first = foreseen(
             declared, self._object_cache.objects(), self._now(), context.caches, context.rejected, confirmed
         )

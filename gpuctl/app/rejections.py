@@ -5,6 +5,9 @@ another one of that name.
 
 A refusal is remembered while what was refused is the same: the run, its declarations, and the live object. After a
 minute the write is tried again: an admission policy, a right or a quota may have changed.
+
+A missing right is doubted until it was refused twice, five seconds apart: an API server that has just started knows no
+roles yet. Until then the write rests, and nothing else follows from it: no job loses its place, and nothing is told.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ MOST_CHECKS = 50
 LONGEST_TRIAL_MS: DurationMs = 3_600_000
 """How long a start may take that the server said it takes: runs are paused for it first, and their pods end."""
 SOON_MS: DurationMs = 5_000
-"""For a refusal that ends by itself."""
+"""For a refusal that ends by itself, or is doubted."""
 _NO_RIGHT = "GPU7015"
 _NOT_COUNTED = "status unknown for quota"
 """The server counts objects of a kind some time after the kind was defined, and takes none of it before."""
@@ -46,8 +49,10 @@ class Rejection:
     """One refusal: of which object, the commits it was rendered from, the live object's version then, the server's
     message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted.
     `start`: the object of a stopped run as it was to be let go, where that was refused. One that runs and was to have
-    more workers is another matter: it must not be kept from being paused. `is_open`: the server has said since that it
-    takes the start, so nothing is held. `counts`: it refused it all the same, which is a failed start of the run."""
+    more workers is another matter: it must not be kept from being paused. `until_ms`: when the write is tried again; of
+    one that is tried, when it is forgotten. `is_open`: the server has said since that it takes the start, or a right is
+    tried again, so nothing is held. `counts`: it refused the start all the same, which is a failed start of the run.
+    `is_doubted`: a missing right that was refused once."""
 
     ref: ObjectRef
     project: ProjectName | None
@@ -55,17 +60,17 @@ class Rejection:
     commits: tuple[Revision | None, Revision | None]
     version: str
     at_ms: Instant
+    until_ms: Instant
     error: str
     start: Body | None = None
     is_open: bool = False
     counts: bool = False
+    is_doubted: bool = False
 
     @property
-    def until_ms(self) -> Instant:
-        """When the write is tried again; of one that is tried, when it is forgotten."""
-        if self.is_open:
-            return self.at_ms + LONGEST_TRIAL_MS
-        return self.at_ms + (SOON_MS if _NOT_COUNTED in self.error else RETRY_MS)
+    def lacks_a_right(self) -> bool:
+        """Whether gpuctl's account was not allowed to write it."""
+        return self.error.startswith(_NO_RIGHT)
 
     @property
     def words(self) -> str:
@@ -97,17 +102,20 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
     if not due:
         return rejections
     refs = in_turns(((ref.namespace, ref) for _, ref in due), 1)
-    later = {ref: replace(rejections[ref], at_ms=now_ms + SOON_MS - RETRY_MS) for ref in refs[MOST_CHECKS:]}
+    later = {ref: replace(rejections[ref], until_ms=now_ms + SOON_MS) for ref in refs[MOST_CHECKS:]}
 
     def check(ref: ObjectRef) -> Rejection:
         found = rejections[ref]
         try:
             cluster.check(found.start or {})
         except (Invalid, Forbidden, ClusterUnavailable) as fault:
-            return replace(found, at_ms=now_ms, error=f"{fault.code}: {fault}")
+            if fault.code == _NO_RIGHT and not found.lacks_a_right:
+                return replace(found, until_ms=now_ms + SOON_MS)  # doubted, so what it said before stands
+            error = f"{fault.code}: {fault}"
+            return replace(found, at_ms=now_ms, until_ms=now_ms + _wait_ms(error), error=error)
         except WorldFault:
             return found  # it is another object now, or gone
-        return replace(found, at_ms=now_ms, is_open=True)
+        return replace(found, at_ms=now_ms, until_ms=now_ms + LONGEST_TRIAL_MS, is_open=True)
 
     tried = refs[:MOST_CHECKS]
     return {**rejections, **later, **dict(zip(tried, cluster.each(check, tried), strict=True))}
@@ -117,9 +125,23 @@ def _is_due(found: Rejection, now_ms: Instant) -> bool:
     return found.start is not None and not found.is_open and now_ms >= found.until_ms
 
 
+def _wait_ms(error: str) -> DurationMs:
+    return SOON_MS if _NOT_COUNTED in error else RETRY_MS
+
+
 def that_hold(rejections: Rejections) -> Rejections:
     """Those of what is not to be written now."""
     return {ref: found for ref, found in rejections.items() if not found.is_open}
+
+
+def that_are_doubted(rejections: Rejections) -> Rejections:
+    """Those of them that are no more than a failed write so far."""
+    return {ref: found for ref, found in that_hold(rejections).items() if found.is_doubted}
+
+
+def that_are_sure(rejections: Rejections) -> Rejections:
+    """Those of them that are told, and hold jobs."""
+    return {ref: found for ref, found in that_hold(rejections).items() if not found.is_doubted}
 
 
 def still_refused(rejections: Rejections, declared: Declared, state: ClusterState, now_ms: Instant) -> Rejections:
@@ -130,15 +152,24 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
     failed_ms = {(run.job, run.digest): run.queued_at_ms for run in state.runs if run.failed_starts}
     active = _active(state)
     return {
-        ref: found
+        ref: found if now_ms < found.until_ms else _reopened(found)
         for ref, found in rejections.items()
         if not (found.is_open and found.run in active)
         and not (found.counts and found.run in failed_ms and failed_ms[found.run] >= found.at_ms)
         and (found.run is None or found.run in runs)
         and found.commits == _commits(declared, found.project)
         and _is_as_it_was(found, _version(state, ref))
-        and now_ms < found.until_ms
+        and (now_ms < found.until_ms or _is_asked_for_again(found))
     }
+
+
+def _is_asked_for_again(found: Rejection) -> bool:
+    """Whether it is remembered while the write is tried again: a right that is missing then is missing indeed."""
+    return found.lacks_a_right and found.start is None and not found.is_open
+
+
+def _reopened(found: Rejection) -> Rejection:
+    return replace(found, until_ms=found.until_ms + RETRY_MS, is_open=True)
 
 
 def with_refused_starts(state: ClusterState, rejections: Rejections) -> ClusterState:
@@ -169,6 +200,9 @@ def with_new(
         change, ref = outcome.change, outcome.change.ref
         run = _run_of(change.body or {}, digests)
         is_start = change.stage == Stage.ADMIT and change.action is Action.UPDATE and run not in active
+        known, error = rejections.get(ref), outcome.error
+        is_doubted = error.startswith(_NO_RIGHT) and not (known is not None and known.lacks_a_right)
+        was_tried = known is not None and known.is_open and known.start is not None
         found[ref] = Rejection(
             ref=ref,
             project=change.project,
@@ -176,11 +210,18 @@ def with_new(
             commits=_commits(declared, change.project),
             version=_version(state, ref),
             at_ms=now_ms,
-            error=outcome.error,
-            start=change.body if is_start else None,
-            counts=is_start and (run in failed or (ref in rejections and rejections[ref].is_open)),
+            until_ms=now_ms + (SOON_MS if is_doubted else _wait_ms(error)),
+            error=error,
+            start=change.body if is_start and not is_doubted else None,
+            counts=is_start and not is_doubted and (run in failed or was_tried),
+            is_doubted=is_doubted,
         )
     return found
+
+
+def rest_ms(rejections: Rejections, now_ms: Instant, longest_ms: DurationMs) -> DurationMs:
+    """How long until the first of those that rest is tried again, up to the longest."""
+    return min([longest_ms, *(max(0, found.until_ms - now_ms) for found in that_hold(rejections).values())])
 
 
 def is_of_tenant(ref: ObjectRef, error: str) -> bool:
@@ -202,7 +243,7 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
     """
     if not rejections:
         return {}
-    active, rejections = _active(state), that_hold(rejections)
+    active, rejections = _active(state), that_are_sure(rejections)
     grounds = {each.project: each.reason for ref, each in rejections.items() if _is_ground(ref)}
     held = {job.id: grounds[job.id.project] for job in declared.jobs if job.id.project in grounds} if grounds else {}
     return held | {

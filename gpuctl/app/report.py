@@ -14,8 +14,9 @@ from enum import StrEnum
 
 from gpuctl.app.cycle import CycleReport
 from gpuctl.app.fights import Fight, rival
+from gpuctl.app.lost_claims import claims_made_anew
 from gpuctl.app.ports import Forbidden, WorldFault
-from gpuctl.app.rejections import is_of_tenant, that_hold
+from gpuctl.app.rejections import is_of_tenant, that_are_sure
 from gpuctl.compile import DeclaredSize
 from gpuctl.diag.diagnostic import Diagnostic, Severity, has_errors
 from gpuctl.diag.escapes import is_visible, json_text
@@ -195,6 +196,10 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
     told["ended"] = [f"{d.job} {d.state}" for d in ended if d.state is not JobState.DELETED]
     facts |= {key: words for key, words in told.items() if words}
     yield Entry(event="applied", fields=facts)
+    for job, claim in claims_made_anew(report):
+        text = message("GPU7061", {"object": str(claim), "job": str(job)})
+        lost: dict[str, FieldValue] = {"code": "GPU7061", "object": str(claim), "message": text}
+        yield Entry(event="emptied", level=Level.WARNING, fields=lost)
     for decision in ended:
         if decision.state is JobState.DELETED:
             words = {"code": "GPU5053", "job": str(decision.job), "message": message("GPU5053", {})}
@@ -214,9 +219,9 @@ def of_troubles(report: CycleReport) -> Iterator[Entry]:
         yield of_diagnostic("refused", refusal)
     for notice in report.plan.notices:
         yield of_diagnostic("differs", notice)
-    failed = {ref: found.error for ref, found in that_hold(report.rejected).items()}
-    refused = {*failed, *(outcome.change.ref for outcome in report.faults if outcome.refused)}
-    for ref, error in sorted({**failed, **{o.change.ref: o.error for o in report.faults}}.items()):
+    refused = {ref: found.error for ref, found in that_are_sure(report.rejected).items()}
+    failed = {outcome.change.ref: outcome.error for outcome in report.faults if not outcome.refused}
+    for ref, error in sorted({**refused, **failed}.items()):
         code, _, told = error.partition(": ")
         facts: dict[str, FieldValue] = {"code": code, "object": str(ref), "message": told}
         is_bounded = ref in refused and is_of_tenant(ref, error)

@@ -27,7 +27,6 @@ from gpuctl.observe import Records
 
 OWN = ProjectName(CLUSTER_LEDGER)
 """The owner of the cluster's own files, in place of a project."""
-
 _NOWHERE = SourceSpan(file="")
 _NO_CLUSTER = "."
 """Stands for an unknown cluster name: no cluster can have this name."""
@@ -63,6 +62,7 @@ class Desired:
     `declared` None: no declarations that compile are known. `kept_back`: each part that stays at an earlier commit,
     with that commit. `head_files`: the files of each part in the newest commit. `files`: the files that `declared` was
     compiled from; `folder`: the cluster's among them. `size`: how much of the memory the jobs of `declared` take.
+    `confirmations`: those that count, of all commits up to the revision.
     """
 
     revision: Revision = NO_REVISION
@@ -73,6 +73,7 @@ class Desired:
     files: Mapping[str, SourceFile] = field(default_factory=dict)
     folder: str = ""
     size: DeclaredSize = field(default_factory=DeclaredSize)
+    confirmations: frozenset[str] = frozenset()
 
 
 def contents_of(tree: SourceTree, compiled: Compiled, cache: CompileCache) -> Mapping[ProjectName, str]:

@@ -187,6 +187,12 @@ def run_name(job: str, digest: str) -> str:
     return f"{job[:48].rstrip('-.')}-{digest}"
 
 
+def names_a_run(name: str) -> bool:
+    """Whether a run of some job may have the name."""
+    job, _, digest = name.rpartition("-")
+    return bool(job) and _DIGEST.fullmatch(digest) is not None
+
+
 def is_run_name(name: str, job: str) -> bool:
     """Whether a run of the job may have the name."""
     run, _, digest = name.rpartition("-")

@@ -9,13 +9,13 @@ unchanged cluster is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
 from gpuctl.diag.diagnostic import Diagnostic, sorted_diagnostics
-from gpuctl.k8s.kinds import NAMESPACE
+from gpuctl.k8s.kinds import CLAIM, NAMESPACE
 from gpuctl.k8s.ledger import ledger_ref
 from gpuctl.k8s.workload_table import rows_of
 from gpuctl.k8s.workloads import job_of
@@ -24,11 +24,12 @@ from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
+from gpuctl.model.state import ClusterState, Ledger, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.ceilings import devices_of_old_runs, with_old_runs
 from gpuctl.plan.diff import Difference, differences, drift
+from gpuctl.plan.ending_claims import ending_claims
 from gpuctl.plan.freeze import Doing, frozen, removed, says_otherwise
 from gpuctl.plan.guard import (
     CONFIRM_TRAILER,
@@ -99,6 +100,9 @@ __all__ = [
 _REF = attrgetter("ref")
 
 
+_TOLD_OF = frozenset({NAMESPACE[1], CLAIM[1]})
+
+
 def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations, and what is known already
     declared: Declared,
     schedule: Schedule,
@@ -134,11 +138,11 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     shards = shards_by_project(state)
     for project in sorted({OWN, *ledgers, *books.projects, *shards} - untouched):
         old = ledgers.get(project, Ledger(project=project))
-        there = left_over(old, books, state, cache)
-        new = next_ledger(declared, old, books, there | unseen(old, state), cache)
+        there, hidden = left_over(old, books, state, cache), unseen(old, state, cache)
+        new = next_ledger(declared, old, books, there | hidden, cache)
         recorded.append(new.seen)
         closing = project not in books.projects and project != OWN
-        gone = [r for r in surplus(cluster, old, there, staying, state) if not _is_stopped_by(r, stops, state)]
+        gone = [r for r in surplus(cluster, old, there, hidden, staying, state) if not _is_stopped_by(r, stops, state)]
         reviewed = review(declared, old, tuple(gone), state, confirmations)
         owner = None if project == OWN else project
         bodies = tuple(state.live.get(ref) for ref in (ledger_ref(cluster, project), *shards.get(project, ())))
@@ -149,22 +153,26 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         refusals += reviewed.refusals
         if closing and reviewed.refusals:
             kept.add(project)
-    spaces = {ref: state.live[ref] for ref in filter(is_namespace, of_kinds(state, frozenset({NAMESPACE[1]})))}
+    told = tuple(of_kinds(state, _TOLD_OF))
+    spaces = {ref: state.live[ref] for ref in filter(is_namespace, told)}
     writer = replace(writer_of(state, spaces, ledgers.values(), recorded, anew), admits=admits, rows=rows)
     written = writer.writes(diffs, cache) if diffs else []
     return Plan(
         changes=() if state.all_frozen else in_order([*changes, *written, *unended(state, untouched, schedule.at_ms)]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
-        notices=sorted_diagnostics(_notices(declared, state, spaces, schedule.at_ms, cache)),
+        notices=sorted_diagnostics(_notices(declared, state, told, schedule.at_ms, cache)),
         kept=frozenset(kept),
     )
 
 
 def _notices(
-    declared: Declared, state: ClusterState, spaces: Mapping[ObjectRef, Body], now_ms: Instant, cache: PlanCache
+    declared: Declared, state: ClusterState, told: Sequence[ObjectRef], now_ms: Instant, cache: PlanCache
 ) -> Iterator[Diagnostic]:
-    """Notices about differences from the declarations that no write can correct."""
+    """Notices about differences from the declarations that no write can correct. `told`: the live namespaces and
+    claims."""
+    spaces = {ref: state.live[ref] for ref in filter(is_namespace, told)}
+    yield from ending_claims(declared, state, told)
     yield from inventory_mismatches(declared, state, spaces)
     yield from names_in_the_way(declared, taken_names(declared, state, cache))
     yield from no_idle_reports(declared, state, now_ms)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from gpuctl.k8s.kinds import is_declared
 from gpuctl.k8s.objects import is_deleting
 from gpuctl.k8s.workload_table import BUILT_IN, Rows
 from gpuctl.model.change import Change
@@ -43,6 +44,7 @@ class PlanCache:
         "_runs",
         "_staying",
         "_taken",
+        "_unknown",
         "_writes",
     )  # fmt: skip
 
@@ -58,6 +60,7 @@ class PlanCache:
         self._jobs: Memo[None, Mapping[JobId, Job]] = Memo()
         self._extras: Memo[ProjectName, frozenset[ObjectRef]] = Memo()
         self._ledgers: Memo[ProjectName, Ledger] = Memo()
+        self._unknown: Memo[ProjectName, frozenset[ObjectRef]] = Memo()
         self._taken: Memo[None, Mapping[JobId, ObjectRef]] = Memo()
         self._staying: Memo[None, frozenset[ObjectRef]] = Memo()
         self._diffs: Sweep[ObjectRef, ObjectDiff | None] = Sweep()
@@ -73,7 +76,7 @@ class PlanCache:
             self._begin(rows)
         for memo in (
             self._books, self._by_project, self._declared, self._extras, self._inventories, self._jobs,
-            self._ledgers, self._runs, self._staying, self._taken, self._writes,
+            self._ledgers, self._runs, self._staying, self._taken, self._unknown, self._writes,
         ):  # fmt: skip
             memo.turn()
 
@@ -190,6 +193,16 @@ class PlanCache:
     ) -> frozenset[ObjectRef]:
         """The objects of a project's inventory that are not wanted."""
         return self._extras.get(project, (inventory, wanted), lambda: inventory - wanted)
+
+    def unknown(self, project: ProjectName, inventory: frozenset[ObjectRef]) -> frozenset[ObjectRef]:
+        """The objects of a project's inventory whose kind gpuctl has no row for, and the Cluster neither."""
+        return self._unknown.get(
+            project,
+            (inventory, self._rows),
+            lambda: frozenset(
+                ref for ref in inventory if is_declared(kind := (ref.api_version, ref.kind)) and kind not in self._rows
+            ),
+        )
 
     def ledger(self, project: ProjectName, facts: tuple[object, ...], find: Callable[[], Ledger]) -> Ledger:
         """The ledger to write. It depends on `facts`."""

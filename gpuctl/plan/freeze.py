@@ -24,17 +24,20 @@ _WORDS: Mapping[Forbidden, str] = {
     Forbidden.DELETE: "removes {}",
     Forbidden.CHANGE: "changes declarations",
 }
+_STOPS = "GPU6007"
+"""It refuses to end jobs that are removed, and such as are to be started anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
     """The effects of a commit that a window may forbid. `pauses`: running jobs that are paused, moved or ended, and
     stay declared; `deletes`: jobs and projects that are no longer declared; `changes`: whether it declares anything
-    else."""
+    else; `lifts`: the codes of the refusals that it confirms."""
 
     pauses: tuple[JobId, ...] = ()
     deletes: tuple[str, ...] = ()
     changes: bool = False
+    lifts: tuple[str, ...] = ()
 
 
 def removed(before: Declared, after: Declared) -> tuple[str, ...]:
@@ -71,9 +74,10 @@ def frozen(in_force: Declared, head: Declared, doing: Doing, now_ms: Instant) ->
     Its confirmation is a digest of everything that the commit declares.
     """
     found: list[tuple[Instant, str, str]] = []
+    lifted = {code: f"what {code} refuses" for code in sorted(doing.lifts)}
     for forbidden, done in (
-        (Forbidden.PAUSE, listed(map(str, doing.pauses))),
-        (Forbidden.DELETE, listed(doing.deletes)),
+        (Forbidden.PAUSE, listed([*map(str, doing.pauses), *(lifted[code] for code in lifted if code == _STOPS)])),
+        (Forbidden.DELETE, listed([*doing.deletes, *lifted.values()])),
         (Forbidden.CHANGE, "x" if doing.changes else ""),
     ):
         until = open_until(in_force.cluster.freeze, forbidden, now_ms) if done else None

@@ -117,12 +117,15 @@ def left_over(old: Ledger, books: Books, state: ClusterState, cache: PlanCache) 
     return frozenset(ref for ref in there if not is_of_people(ref, state.live[ref]))
 
 
-def unseen(old: Ledger, state: ClusterState) -> frozenset[ObjectRef]:
-    """The objects of a project's inventory that may exist, as their kind could not be read. Cost: nothing if all
-    could."""
+def unseen(old: Ledger, state: ClusterState, cache: PlanCache) -> frozenset[ObjectRef]:
+    """The objects of a project's inventory that may exist unseen: their kind could not be read, or only a newer version
+    of gpuctl knows it, which will need the entry to delete them. Cost: that of a new inventory, where all kinds could
+    be read.
+    """
+    unknown = cache.unknown(old.project, old.inventory)
     if not state.unseen:
-        return _NO_OBJECTS
-    return frozenset(ref for ref in old.inventory if (ref.api_version, ref.kind) in state.unseen)
+        return unknown
+    return unknown.union(ref for ref in old.inventory if (ref.api_version, ref.kind) in state.unseen)
 
 
 def next_ledger(declared: Declared, old: Ledger, books: Books, there: frozenset[ObjectRef], cache: PlanCache) -> Ledger:

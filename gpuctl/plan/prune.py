@@ -14,23 +14,29 @@ from gpuctl.k8s.objects import is_deleting, labels_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body, ClusterState, Ledger
-from gpuctl.plan.inventory import OWN, unseen
+from gpuctl.plan.inventory import OWN
 
 _NAMESPACE = kinds.NAMESPACE[1]
 
 
-def surplus(
-    cluster: str, ledger: Ledger, there: frozenset[ObjectRef], wanted: frozenset[ObjectRef], state: ClusterState
+def surplus(  # noqa: PLR0913, PLR0917 - what is known of one project
+    cluster: str,
+    ledger: Ledger,
+    there: frozenset[ObjectRef],
+    hidden: frozenset[ObjectRef],
+    wanted: frozenset[ObjectRef],
+    state: ClusterState,
 ) -> tuple[ObjectRef, ...]:
     """The project's objects to delete now, sorted: those in `there` (its existing unwanted objects) without `wanted`.
 
-    `wanted`: all objects that stay. Cost: linear in those; in the inventory where a namespace may go.
+    `hidden`: objects that may exist unseen. `wanted`: all objects that stay. Cost: linear in those; in the inventory
+    where a namespace may go.
     """
     found = sorted(there - wanted)
     occupied = set[str]()
     if any(map(is_namespace, found)):
         is_there = (ref for ref in ledger.inventory if ref in state.live)
-        occupied = {ref.namespace for ref in chain(is_there, unseen(ledger, state))}
+        occupied = {ref.namespace for ref in chain(is_there, hidden)}
     may_have_data = kinds.CLAIM in state.unseen  # claims that people made are in no inventory
     return tuple(
         ref

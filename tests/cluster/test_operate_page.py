@@ -61,6 +61,8 @@ IN_OTHER_TESTS = {
         "tests/cluster/test_cut_off.py::test_runs_go_on_while_no_node_is_heard_of",
     "a run has not started after 15 minutes (`scheduling.startTimeout`)":
         "tests/reconcile/test_pod_problems.py::test_a_start_that_fails_is_tried_again_later_and_later_also_by_another_process",
+    "something else deletes a job's own storage (`newClaim`)":
+        "tests/reconcile/test_notes.py::test_a_claim_that_a_person_deleted_is_told_and_that_it_is_made_anew",
     "a finished job's `ttlAfterFinished` is over":
         "tests/reconcile/test_job_lives.py::test_the_object_of_a_run_goes_after_its_time_and_the_run_stays_ended",
     "the server refuses an object of one job: a policy or a quota of the namespace says no":
@@ -69,6 +71,8 @@ IN_OTHER_TESTS = {
         "tests/reconcile/test_refusals.py::test_a_refused_object_of_a_project_is_not_asked_for_again_and_again",
     "gpuctl is newer than its installation, and has no right to what it now writes: NetworkPolicies, autoscalers":
         "tests/reconcile/test_refusals.py::test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on",
+    "the API server is started anew, and refuses all until it has read its roles":
+        "tests/cluster/test_server_goes_back.py::test_killed_between_two_writes_it_takes_the_rest_once_it_is_back",
     "a right is taken from gpuctl's account while it runs":
         "tests/reconcile/test_withdrawn_rights.py::test_without_a_right_that_no_decision_needs_all_else_goes_on",
     "a kind of another controller can't be read, as JobSets while the webhook that converts them is away":

@@ -81,7 +81,6 @@ def test_killed_between_two_writes_it_takes_the_rest_once_it_is_back(town: Town,
             town.plane.kill_server()
             if not away:
                 town.plane.bring_back()
-                time.sleep(1)  # it answers 403 before it has read all roles, and a write that is refused rests a minute
         return False
 
     town.context = replace(town.context, stop=killed)

@@ -222,3 +222,81 @@ def test_the_windows_of_the_operators_guide_hold_a_weekend(tmp_path: Path) -> No
     stage.clock.advance_to(ZERO_MS + (friday_s + weekend_s) * 1000)
     stage.play(friday_s + weekend_s + 60)
     assert phase(stage, "a/j1") is None
+
+
+def confirming(forbids: str, folder: Path) -> tuple[Stage, str]:
+    """The removal of a project with a job that runs is refused; then a window opens, from second 300 to 900. With the
+    line that confirms it."""
+    stage = Stage(folder)
+    windows = NIGHT.format("10m", forbids).replace("20 5", "25 5")
+    of_c = {"c/projects/c/project.yaml": project("c", 1), "c/projects/c/x.yaml": job("x", "c")}
+    more = {"c/projects/b/project.yaml": project("b", 1), "c/cluster.yaml": CLUSTER + windows}
+    stage.commit(BASE | of_c | more)
+    stage.play(70)
+    stage.commit(dict.fromkeys(of_c))
+    stage.play(290)
+    (line,) = [each for each in stage.lines if each["event"] == "refused"]
+    assert (line["code"], phase(stage, "c/x")) == ("GPU6002", "Running")
+    stage.lines.clear()
+    return stage, line["help"].split("`")[1]
+
+
+def test_a_held_commit_confirms_nothing(tmp_path: Path) -> None:
+    """Its line counted at once: the jobs of a project were ended while the commit itself waited."""
+    stage, line = confirming("[delete]", tmp_path)
+    stage.at(310, lambda: stage.commit({"c/projects/a/j1.yaml": None}, f"clean up\n\n{line}"))
+    stage.play(600)
+    assert {each["message"].rpartition(": ")[2] for each in held(stage)} == {
+        "the commit removes a/j1, what GPU6002 refuses"
+    }
+    stage.play(890)
+    assert stage.phases() == {"a/j1": "Running", "b/j2": "Running", "c/x": "Running"}
+    stage.play(980)
+    assert stage.phases() == {"b/j2": "Running"}
+
+
+@pytest.mark.parametrize("forbids", ["[delete]", "all"])
+def test_a_commit_that_only_confirms_a_removal_does_what_it_removes(tmp_path: Path, forbids: str) -> None:
+    stage, line = confirming(forbids, tmp_path)
+    stage.at(310, lambda: stage.commit({}, f"gone for good\n\n{line}"))
+    stage.play(600)
+    (told,) = held(stage)
+    assert (told["code"], told["message"].rpartition(": ")[2]) == (
+        "GPU6013", "the commit removes what GPU6002 refuses",
+    )  # fmt: skip
+    assert phase(stage, "c/x") == "Running"
+    stage.lines.clear()
+    stage.at(650, lambda: stage.commit({}, f"now\n\n{told['help'].split('`')[1]}"))
+    stage.play(640)
+    assert (len(held(stage)), phase(stage, "c/x")) == (1, "Running"), "held over a restart too"
+    stage.play(720)
+    assert stage.phases() == {"a/j1": "Running", "b/j2": "Running"}
+
+
+def test_what_was_confirmed_before_a_window_goes_on_in_it(tmp_path: Path) -> None:
+    stage, line = confirming("all", tmp_path)
+    stage.commit({}, f"gone for good\n\n{line}")
+    stage.play(299)
+    stage.play(400)
+    assert held(stage) == []
+    assert phase(stage, "c/x") is None
+
+
+def test_what_no_window_forbids_is_confirmed_at_once(tmp_path: Path) -> None:
+    stage, line = confirming("[pause]", tmp_path)
+    stage.at(310, lambda: stage.commit({}, f"gone for good\n\n{line}"))
+    stage.play(400)
+    assert held(stage) == []
+    assert phase(stage, "c/x") is None
+
+
+def test_a_removed_project_that_is_declared_again_is_not_removed_by_a_line_of_before(tmp_path: Path) -> None:
+    stage, line = confirming("[delete]", tmp_path)
+    of_c = {"c/projects/c/project.yaml": project("c", 1), "c/projects/c/x.yaml": job("x", "c")}
+    stage.at(310, lambda: stage.commit({}, f"gone for good\n\n{line}"))
+    stage.at(380, lambda: stage.commit(of_c, "no, we need it"))
+    stage.play(500)
+    assert "resolved" in stage.events()
+    assert phase(stage, "c/x") == "Running"
+    stage.play(980)
+    assert phase(stage, "c/x") == "Running"

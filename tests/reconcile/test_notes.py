@@ -10,9 +10,10 @@ from stage import BASE, Stage, WithoutGit, job, project
 
 from gpuctl.app.notes import MOST_WAITING
 from gpuctl.app.ports import Note
-from gpuctl.k8s.kinds import CONFIG_MAP
+from gpuctl.k8s.kinds import CLAIM, CONFIG_MAP
 from gpuctl.k8s.names import MESSAGE_ANNOTATION
-from gpuctl.model.ids import JobId, ProjectName
+from gpuctl.k8s.objects import uid
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName
 
 
 def of_jobs(stage: Stage) -> list[Note]:
@@ -161,3 +162,29 @@ class Kept:
 
     def record(self, notes: Sequence[Note]) -> None:
         self._seen.append(list(notes))
+
+
+def test_a_claim_that_a_person_deleted_is_told_and_that_it_is_made_anew(tmp_path: Path) -> None:
+    """The job's data is gone, and it was made again without a word."""
+    stage = WithoutGit(tmp_path)
+    volume = ", volumes: [{newClaim: {size: 1Gi}, mountPath: /data}]"
+    stage.commit({**BASE, "c/projects/a/v.yaml": job("v", "a", more=volume)})
+    stage.play(30)
+    assert stage.codes() == []
+    claim = ObjectRef(*CLAIM, "gpu-a", "pvc-v-0")
+    before = uid(stage.state().live[claim])
+    stage.at(40, lambda: stage.cluster.delete(claim, before, ""))
+    stage.at(50, lambda: stage.commit({"c/projects/a/v.yaml": job("v", "a", more=volume + ", suspend: true")}))
+    stage.play(120)
+    assert uid(stage.state().live[claim]) != before
+    ending, line, over = [line for line in stage.lines if "code" in line]
+    assert (ending["event"], ending["code"], ending["level"]) == ("differs", "GPU7062", "warning")
+    assert ending["message"] == f"{claim} of a/v was deleted; its data is gone once no pod uses it"
+    assert (over["event"], over["code"]) == ("resolved", "GPU7062")
+    assert (line["event"], line["code"], line["level"], line["object"]) == ("emptied", "GPU7061", "warning", str(claim))
+    (note,) = [note for note in stage.notes if note.reason == "Emptied"]
+    assert (note.regarding.kind, note.type) == ("Job", "Warning")
+    assert note.message == f"{claim} of a/v was gone and is made anew, empty"
+    stage.lines.clear()
+    stage.play(150)
+    assert stage.codes() == []

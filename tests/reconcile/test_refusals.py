@@ -183,6 +183,53 @@ def test_an_object_that_the_server_can_not_count_yet_is_tried_again_soon(stage: 
     assert stage.codes("failed") == ["GPU7002"]
 
 
+NO_RIGHT = Forbidden("GPU7015", "gpuctl may not patch jobs.batch")
+
+
+@pytest.mark.parametrize("write", [Refusing, RefusingStarts], ids=["made", "let go"])
+def test_what_a_server_without_roles_refuses_is_tried_again_in_seconds_and_not_told(
+    stage: Stage, write: type[Refusing]
+) -> None:
+    """It has just started. A missing right was told, and the job rested a minute while another took its place."""
+    stage.through = refusing = write(stage.cluster, "new-")
+    refusing.fault = NO_RIGHT
+    stage.commit({"c/projects/a/new.yaml": job("new", "a", 2)})
+    stage.at(26, lambda: stage.commit({"c/projects/b/late.yaml": job("late", "b", 2)}))
+
+    def has_read_its_roles() -> None:
+        assert refusing.asked == 1
+        refusing.strict = False
+
+    stage.at(23, has_read_its_roles)
+    stage.play(40)
+    assert stage.phases() == RUNNING | {"a/new": "Running", "b/late": "Queued"}
+    assert stage.codes() == []
+    assert {note.reason for note in stage.notes} & {"Refused"} == set()
+
+
+def test_a_right_that_is_missing_is_told_after_some_seconds_and_asked_for_each_minute(stage: Stage) -> None:
+    stage.through = refusing = Refusing(stage.cluster, "new-")
+    refusing.fault = NO_RIGHT
+    stage.commit({f"c/projects/a/new-{n}.yaml": job(f"new-{n}", "a") for n in range(5)})
+    stage.at(22, lambda: stage.commit({"c/projects/b/j3.yaml": job("j3", "b", 2)}))
+
+    def is_told() -> None:
+        assert stage.codes("failed") == ["GPU7015"] * 5
+        assert sum(note.reason == "Refused" for note in stage.notes) == 5
+        assert stage.phases() == RUNNING | {"b/j3": "Running"}, "it keeps no place"
+
+    def relent() -> None:
+        assert refusing.asked <= 5 * (3 + 10)
+        assert stage.events().count("resolved") == 0
+        refusing.strict = False
+
+    stage.at(32, is_told)
+    stage.at(32 + 10 * RETRY_MS // 1000, relent)
+    stage.play(32 + 12 * RETRY_MS // 1000)
+    assert len(stage.phases()) == 8
+    assert stage.events().count("resolved") == 5
+
+
 CHANGED = project("a", more=", limit: 2, access: [{group: all, role: view}]")
 QUOTA = ObjectRef(*kinds.RESOURCE_QUOTA, "gpu-a", names.QUOTA_NAME)
 OF_PROJECTS = {"RoleBinding": "gpuctl-", "ResourceQuota": "gpuctl", "ConfigMap": "ledger.one.a", "Namespace": "gpu-a"}

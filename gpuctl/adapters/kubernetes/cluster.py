@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from gpuctl.adapters.kubernetes.budget import Budget
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.discovery import declared_plural
+from gpuctl.adapters.kubernetes.doubts import Doubts
 from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
@@ -104,13 +105,14 @@ class KubernetesCluster:
         self._refusals: dict[Kind, _Refusal] = {}
         self._losses: dict[Kind, _Loss] = {}
         self._plurals: dict[Kind, str] = {}
+        self._doubts = Doubts(self.requests.timings.doubt_ms)
 
     def list(self, kind: Kind) -> ObjectList:
         """All objects of a kind within its scope, by namespace and name, in pages of one consistent list.
 
         Raises NotFound for a kind that is not served, Forbidden, and ClusterUnavailable. The first two are remembered
-        for a while, so that asking again costs nothing; for other controllers' kinds the third too. Cost: a request for
-        each 500 objects.
+        for a while, so that asking again costs nothing; for other controllers' kinds the third too. For a kind that
+        could be listed before, a missing right is doubted at first. Cost: a request for each 500 objects.
         """
         refusal = self._refusals.get(kind)
         if refusal is not None and time.monotonic_ns() < refusal.until_ns:
@@ -120,6 +122,9 @@ class KubernetesCluster:
         except Gone:
             listed = self._pages(kind, "")  # the list was overtaken between two pages: read it once more, in one piece
         except (NotFound, Forbidden) as fault:
+            judged = self._doubts.judged(("list", kind), fault)
+            if judged is not fault:
+                raise judged from fault
             self._remember(kind, fault)
             raise
         except ClusterUnavailable as fault:
@@ -127,6 +132,7 @@ class KubernetesCluster:
                 self._remember(kind, fault)
             raise
         self._refusals.pop(kind, None)
+        self._doubts.allowed(("list", kind))
         return listed
 
     def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
@@ -134,21 +140,24 @@ class KubernetesCluster:
 
         The first call begins to listen; each later one continues where the last ended. An event may arrive some
         milliseconds after its cause. Raises Gone; ClusterUnavailable or Forbidden as long as the watch can't be kept
-        up; ClusterUnavailable GPU7017 while a new list is delayed because watches get lost repeatedly.
+        up, where a right that was there counts as ClusterUnavailable for some seconds; ClusterUnavailable GPU7017 while
+        a new list is delayed because watches get lost repeatedly.
         """
         stream = self._stream(kind, resource_version)
         try:
-            return stream.drain(timeout_ms)
+            events = stream.drain(timeout_ms)
         except Gone as fault:
             lost = self._lost(kind, fault, stream.failed_ns)
             if lost is fault:
                 self._drop(kind, stream)
             raise lost from None
-        except WorldFault:
-            raise
+        except WorldFault as fault:
+            raise self._doubts.judged(("watch", kind), fault) from None
         except Exception:
             self._drop(kind, stream)  # a bug ended its thread: the next call begins anew
             raise
+        self._doubts.allowed(("watch", kind))
+        return events
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; returns the object as stored. Faults as the port says.

@@ -23,6 +23,8 @@ _RIGHT = re.compile(
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
 _REFUSED = frozenset({400, 405, 406, 413, 415, 422})
+_NOT_READY = "not yet ready to handle request"
+"""The server says so of what it has not read yet, as after a start."""
 _OF_THE_BODY = ("failed to create typed patch object", "request is too large", "failed to convert new object")
 """Words in permanent refusals that the server answers with 500."""
 
@@ -66,7 +68,7 @@ def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> World
     if code == UNAUTHORIZED:
         return Unauthorized("GPU7014", short)
     if code == 403:
-        return _forbidden(status, told)
+        return Passing(told) if _NOT_READY in text(status, "message") else _forbidden(status, told)
     if code == 404:
         return NotFound("GPU7003", told if status else f"{what}: the server does not serve this kind")
     if code == 409 or (code == 422 and _is_another(status)):

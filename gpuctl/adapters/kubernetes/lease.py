@@ -15,6 +15,7 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from gpuctl.adapters.kubernetes.connection import Connection
+from gpuctl.adapters.kubernetes.doubts import Doubts
 from gpuctl.adapters.kubernetes.election import Candidacy, Timing, claim, dropped, made, observed, release, renewed
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.adapters.kubernetes.requests import OnRequest, Request, Requests, encoded, ignored
@@ -62,6 +63,7 @@ class LeaseLeadership:
         self._requests = Requests(connection, limits, on_request)
         self._on_change = on_change
         self._candidacy = Candidacy(identity=identity or new_identity())
+        self._doubts = Doubts(self._requests.timings.doubt_ms)
         self._fault: WorldFault | None = None
         self._told = False
         self._closing = Event()
@@ -118,7 +120,8 @@ class LeaseLeadership:
             if body is not None:
                 self._write(body)
         except WorldFault as fault:
-            return fault
+            return self._doubts.judged(_REF, fault)
+        self._doubts.allowed(_REF)
         return None
 
     def _look(self) -> None:

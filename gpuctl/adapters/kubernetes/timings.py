@@ -32,6 +32,8 @@ class Timings:
     """A server that has answered nothing for this long was away: once it answers any request, all watches ask again."""
     stable_ms: DurationMs = 120_000
     """After going well for this long, a watch starts again at the shortest wait."""
+    doubt_ms: DurationMs = 5_000
+    """A right that was there counts as missing once it has been refused for this long."""
     recheck_ms: DurationMs = 300_000
     """When to ask again for a kind that the server does not serve."""
 

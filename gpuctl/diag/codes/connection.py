@@ -51,7 +51,8 @@ ENTRIES: tuple[CodeEntry, ...] = (
         code="GPU7015",
         title="a right is missing",
         message="{user} may not {verb} {resource}{where}; the rule to add: {rule}",
-        why="The account has no RBAC rule for this. Whatever needs it is skipped.",
+        why="The account has no RBAC rule for this. Whatever needs it is skipped. The controller tells it once it was "
+        "refused for five seconds: an API server that has just started refuses all until it has read its roles.",
         fix="A person is given a role by the command that is shown: gpuctl-reader to look, edit in the "
         "project's namespace for commands in containers. For the controller, apply again what `gpuctl install` prints.",
     ),

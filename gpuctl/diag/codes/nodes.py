@@ -95,6 +95,25 @@ ENTRIES: tuple[CodeEntry, ...] = (
         "with the job. gpuctl tries again every minute.",
     ),
     CodeEntry(
+        code="GPU7061",
+        title="a job's own storage was gone, and was made anew",
+        message="{object} of {job} was gone and is made anew, empty",
+        why="Something other than gpuctl deleted the PersistentVolumeClaim of a `newClaim` volume. Kubernetes keeps a "
+        "deleted claim until no pod uses it; then what was in it is gone, unless its volume is kept "
+        "(`persistentVolumeReclaimPolicy: Retain`). The job needs a claim of that name to start.",
+        fix="Restore the data, from the volume that was kept or from a backup, before the job goes on without it: "
+        "`gpuctl suspend JOB` holds it.",
+    ),
+    CodeEntry(
+        code="GPU7062",
+        title="a job's own storage is being deleted",
+        message="{object} of {job} was deleted; its data is gone once no pod uses it",
+        why="Something other than gpuctl deleted the PersistentVolumeClaim of a `newClaim` volume. Kubernetes keeps it "
+        "until no pod uses it: until the job is paused or ends. Then gpuctl makes it anew, empty (GPU7061).",
+        fix="A deletion can't be taken back. Copy the data while the job runs (`gpuctl exec JOB`), or have the volume "
+        'kept: `kubectl patch pv VOLUME -p \'{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}\'`.',
+    ),
+    CodeEntry(
         code="GPU7095",
         title="the cluster has other nodes",
         message="this cluster has nodes that are not the demonstration's: {nodes}",

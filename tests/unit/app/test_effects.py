@@ -220,6 +220,22 @@ def test_a_commit_that_confirms_and_declares_nothing_is_no_plan_without_changes(
     assert any(line.startswith("Effect: 1 job ends") for line in lines), lines
 
 
+@pytest.mark.parametrize(("forbids", "is_held"), [("delete", True), ("pause", False)])
+def test_the_plan_of_a_change_that_only_confirms_says_that_a_window_holds_it(forbids: str, *, is_held: bool) -> None:
+    window = f"  freeze: [{{cron: '20 5 * * *', duration: 1h, forbids: [{forbids}]}}]\n"
+    lab, files = Lab(), {"c/cluster.yaml": CLUSTER + window, "c/projects/a/project.yaml": project("a", 4)}
+    of_b = {"c/projects/b/project.yaml": project("b", 4), "c/projects/b/k.yaml": job("k", "b", 4)}
+    lab.take(declared(files | of_b))
+    base = declared(files)
+    lab.take(base)
+    objects, now_ms = read_objects(lab.cluster), lab.clock.now_ms()
+    (refusal,) = on_cluster(base, base, objects, now_ms).refusals.standing
+    said = frozenset(re.findall("[0-9a-f]{12}", refusal.help))
+    found = on_cluster(base, base, objects, now_ms, Confirmed(of_all=said)).refusals.new
+    assert [each.code for each in found] == (["GPU6013"] if is_held else [])
+    assert all(each.message.endswith("the commit removes what GPU6002 refuses") for each in found)
+
+
 def test_removed_jobs_that_a_guard_keeps_hold_their_gpus_in_a_plan() -> None:
     lab, guarded = Lab(), CLUSTER.replace("stopGuard: 100", "stopGuard: 50")
     files = {"c/cluster.yaml": guarded, "c/projects/a/project.yaml": project("a", 4)}

@@ -11,7 +11,7 @@ from gpuctl.adapters.clock import VirtualClock
 from gpuctl.adapters.embedded import EmbeddedCluster
 from gpuctl.app.kept import Keep
 from gpuctl.app.object_cache import ObjectCache
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, ObjectList, WatchEvent
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, ObjectList, RightDoubted, WatchEvent
 from gpuctl.k8s.kinds import CONFIG_MAP, JOB, JOB_SET, NAMESPACE, OBSERVED, Kind
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
@@ -134,6 +134,24 @@ def test_what_is_newer_than_the_backup_that_a_server_was_restored_from_is_gone()
     cluster.__dict__ = backup.__dict__
     object_cache.refresh()
     assert object_cache.objects().objects == listed(backup)
+
+
+class Starting(EmbeddedCluster):
+    """A server that has read no roles yet."""
+
+    def watch(self, kind: Kind, resource_version: str, timeout_ms: int) -> Sequence[WatchEvent]:
+        if kind == JOB_SET:
+            raise RightDoubted("GPU7001", "refused what was allowed before")
+        return super().watch(kind, resource_version, timeout_ms)
+
+
+def test_of_a_right_that_is_only_doubted_nothing_follows_for_the_objects() -> None:
+    """Else runs of that kind would be left as they are, and waiting ones lose their place, for a moment."""
+    object_cache = ObjectCache(Starting(VirtualClock(0)), OBSERVED)
+    object_cache.refresh()
+    with pytest.raises(RightDoubted):
+        object_cache.refresh()
+    assert (object_cache.lacking, object_cache.objects().unseen) == (frozenset(), frozenset())
 
 
 class OlderRole(EmbeddedCluster):

@@ -30,8 +30,11 @@ def sent(folder: Path, *answers: Answer, request: Request = GET) -> tuple[Any, i
 
 @pytest.mark.parametrize(
     "first",
-    [refusal(429), refusal(500), refusal(503), answer(502, "<html>"), HALF, NOTHING, Answer(b"", Then.STALL)],
-    ids=["429", "500", "503", "a proxy's 502", "half an answer", "a reset", "silence"],
+    [
+        *(refusal(429), refusal(500), refusal(503), answer(502, "<html>"), HALF, NOTHING, Answer(b"", Then.STALL)),
+        refusal(403, 'pods "x" is forbidden: not yet ready to handle request'),
+    ],
+    ids=["429", "500", "503", "a proxy's 502", "half an answer", "a reset", "silence", "a server that starts"],
 )
 def test_what_fails_for_the_moment_is_sent_again(tmp_path: Path, first: Answer) -> None:
     assert sent(tmp_path, first, answer(200, {"kind": "PodList"})) == ({"kind": "PodList"}, 2)

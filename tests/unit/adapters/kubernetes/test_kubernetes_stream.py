@@ -14,7 +14,7 @@ import pytest
 from wire import QUICK, Answer, Then, Wire, answer, refusal, watched, wired
 
 from gpuctl.adapters.kubernetes import KubernetesCluster
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, WatchEvent, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Gone, NotFound, RightDoubted, WatchEvent, WorldFault
 from gpuctl.k8s import kinds
 
 PATIENCE_S = 180
@@ -189,6 +189,42 @@ def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> Non
         with pytest.raises(Forbidden):
             it.watch(kinds.POD, "4", 0)
         assert versions(heard(it, "4", bool)) == [5]
+
+
+NO_RIGHT = refusal(403, 'pods is forbidden: User "g" cannot watch resource "pods" in API group "" at the cluster scope')
+
+
+def test_a_right_that_was_there_is_missing_only_once_it_is_refused_for_a_while(tmp_path: Path) -> None:
+    """A server that has just started refuses all until it has read its roles."""
+    begun, again = watched(change(5)), watched(change(6), then=Then.STALL)
+    with cluster(tmp_path, begun, *[NO_RIGHT] * 20, at(5), again) as (_, it):
+        assert versions(heard(it, "4", bool)) == [5]
+        assert "may not" not in str(fault(it, "5", RightDoubted))
+        assert versions(heard(it, "5", bool)) == [6]
+    with cluster(tmp_path, begun, NO_RIGHT, timings=replace(QUICK, doubt_ms=50)) as (_, it):
+        heard(it, "4", bool)
+        assert fault(it, "5", WorldFault).code == "GPU7001"
+        assert fault(it, "5", Forbidden).code == "GPU7015"
+
+
+def test_a_right_that_was_never_there_is_missing_at_once(tmp_path: Path) -> None:
+    """Also where another is: a person may list a kind, and not watch it."""
+    listed = answer(200, {"metadata": {"resourceVersion": "4"}, "items": []})
+    with cluster(tmp_path, NO_RIGHT) as (_, it), pytest.raises(Forbidden, match="may not watch pods"):
+        it.list(kinds.POD)
+    with cluster(tmp_path, listed, NO_RIGHT) as (_, it):
+        it.list(kinds.POD)
+        with pytest.raises(Forbidden, match="may not watch pods"):
+            it.watch(kinds.POD, "4", 0)
+
+
+def test_a_list_is_doubted_as_a_watch_and_asked_for_again(tmp_path: Path) -> None:
+    listed = answer(200, {"metadata": {"resourceVersion": "4"}, "items": []})
+    with cluster(tmp_path, listed, NO_RIGHT, listed) as (_, it):
+        it.list(kinds.POD)
+        with pytest.raises(RightDoubted):
+            it.list(kinds.POD)
+        assert it.list(kinds.POD).resource_version == "4"
 
 
 def test_a_watch_that_always_ends_at_once_is_no_storm(tmp_path: Path) -> None:

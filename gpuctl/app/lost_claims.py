@@ -1,0 +1,28 @@
+"""Claims that a cycle made anew: a job's data is gone, and what it finds is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuctl.app.cycle import CycleReport
+from gpuctl.k8s.kinds import CLAIM
+from gpuctl.k8s.workloads import job_of
+from gpuctl.model.change import Action, OutcomeStatus
+from gpuctl.model.ids import JobId, ObjectRef
+
+
+def claims_made_anew(report: CycleReport) -> Iterator[tuple[JobId, ObjectRef]]:
+    """The claims that were made though the ledger had them already and their job has started, each with the job.
+
+    Cost: linear in what was written.
+    """
+    for outcome in report.result.outcomes:
+        change = outcome.change
+        is_made = change.action is Action.CREATE and outcome.status is OutcomeStatus.APPLIED
+        if not is_made or (change.ref.api_version, change.ref.kind) != CLAIM or change.project is None:
+            continue
+        ledger, job = report.state.ledgers.get(change.project), job_of(change.body or {})
+        if ledger is None or job is None or change.ref not in ledger.inventory:
+            continue
+        if any(run.job == job and run.starts for run in report.state.runs):
+            yield job, change.ref
