@@ -1,8 +1,8 @@
-"""Apply a plan wave by wave, and return the outcome of each change. Nothing is decided here.
+"""Apply a plan wave by wave, and return the outcome of each change. No decision is made here.
 
-The changes of a wave are independent: the cluster makes as many of them at once as it likes. A failed change stops only
-the changes that depend on it, which the plan's stages tell. If the API server can't be reached, all remaining changes
-stop; the next cycle reads what was done.
+The changes of a wave are independent: the cluster may make any number of them at once. A failed change stops only the
+changes that depend on it, according to the plan's stages. If the API server can't be reached, all remaining changes
+stop; the next cycle reads which ones were made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuctl.plan.order import Stage, wave
 _GROUND = Stage.SCOPE
 """Up to this stage a project's ledger and namespace are written. Its later writes are safe only after them."""
 _SOON = 64
-"""How many of the changes that can wait are made however late it is."""
+"""How many of the changes that can wait are made in a cycle, however late it is."""
 
 
 def never() -> bool:
@@ -48,12 +48,14 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
 ) -> ApplyResult:
     """Apply the plan in order. Returns one outcome a change.
 
-    `stop` is asked before each write: once it says so, all changes are skipped. Changes of `unread` objects always are,
-    those that are to `rest`, and those of objects that the server `refused` before: a ledger or
-    a namespace among them stops its project as when it was refused. So do those whose refusal is `doubted`, and each of
-    them stops what depends on it, as when it was refused. Some changes can wait: new runs, and what is written on
-    waiting ones. When it is `late` for one, it is left to the next cycle, all but a few of them: that cycle
-    also decides on the jobs that came meanwhile.
+    `stop` is asked before each write: once it says so, all later changes are skipped. Besides, these are skipped:
+
+    - changes of `unread` objects, and changes that the policy `rests` leaves for later;
+    - changes of objects that the server `refused` before. A ledger or a namespace among them stops its project, as when
+      it was refused;
+    - changes of objects whose refusal is `doubted`. Each stops the changes that depend on it, as when it was refused;
+    - changes that can wait (new runs, updates of waiting runs) and are `late`, after the first few: the next cycle,
+      which also decides on jobs that came meanwhile, makes them.
     """
     skips = _Skips()
     patient = count()
@@ -90,12 +92,15 @@ def apply_plan(  # noqa: PLR0913 - by name, with defaults
 class _Skips:
     """The changes to skip after the failures so far.
 
-    A failed ledger or namespace stops its project. Any other failure stops what shares the object's name (a run and its
-    claim template), and nothing else: a tenant can have writes fail for as long as it likes, by objects of its own in
-    the place of gpuctl's, by all that a quota allows, or by making objects anew again and again. A job of which a
-    claim, a Service or the like failed is not let go, but paused all the same, and what was removed from Git is
-    deleted: so a tenant keeps no GPUs by that. Nor is a run paused for one whose object could not be written before
-    that, or what it needs: it could not be let go either, and the pause would help no job, again with each retry.
+    - A failed ledger or namespace stops its project.
+    - Any other failure stops only the changes of the same name (a run and its claim template). Security: a tenant can
+      have writes fail for as long as it likes, by its own objects in the place of gpuctl's, by using up a quota, or by
+      making objects anew again and again.
+    - A job whose claim, Service or the like failed is not started, but it is paused where that is planned, and objects
+      removed from Git are deleted. Security: so a tenant keeps no GPUs by such a failure.
+    - A run is not paused for a job whose objects could not be written: that job could not start, and each retry would
+      pause the run again in vain.
+
     Failures are noted between waves; only an unreachable server also stops the rest of its wave.
     """
 

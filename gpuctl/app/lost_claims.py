@@ -1,4 +1,4 @@
-"""Claims that a cycle made anew: a job's data is gone, and what it finds is empty."""
+"""Claims that a cycle made anew, after something else had deleted them: the data of their job is gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.model.ids import JobId, ObjectRef
 
 
 def claims_made_anew(report: CycleReport) -> Iterator[tuple[JobId, ObjectRef]]:
-    """The claims that were made though the ledger had them already and their job has started, each with the job.
+    """The claims that were created although the ledger had them already and their job has started, each with the job.
 
     Cost: linear in what was written.
     """

@@ -210,7 +210,7 @@ class Reconciler:
         return well
 
     def rest_ms(self, interval_ms: DurationMs) -> DurationMs:
-        """How long to wait after the last cycles if nothing happens: no longer than a refused write rests."""
+        """How long to wait after the last cycles if nothing happens: no longer than a doubted write rests."""
         longest_ms = interval_ms if self.settled else LOOK_AGAIN_MS if self.calm else 0
         return rest_ms(self._context.rejected, self._now(), longest_ms)
 

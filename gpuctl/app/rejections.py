@@ -1,13 +1,14 @@
-"""Remembers which writes the API server refuses, so that none is sent again in each cycle for ever.
+"""Remembers the writes that the API server refused, so that a cycle does not send the same write again in vain.
 
-A job that can't be written must not take GPUs from others, and its object is its own trouble: a tenant may have made
-another one of that name.
+A job whose object can't be written must not take GPUs from other jobs. The refusal can be the tenant's own doing: it
+may have made another object of that name.
 
-A refusal is remembered while what was refused is the same: the run, its declarations, and the live object. After a
-minute the write is tried again: an admission policy, a right or a quota may have changed.
+A refusal is remembered as long as the run, its declarations and the live object stay the same. After a minute the write
+is tried again: an admission policy, a right or a quota may have changed.
 
-A missing right is doubted until it was refused twice, five seconds apart: an API server that has just started knows no
-roles yet. Until then the write rests, and nothing else follows from it: no job loses its place, and nothing is told.
+A missing right is doubted until the server has refused the write twice, five seconds apart: an API server that has just
+started does not know its roles yet. Until then the write rests and has no other effect: no job loses its place, and the
+refusal is not told.
 """
 
 from __future__ import annotations
@@ -34,25 +35,30 @@ from gpuctl.plan import OWN, Stage
 
 RETRY_MS: DurationMs = 60_000
 MOST_CHECKS = 50
-"""Refused starts that are tried in one cycle."""
+"""How many refused starts are tried in one cycle."""
 LONGEST_TRIAL_MS: DurationMs = 3_600_000
-"""How long a start may take that the server said it takes: runs are paused for it first, and their pods end."""
+"""How long a start may take after a dry run has succeeded: first runs are paused for it, and their pods end."""
 SOON_MS: DurationMs = 5_000
-"""For a refusal that ends by itself, or is doubted."""
+"""How long a write rests whose refusal is doubted, or ends by itself."""
 _NO_RIGHT = "GPU7015"
 _NOT_COUNTED = "status unknown for quota"
-"""The server counts objects of a kind some time after the kind was defined, and takes none of it before."""
+"""In the server's words for a new kind: until it counts objects of the kind, it refuses all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refusal: of which object, the commits it was rendered from, the live object's version then, the server's
-    message. `run`: whose it is; None for an object of a project or of the cluster, and for what is deleted.
-    `start`: the object of a stopped run as it was to be let go, where that was refused. One that runs and was to have
-    more workers is another matter: it must not be kept from being paused. `until_ms`: when the write is tried again; of
-    one that is tried, when it is forgotten. `is_open`: the server has said since that it takes the start, or a right is
-    tried again, so nothing is held. `counts`: it refused the start all the same, which is a failed start of the run.
-    `is_doubted`: a missing right that was refused once."""
+    """One refused write: its object, the commits it was rendered from, the live object's version then, and the server's
+    message.
+
+    - `run`: the run that the object belongs to; None for an object of a project or of the cluster, and for a deletion.
+    - `start`: the refused object, if the write was to start a stopped run. A refused write that gives a run more
+      workers is no start: the run may still be paused.
+    - `until_ms`: when the write is tried again; once it is tried, when the refusal is forgotten.
+    - `is_open`: the write is tried again, so the refusal holds nothing: a dry run of the start has succeeded, or a
+      missing right is due.
+    - `counts`: the start was refused although its dry run had succeeded, so it is a failed start of the run.
+    - `is_doubted`: a missing right that was refused once.
+    """
 
     ref: ObjectRef
     project: ProjectName | None
@@ -89,14 +95,13 @@ Rejections: TypeAlias = Mapping[ObjectRef, Rejection]
 
 
 def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) -> Rejections:
-    """The refusals, with those of starts that the server would refuse again as of now.
+    """The refusals, after a dry run of each start that is due: opened if it succeeded, else held for another minute.
 
-    A start is tried in a dry run before the run is to get its place again: others would be paused for it each time, in
-    vain, for only the start is refused and not the place. Where the server does not answer, the refusal stays. One that
-    is refused though the dry run was taken, or none could be made, counts as failed: the run is tried again as any that
-    does not start, and others are paused for it again two hours later.
-    Cost: a request for each refused start, each minute; of many of them MOST_CHECKS a cycle, some at once, of each
-    namespace in turn.
+    The dry run comes before the run gets a place again: otherwise other runs would be paused for it each time in vain,
+    as the server refuses the start and not the place. If the server does not answer, the refusal stays. A start that is
+    refused although its dry run succeeded, or that could not be tried, counts as failed: the run is tried again like
+    any run that does not start, so other runs are next paused for it two hours later.
+    Cost: one request a minute for each refused start, at most MOST_CHECKS a cycle, taken from each namespace in turn.
     """
     due = sorted((each.at_ms, ref) for ref, each in rejections.items() if _is_due(each, now_ms))
     if not due:
@@ -110,7 +115,7 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
             cluster.check(found.start or {})
         except (Invalid, Forbidden, ClusterUnavailable) as fault:
             if fault.code == _NO_RIGHT and not found.lacks_a_right:
-                return replace(found, until_ms=now_ms + SOON_MS)  # doubted, so what it said before stands
+                return replace(found, until_ms=now_ms + SOON_MS)  # doubted, so the earlier message stays
             error = f"{fault.code}: {fault}"
             return replace(found, at_ms=now_ms, until_ms=now_ms + _wait_ms(error), error=error)
         except WorldFault:
@@ -130,17 +135,17 @@ def _wait_ms(error: str) -> DurationMs:
 
 
 def that_hold(rejections: Rejections) -> Rejections:
-    """Those of what is not to be written now."""
+    """The refusals whose write is not to be tried now."""
     return {ref: found for ref, found in rejections.items() if not found.is_open}
 
 
 def that_are_doubted(rejections: Rejections) -> Rejections:
-    """Those of them that are no more than a failed write so far."""
+    """The holding refusals that count only as a failed write so far."""
     return {ref: found for ref, found in that_hold(rejections).items() if found.is_doubted}
 
 
 def that_are_sure(rejections: Rejections) -> Rejections:
-    """Those of them that are told, and hold jobs."""
+    """The holding refusals that are told, and that hold jobs."""
     return {ref: found for ref, found in that_hold(rejections).items() if not found.is_doubted}
 
 
@@ -164,7 +169,7 @@ def still_refused(rejections: Rejections, declared: Declared, state: ClusterStat
 
 
 def _is_asked_for_again(found: Rejection) -> bool:
-    """Whether it is remembered while the write is tried again: a right that is missing then is missing indeed."""
+    """Whether the refusal is remembered while its write is tried again: if it is refused then, the right is missing."""
     return found.lacks_a_right and found.start is None and not found.is_open
 
 
@@ -173,7 +178,8 @@ def _reopened(found: Rejection) -> Rejection:
 
 
 def with_refused_starts(state: ClusterState, rejections: Rejections) -> ClusterState:
-    """The state with starts that count as failed, for ledgers to record; the same one where there are none."""
+    """The state in which refused starts that count are failed starts, for the ledgers to record; without such starts
+    the same value."""
     counting = {each.run: each for each in rejections.values() if each.counts}
     if not counting:
         return state
@@ -220,25 +226,28 @@ def with_new(
 
 
 def rest_ms(rejections: Rejections, now_ms: Instant, longest_ms: DurationMs) -> DurationMs:
-    """How long until the first of those that rest is tried again, up to the longest."""
-    return min([longest_ms, *(max(0, found.until_ms - now_ms) for found in that_hold(rejections).values())])
+    """How long until the first doubted write is tried again, at most the longest. Other refused writes are tried again
+    in the cycle after they are due: a tenant can cause many of those, and no cycle is worth their seconds."""
+    waits_ms = (found.until_ms - now_ms for found in that_are_doubted(rejections).values())
+    return min([longest_ms, *(wait_ms for wait_ms in waits_ms if wait_ms > 0)])
 
 
 def is_of_tenant(ref: ObjectRef, error: str) -> bool:
-    """Whether a refusal may be a tenant's doing, by an object of its own in the place of this one.
+    """Whether a tenant may have caused the refusal, by an object of its own in the place of this one.
 
-    What gpuctl has no right to write is refused everywhere. Quotas, namespaces and gpuctl's own no tenant can write.
+    A missing right of gpuctl's account is not caused by a tenant; and no tenant can write quotas, namespaces or
+    gpuctl's own objects.
     """
     is_bound = ref.namespace in {"", SYSTEM_NAMESPACE} or (ref.api_version, ref.kind) == RESOURCE_QUOTA
     return not is_bound and not error.startswith(_NO_RIGHT)
 
 
 def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState) -> Mapping[JobId, Reason]:
-    """The jobs that refusals hold, each with the reason: a run whose own object is refused stays as it is.
+    """The jobs that refusals hold as they are, each with the reason: those whose own object was refused.
 
-    One that has begun is not held by what it needs besides: a tenant can have a Service or a claim of its own refused,
-    and would keep the run from being paused for others. Without its namespace or its ledger, which no tenant writes,
-    nothing of a project is written: all of its jobs stay as they are.
+    Security: a refused Service or claim holds no job that has begun. A tenant can cause such a refusal, and would keep
+    its run from being paused for others. If a project's namespace or ledger was refused, which no tenant can write,
+    nothing of the project is written, and all of its jobs are held.
     Cost: linear in the declared jobs if there is a refusal, else none.
     """
     if not rejections:
@@ -254,8 +263,8 @@ def waiting_for(rejections: Rejections, declared: Declared, state: ClusterState)
 
 
 def _is_as_it_was(rejection: Rejection, version: str) -> bool:
-    """Whether the live object is as it was. Of a start that was refused it need only be there: a tenant can write on
-    its own object as often as it likes, and others would be paused for each try."""
+    """Whether the live object is unchanged. For a refused start it only has to exist. Security: a tenant can write to
+    its own object as often as it likes, and other runs would be paused for each new try."""
     return bool(version) if rejection.start is not None else rejection.version == version
 
 
@@ -264,12 +273,13 @@ def _active(state: ClusterState) -> frozenset[RunKey]:
 
 
 def _is_ground(ref: ObjectRef) -> bool:
-    """Whether later writes of a project depend on the object: its namespace, its ledger, a part of that."""
+    """Whether all later writes of a project depend on the object: its namespace, or a part of its ledger."""
     return (ref.api_version, ref.kind) == NAMESPACE or is_ledger(ref)
 
 
 def _run_of(body: Body, digests: Mapping[JobId, RunDigest]) -> RunKey | None:
-    """The declared run that an object is of; of one that lasts as long as its job, the run that is declared."""
+    """The declared run that an object belongs to. An object that lasts as long as its job belongs to the run that is
+    declared now."""
     run, job = run_of(body), job_of(body)
     if job is None or job not in digests:
         return None
@@ -278,7 +288,7 @@ def _run_of(body: Body, digests: Mapping[JobId, RunDigest]) -> RunKey | None:
 
 
 def _commits(declared: Declared, project: ProjectName | None) -> tuple[Revision | None, Revision | None]:
-    """The commits that an object is rendered from: of its project's files and of the cluster's own."""
+    """The commits that an object is rendered from: that of its project's files, and that of the cluster's own."""
     of_project = None if project is None else declared.project_revisions.get(project)
     return of_project, declared.project_revisions.get(OWN)
 

@@ -1,4 +1,4 @@
-"""Claims that something else has deleted while jobs use them: once no pod does, their data is gone. It is told."""
+"""Notices of claims that something else has deleted while jobs use them: their data is gone once no pod uses them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gpuctl.plan.prune import is_ours
 
 
 def ending_claims(declared: Declared, state: ClusterState, refs: Iterable[ObjectRef]) -> Iterator[Diagnostic]:
-    """A notice for each claim of a declared job, of these, that is being deleted. Cost: linear in those; in the
-    declared jobs where there is one."""
+    """A notice for each of these claims that is being deleted and belongs to a declared job. Cost: linear in the refs;
+    in the declared jobs too if there is such a claim."""
     ending = [ref for ref in refs if (ref.api_version, ref.kind) == CLAIM and is_deleting(state.live[ref])]
     spans = {job.id: job.span for job in declared.jobs} if ending else {}
     for ref in sorted(ending):

@@ -1,5 +1,5 @@
-"""Whether a right is missing that was there. An API server that has just started refuses all until it has read its
-roles; and which right was taken away is told only where it stays away."""
+"""Doubts that a right which was there is missing: an API server that has just started refuses every request until it
+has read its roles. The right is missing if the server still refuses it some seconds later."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ _MS_NS = 1_000_000
 
 
 class Doubts:
-    """What was allowed, and since when it is refused. Safe for threads that ask about different things."""
+    """Which requests the server has allowed, and since when it refuses them. Safe for threads that ask about different
+    requests."""
 
     def __init__(self, lasts_ms: DurationMs) -> None:
-        """`lasts_ms`: a right that is refused for so long is missing."""
+        """`lasts_ms`: a right is missing once it has been refused for this long."""
         self._lasts_ns = lasts_ms * _MS_NS
         self._allowed: set[Hashable] = set()
         self._refused_ns: dict[Hashable, int] = {}
 
     def allowed(self, what: Hashable) -> None:
-        """Note that the server did it."""
+        """Note that the server allowed the request."""
         self._allowed.add(what)
         self._refused_ns.pop(what, None)
 
     def judged(self, what: Hashable, fault: WorldFault) -> WorldFault:
-        """The fault; a missing right is doubted at first, where the right was there."""
+        """The fault itself, or RightDoubted: the request was allowed before, and is not refused for long yet."""
         if not isinstance(fault, RightMissing) or what not in self._allowed:
             return fault
         now_ns = time.monotonic_ns()
