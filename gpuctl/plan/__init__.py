@@ -114,8 +114,7 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
     cache: PlanCache | None = None,
     admits: bool = True,
 ) -> Plan:
-    """Plan all writes of this cycle. Cost: a comparison of each manifest and live object, and the work for what has
-    changed.
+    """Plan all writes of a cycle. Cost: a comparison of each manifest and live object, and the work for changes.
 
     `stops` (the result of `mass_stop`) and `cache` (of the plan before) save work and change no result. `admits` False:
     another engine starts and pauses runs, so whether a run is suspended is left as it is.

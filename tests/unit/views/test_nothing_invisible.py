@@ -20,6 +20,7 @@ from gpuctl.app.bench.cluster_tree import SMALL, ground_files
 from gpuctl.app.cycle import CycleContext, CycleReport, cycle
 from gpuctl.app.notes import notes_of
 from gpuctl.app.object_cache import ObjectCache
+from gpuctl.app.rejections import with_new
 from gpuctl.app.report import Entry, FieldValue, Level, LogForm
 from gpuctl.cli.failures import Failure
 from gpuctl.cli.output import print_json, print_yaml
@@ -296,6 +297,8 @@ def report() -> CycleReport:
 def test_what_the_server_says_is_one_line_of_an_event(report: CycleReport, error: str) -> None:
     change = report.result.outcomes[0].change
     refused = Outcome(change=change, status=OutcomeStatus.FAILED, error=error, refused=True)
-    (note,) = notes_of(replace(report, result=ApplyResult(outcomes=(refused,))))
+    result = ApplyResult(outcomes=(refused,))
+    rejected = with_new({}, result, report.declared, report.state, report.at_ms)
+    (note,) = notes_of(replace(report, result=result, rejected=rejected))
     assert note.message.isprintable()
     note.message.encode()
