@@ -76,8 +76,7 @@ def process(command: Iterable[str], args: Iterable[str], working_dir: str | None
 
 
 def environment(own: Iterable[Spec], declared: Mapping[str, EnvValue], sources: Iterable[EnvSource]) -> Spec:
-    """gpuctl's variables come first, so that `$(NAME)` in a declared one may use them; a declared one replaces
-    gpuctl's."""
+    """Variables: gpuctl's first, so that `$(NAME)` in a declared one may use them; a declared one replaces gpuctl's."""
     mine = [variable for variable in own if variable["name"] not in declared]
     env = [*mine, *(_variable(name, value) for name, value in sorted(declared.items()))]
     from_objects = [_env_source(each) for each in sources]
