@@ -2,8 +2,8 @@
 
 Nothing here reads a file, a repository, a clock or a cluster, and nothing is written: files are given as text by path,
 live objects as the JSON that `kubectl get -o json` prints, the time as milliseconds since 1970. Equal arguments give
-equal results, byte for byte. docs/api.md has an example of each, which a test runs, and says what is promised: the
-names in `__all__` with their arguments, and the fields of their results that the page names. Every other module of
+equal results, byte for byte. docs/api.md has an example of each function, which a test runs, and states the promise:
+the names in `__all__` with their arguments, and the fields of their results that the page names. Every other module of
 gpuctl is private, whatever its name, and may change in any release.
 """
 
@@ -53,8 +53,8 @@ Objects = Iterable[Mapping[str, Any]]
 def compile(files: Files, folder: str = ".") -> Compiled:  # noqa: A001 - the stage has this name everywhere
     """Compile the declarations of one cluster, with the policies beside them.
 
-    `files` are those of the cluster's folder and of `policies/`; `folder` is the cluster's folder in the same terms.
-    The result's `declared` is None exactly when one of its `diagnostics` is an error. Never raises for what is in the
+    `files`: those of the cluster's folder and of `policies/`; `folder`: the cluster's folder in the same terms.
+    The result's `declared` is None exactly when one of its `diagnostics` is an error. Never raises for the content of
     files. Cost: linear in their bytes, some ten milliseconds for a hundred jobs.
     """
     return compile_tree(_tree(files, folder))
@@ -72,9 +72,9 @@ def validate(files: Files, folder: str = ".") -> tuple[Diagnostic, ...]:
 
 
 def declared_nodes(declared: Declared) -> tuple[Mapping[str, Any], ...]:
-    """The nodes of the declared pools, ready and empty, with the device classes and slices that go with them.
+    """The nodes of the declared pools, ready and empty, with the device classes and slices that belong to them.
 
-    They stand for live objects where there is no cluster.
+    They stand for live objects if there is no cluster.
     """
     from gpuctl import wiring  # noqa: PLC0415 - it imports the adapters, which takes a while
 
@@ -82,10 +82,10 @@ def declared_nodes(declared: Declared) -> tuple[Mapping[str, Any], ...]:
 
 
 def schedule(declared: Declared, objects: Objects, now_ms: int) -> Schedule:
-    """The next decision on every declared job, as the controller would take it on these live objects at this time.
+    """The next decision about every declared job, as the controller would make it on these live objects at this time.
 
-    `objects`: nodes at the least, and what gpuctl has made. `now_ms`: milliseconds since 1970. Never raises for what is
-    in the objects: one that can't be read is left alone. Cost: a whole cycle, which plans as well.
+    `objects`: at least the nodes, and the objects that gpuctl has made. `now_ms`: milliseconds since 1970. Never raises
+    for the content of objects: one that can't be read is left alone. Cost: a whole cycle, which plans as well.
     """
     return _cycle(declared, objects, now_ms).schedule
 
@@ -93,16 +93,16 @@ def schedule(declared: Declared, objects: Objects, now_ms: int) -> Schedule:
 def render(declared: Declared, decided: Schedule | None = None) -> Manifests:
     """The Kubernetes objects that are wanted, sorted, the same bytes every time; each `body` is what is applied.
 
-    With a schedule, its decisions are in them; without, every job is suspended, as when it is created.
+    With a schedule, they contain its decisions; without one, every job is suspended, as when it is created.
     """
     return waiting_manifests(declared) if decided is None else render_decided(declared, decided)
 
 
 def plan(declared: Declared, objects: Objects, now_ms: int, confirmations: Iterable[str] = ()) -> Plan:
-    """The writes of the controller's next cycle on these live objects, in order, and what its guards refuse.
+    """The writes of the controller's next cycle on these live objects, in order, and the refusals of its guards.
 
-    It takes several cycles to carry a change out: a run is created in one and let go in the next.
-    `confirmations`: what `Gpuctl-Confirm` trailers of the commit say. Other arguments and cost: those of `schedule`.
+    Carrying a change out takes several cycles: a run is created in one and released in the next.
+    `confirmations`: the values of the commit's `Gpuctl-Confirm` trailers. Other arguments and cost: as `schedule`.
     """
     return _cycle(declared, objects, now_ms, frozenset(confirmations)).plan
 
@@ -111,8 +111,9 @@ def simulate(scenario: str | bytes, folders: Mapping[str, Files] | None = None) 
     """Play a scenario in virtual time, through the ordinary compiler and reconciler, on the embedded cluster.
 
     `folders`: the files of each folder that the scenario's `declarations` name, by that name; paths relative to it.
-    The result's `report` is None if the scenario has mistakes, which are in `diagnostics`; `report.ok` says whether all
-    that the scenario expects came true. Cost: a few cycles for each event, milliseconds each for a hundred jobs.
+    The result's `report` is None if the scenario has mistakes, which are in `diagnostics`; `report.ok` says whether
+    everything that the scenario expects came true. Cost: a few cycles for each event, milliseconds each for a hundred
+    jobs.
     """
     from gpuctl import wiring  # noqa: PLC0415 - it imports the adapters, which takes a while
 

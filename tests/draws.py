@@ -1,4 +1,4 @@
-"""Strategies of many tests. Each is made once: to make and check one takes far longer than to draw from it."""
+"""Strategies that many tests use. Each is made once: making and checking one takes far longer than drawing from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attacker would write, as Hypothesis strategies: texts, and values of any of our types with such texts."""
+"""An attacker's texts as Hypothesis strategies, and values of any of our types that contain such texts."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ESCAPES = [
     "\x85",
 ]
 BLANKS = ["\u3164", "\u115f", "\uffa0", "\u2800", "\u034f", "\u17b4", "\u180f", "\ufe0f", "\U000e0101"]
-"""Those that Python takes for printable."""
+"""Invisible characters that Python takes for printable."""
 MARKS = ["\u202e", "\u2066", "\u2069", "\u200f", "\u061c", "\u200b", "\u200d", "\u2060", "\ufeff", "\xad", "\u2028",
          "\u2029", "\U000e0041", "\ue000", "\uffff", "\udc80", *BLANKS]  # fmt: skip
 OBEYED = re.compile(r"##\w*\[")
-"""What the runners of GitHub, Azure and TeamCity obey anywhere in a line."""
+"""Commands that the runners of GitHub, Azure and TeamCity execute anywhere in a line."""
 MARKUP = ["|", "`", "<img src=x>", "</details>", "@acme/team", "#1", "[a](https://x)", "https://x", "www.x", "*", "_",
           "%0A", "::error::", "##", "[error]", "##[add-mask]", "##vso[a]", ",", "\\", '"', "'", "```", "{", "}", "{0}",
           "{a.b}"]  # fmt: skip
 TEXT = st.lists(st.sampled_from([*ESCAPES, *MARKS, *MARKUP, "a", "team-a", " ", "é", "漢", "7"]), max_size=6).map(
     "".join
 )
-"""Short texts of what drives terminals, turns directions, can't be seen, or is markup."""
+"""Short texts that drive terminals, change the direction of text, are invisible, or are markup."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**40) | TEXT,
     lambda below: st.lists(below, max_size=3) | st.dictionaries(TEXT, below, max_size=3),
@@ -50,13 +50,13 @@ JSON = st.recursive(
 
 
 def invisible(text: str) -> set[str]:
-    """The characters of a text that can't be seen, line breaks aside; and what a CI job's runner obeys anywhere."""
+    """The invisible characters of a text, line breaks aside; and commands that a CI job's runner executes anywhere."""
     return {c for c in text if (not c.isprintable() and c != "\n") or c in BLANKS} | {*OBEYED.findall(text)}
 
 
 @cache
 def of(kind: Any) -> st.SearchStrategy[Any]:
-    """Values of a type, with hostile texts wherever it has text. Numbers are small: they are others' business."""
+    """Values of a type, with hostile texts wherever it has text. Numbers are small: other tests have large ones."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, typing.NewType):

@@ -1,4 +1,4 @@
-"""What sources of tests have in common, which make up their commits: one line of them, and nothing said with any."""
+"""A base for tests' sources that make up their commits: commits in one line, without messages or signatures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NumberedCommits:
         return ()
 
     def verify(self, since: Collection[Revision], head: Revision) -> None:
-        """It has no signatures, and asks for none."""
+        """Accept everything: these commits have no signatures, and none are asked for."""
 
     def confirmations(self, since: Revision, until: Revision, within: str | None = None) -> frozenset[str]:
         del since, until, within

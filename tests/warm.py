@@ -1,7 +1,8 @@
-"""`gpuctl` in processes of its own that are there at once: forked of one that has imported all of it, and done no more.
+"""`gpuctl` in processes that start at once: each is forked from a process that has only imported all of gpuctl.
 
-To start Python and to import gpuctl takes half a second of processor time, most of what many a command takes. What a
-process is by its start is tested with `python -m gpuctl` itself, as in tests/reconcile/test_process.py.
+Starting Python and importing gpuctl take half a second of processor time, which is most of many a command's time.
+Behaviour that depends on a process's start is tested with `python -m gpuctl` itself, as in
+tests/reconcile/test_process.py.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _HERE = Path(__file__).resolve()
 
 
 class Begun:
-    """A process of gpuctl, by its number; as much of Popen as tests use."""
+    """A process of gpuctl, by its number, with the part of Popen that tests use."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Begun:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to one that has not ended."""
+        """Send a signal, if the process has not ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -89,9 +90,9 @@ def run(
     check: bool = False,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """A command to its end, and what it printed; `together`: errors among the rest, as on a terminal.
+    """Run a command to its end, and return its output; `together`: with errors among the output, as on a terminal.
 
-    `check`: CalledProcessError for another exit code than 0.
+    `check`: CalledProcessError for any exit code but 0.
     """
     with TemporaryFile() as output, TemporaryFile() as errors:
         begun = Begun(words, output, errors=output if together else errors, cwd=cwd, env=env)
@@ -109,7 +110,7 @@ def run(
 
 
 def write_command(folder: Path) -> None:
-    """Make a folder with the command `gpuctl`, for shells that have it in their PATH."""
+    """Make a folder with the command `gpuctl`, for shells that have the folder in their PATH."""
     folder.mkdir(exist_ok=True)
     script = folder / "gpuctl"
     script.write_text(_SCRIPT.format(python=sys.executable, address=_address()))
@@ -128,12 +129,12 @@ for number in (signal.SIGINT, signal.SIGTERM):
 code = int(answers.recv(100))
 sys.exit(code if code >= 0 else 128 - code)
 """
-"""Asks for a process as `Begun` does, with the files of its own. To start it takes a fiftieth of a second."""
+"""Asks for a process as `Begun` does, with its own files. Starting this script takes a fiftieth of a second."""
 
 
 @cache
 def _address() -> str:
-    """Where the process listens that has imported all; it ends with this one."""
+    """The socket of the process that has imported everything; that process ends with this one."""
     path = str(Path(mkdtemp(prefix="gpuctl-warm-")) / "socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
@@ -152,7 +153,7 @@ def _end(server: subprocess.Popen[bytes], listens: Path) -> None:
 
 
 def _serve(listener: socket.socket) -> Mapping[str, object]:
-    """Fork for each request, until the process ends that asks. Returns in those forks, with what is to be run."""
+    """Fork for each request, until the asking process ends. Returns in those forks, with what they should run."""
     from gpuctl.cli.main import COMMANDS  # noqa: PLC0415 - not in the process of the tests
 
     for each in (*(listed.module for listed in COMMANDS.values()), *_LATE):
@@ -180,11 +181,11 @@ _LATE = (
     "kubernetes.client.rest",
     "kubernetes.config",
 )
-"""What commands import once they are run."""
+"""Modules that commands import only when they run."""
 
 
 def _begin(asking: socket.socket) -> Mapping[str, object]:
-    """Say the number of the command's process and how it ended; returns in that process, which is as one just begun."""
+    """Tell the number of the command's process and how it ended; returns in that process, which is like a new one."""
     message, files, _, _ = socket.recv_fds(asking, _MESSAGE_BYTES, 3)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
@@ -204,7 +205,7 @@ def _begin(asking: socket.socket) -> Mapping[str, object]:
 
 
 def _become(asked: Mapping[str, object]) -> None:
-    """What a process has of its own from its start."""
+    """Set the parts of a process that it has from its start."""
     words, env = asked["words"], asked["env"]
     assert isinstance(words, list)
     assert isinstance(env, dict)
@@ -217,10 +218,10 @@ def _become(asked: Mapping[str, object]) -> None:
 
 
 class _Leaving:
-    """Registered before all else, so called last of what is called at exit: ends the process where its code is known.
+    """Ends the process once its exit code is known. Registered first, so it is called last at exit.
 
-    Python would then take apart each module that was imported, and so copy the memory that it has of the process it was
-    forked of: five sixths of the processor time of a command as short as `version` (45 ms, not 7 ms).
+    Python would then take each imported module apart, and so copy the memory shared with the process it was forked
+    from: five sixths of the processor time of a command as short as `version` (45 ms, not 7 ms).
     """
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ def cluster(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _machine() -> str:
-    """What it was measured on."""
+    """The machine of the measurement, in words."""
     gib = -(-os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _GIB)
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     return f"{os.cpu_count()} cores, {gib} GiB, {system}, load {os.getloadavg()[0]:.1f} before"
@@ -158,5 +158,5 @@ def _each(total_ms: int, flow: Flow) -> str:
 
 
 def _tenths(milli: int, digits: int = 1) -> str:
-    """Thousandths, rounded to so many digits."""
+    """Thousandths as a decimal number, rounded to so many digits."""
     return f"{milli / 1000:.{digits}f}"

@@ -116,7 +116,7 @@ def _row(figure: OpenbFigure) -> tuple[str, ...]:
 
 
 def _about(millionths: int, error: int | None) -> str:
-    """With twice its standard error: most means of as many runs lie within that of the true one."""
+    """A figure with twice its standard error: most means of as many runs lie within that of the true one."""
     return _percent(millionths) if error is None else f"{_percent(millionths)} ± {_percent(2 * error)}"
 
 
@@ -125,6 +125,6 @@ def _signed(millionths: int) -> str:
 
 
 def _percent(millionths: int) -> str:
-    """In percent, rounded to hundredths."""
+    """A percentage, rounded to hundredths."""
     hundredths = (millionths + 50) // 100
     return f"{hundredths // 100}.{hundredths % 100:02d}"

@@ -27,9 +27,9 @@ _COMMANDS = {
     "plan, nothing known": (*_SELF, "plan", "--no-cache", _CLUSTER, "--base", "HEAD", "-o", "json"),
     "plan of the change": (*_SELF, "plan", _CLUSTER, "--base", "HEAD", "-o", "json"),
 }
-"""What is timed, in this order."""
+"""The timed commands, in this order."""
 _PLANNED = frozenset({0, 2, 3})
-"""Exit codes of a plan that was made: nothing changes, something does, a guard refuses it."""
+"""Exit codes of a plan that was made: no changes, changes, changes that a guard refuses."""
 _CUT = 2
 
 
@@ -59,8 +59,8 @@ def review(jobs: int, projects: int, runs: int, output: str) -> None:
 
 
 def _environ(folder: Path) -> dict[str, str]:
-    """The environment, with the user's folders and Git's settings in a folder. Python keeps what it compiles of gpuctl,
-    as an installation has it: else 0.4 s of each command are Python's own compiler."""
+    """The environment, with the user's folders and Git's settings in a folder. Python keeps its compiled files of
+    gpuctl, as in an installation: otherwise 0.4 s of each command are Python's own compiler."""
     left_out = ("GIT_", "GPUCTL_", "PYTHONDONTWRITEBYTECODE")
     dropped = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     kept = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
@@ -68,7 +68,7 @@ def _environ(folder: Path) -> dict[str, str]:
 
 
 def _repository(top: Path, jobs: int, projects: int, environ: dict[str, str]) -> None:
-    """A repository of one commit, and a change of the working tree."""
+    """Make a repository with one commit, and a change in the working tree."""
     from gpuctl.app.bench.compile import bench_tree  # noqa: PLC0415 - only now
 
     for path, file in bench_tree(jobs, projects).files.items():
@@ -84,8 +84,8 @@ def _repository(top: Path, jobs: int, projects: int, environ: dict[str, str]) ->
 
 
 def _median(words: tuple[str, ...], top: Path, environ: dict[str, str], runs: int) -> dict[str, int]:
-    """The medians of the milliseconds it takes and of its CPU; two runs go before, which are not counted: `plan` keeps
-    what it has compiled in the second."""
+    """The medians of a command's milliseconds and CPU time. Two runs before do not count: the second one of `plan`
+    stores what it has compiled."""
     for _ in range(2):
         _run(words, top, environ)
     measured = [_run(words, top, environ) for _ in range(runs)]

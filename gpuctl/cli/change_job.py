@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """The jobs that are meant: by their names, or all of a project."""
+    """The jobs that a command is for: named ones, or all of a project."""
 
     jobs: tuple[str, ...]
     project: str | None
     every: bool
 
     def found(self, how: How) -> tuple[WorkingTree, list[Target]]:
-        """The declarations, and the jobs among them."""
+        """The declarations, and the chosen jobs among them."""
         from gpuctl.edit import Target  # noqa: PLC0415 - only now
 
         if bool(self.jobs) is self.every:

@@ -49,7 +49,7 @@ class Where:
 
     @contextmanager
     def reading(self) -> Iterator[Cluster]:
-        """The cluster, to be read whole, and each kind once."""
+        """The cluster, for reading all of it, each kind once."""
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
         if self.embedded is not None:
@@ -61,9 +61,9 @@ class Where:
 
     @contextmanager
     def looking(self, project: str | None = None) -> Iterator[tuple[Cluster, Sessions | None]]:
-        """What a person may read of the cluster, and sessions with its containers; None for the embedded cluster.
+        """The part of the cluster that a person may read, and sessions with its containers; None for the embedded one.
 
-        `project`: what is wanted belongs to it, so that no other one is tried.
+        `project`: only its objects are wanted, so that no other namespace is tried.
         """
         from gpuctl import wiring  # noqa: PLC0415 - adapters are imported when they are needed
 
@@ -128,13 +128,13 @@ namespace_option: Callable[[Any], Any] = click.option(
     metavar="NAME",
     help="Read only this namespace. Default, for accounts without further rights: the context's.",
 )
-"""For commands that can work with a part of a cluster; goes above `cluster_options`."""
+"""The option of commands that can work with a part of a cluster; goes above `cluster_options`."""
 
 
 def read_live(
     where: Where, needed: Iterable[Kind] | None = None, *, project: str | None = None, or_published: bool = False
 ) -> Live:
-    """Read the cluster as `told_live` does. `project`: only what belongs to it is wanted."""
+    """Read the cluster as `told_live` does. `project`: only its objects are wanted."""
     with where.looking(project) as (cluster, sessions):
         return told_live(cluster, sessions if needed is None else None, needed, or_published=or_published)
 
@@ -144,10 +144,10 @@ def told_live(
 ) -> Live:
     """Read an open cluster; `needed`: the kinds that must be readable, by default those of jobs.
 
-    `sessions`: by which events are read of runs that do not start.
+    `sessions`: for reading the events of runs that do not start.
 
-    `or_published`: what is published will do instead. Kinds that can't be read are noted on standard error, and those
-    that may not be, where nothing published stands for them.
+    `or_published`: published data may stand in for the cluster. Kinds that can't be read are reported on standard
+    error; those that the user may not read, only if no published data stands for them.
     """
     from gpuctl.app.inspect import WORKLOADS, live, measured, with_events  # noqa: PLC0415
     from gpuctl.app.rights import RightMissing  # noqa: PLC0415
@@ -160,7 +160,7 @@ def told_live(
             raise
         narrower = "" if or_published else _narrower()
         raise Failure(fault.code, str(fault), hint=f"{narrower}{team_grant(fault.right)}") from fault
-    known = current.overview is not None  # to the leader, what this person may not read
+    known = current.overview is not None  # the leader, who publishes, can read what this person may not
     unread = tuple(each for each in current.unread if not (known and isinstance(each, Forbidden)))
     rights = [each.right for each in unread if isinstance(each, RightMissing)]
     if len(rights) > 1:
@@ -173,7 +173,7 @@ def told_live(
 
 
 def _narrower() -> str:
-    """What has a command read one namespace only: its own option, else what sets it for all commands."""
+    """How to make a command read only one namespace: by its own option, else by the setting for all commands."""
     options = {each.name for each in click.get_current_context().command.params}
     always = "`kubectl config set-context --current --namespace NAMESPACE`"
     if "namespace" in options:
@@ -182,7 +182,7 @@ def _narrower() -> str:
 
 
 def tell_other_cluster(cluster: Cluster, declared: Declared) -> None:
-    """A note on standard error where declarations are held against a cluster that is kept by those of another one."""
+    """Print a note on standard error if the cluster is kept by the declarations of another cluster."""
     from gpuctl.app.whose import other_clusters  # noqa: PLC0415 - only now
 
     kept, name = other_clusters(cluster, declared.cluster.name), declared.cluster.name
@@ -191,8 +191,8 @@ def tell_other_cluster(cluster: Cluster, declared: Declared) -> None:
 
 
 def with_other_engine(cluster: Cluster, current: Live) -> Live:
-    """The same with what Kueue says of the jobs that it decides about. Where that may not be read, a note on standard
-    error."""
+    """The same, with Kueue's view of the jobs that it decides about. If Kueue's objects may not be read, a note on
+    standard error."""
     from gpuctl.app.kueue_words import with_words  # noqa: PLC0415 - only now
 
     try:
@@ -203,12 +203,13 @@ def with_other_engine(cluster: Cluster, current: Live) -> Live:
 
 
 def project_of(job: str, project: str | None) -> str | None:
-    """The project of PROJECT/JOB, else the one that is given."""
+    """The project in PROJECT/JOB, else the given one."""
     return job.partition("/")[0] if "/" in job else project
 
 
 def one_sweep(name: str, project: str | None, current: Live) -> tuple[JobView, ...]:
-    """The jobs of the named sweep in order; a bare name must be unique over all projects. None where a job has it."""
+    """The jobs of the named sweep in order; a bare name must be unique over all projects. None if a job has this
+    name."""
     from gpuctl.views.sweeps import sweep_of  # noqa: PLC0415 - only for names that are no job's
 
     wanted = _wanted(name, project)
@@ -227,8 +228,8 @@ def _wanted(name: str, project: str | None) -> JobId | str:
 
 
 def one_job(name: str, project: str | None, cluster: Cluster, current: Live) -> JobView:
-    """The newest run of the named job; a bare name must be unique over all projects. `cluster` is asked about one
-    that is gone."""
+    """The newest run of the named job; a bare name must be unique over all projects. `cluster` is asked about a job
+    that does not exist."""
     wanted = _wanted(name, project)
     found = current.find(wanted)
     if not found:
@@ -274,7 +275,7 @@ def _absent(wanted: JobId | str, cluster: Cluster, current: Live) -> Failure:
 
 
 def _recorded(job: JobId, removal: Removal) -> Failure:
-    """That the job was removed, as the cluster tells it: with the commit that was taken up then."""
+    """The failure for a removed job that the cluster has a record of: with the commit that was taken up then."""
     from gpuctl.k8s.timestamps import format_timestamp  # noqa: PLC0415 - only for jobs that are not there
 
     commit, at = removal.revision[:_SHOWN_REVISION], format_timestamp(removal.at_ms).partition(".")[0]
@@ -284,7 +285,7 @@ def _recorded(job: JobId, removal: Removal) -> Failure:
 
 
 def _removed(wanted: JobId | str) -> Failure | None:
-    """That a commit removed the job, where the command is run in the repository that says so."""
+    """The failure for a job that a commit removed, if the current folder is in the repository with that commit."""
     from gpuctl import wiring  # noqa: PLC0415 - only for jobs that are not there
 
     removal = wiring.removal(wanted)

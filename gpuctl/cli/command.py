@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 _HELP = {"help_option_names": ["-h", "--help"]}
-"""A setting of every command: click makes a command's help option once, under the command line that comes first."""
+"""A setting of every command: click caches a command's help option, with the settings of the first command line."""
 
 
 class ExampleCommand(click.Command):
-    """A command whose help ends with examples. `failed`: its exit code when it can't do what it is for."""
+    """A command whose help ends with examples. `failed`: its exit code if it can't do its work."""
 
     def __init__(self, *args: Any, examples: tuple[str, ...], failed: int = EXIT_USAGE, **kwargs: Any) -> None:
         kwargs["context_settings"] = _HELP
@@ -33,7 +33,7 @@ class ExampleCommand(click.Command):
 
 
 class ExampleGroup(click.Group):
-    """A group of commands whose help ends with examples. `failed`: the exit code of all of them, as of one command."""
+    """A group of commands whose help ends with examples. `failed`: the exit code of all of them, as for one command."""
 
     def __init__(self, *args: Any, examples: tuple[str, ...], failed: int = EXIT_USAGE, **kwargs: Any) -> None:
         kwargs["context_settings"] = {**_HELP, **kwargs.get("context_settings", {})}
@@ -61,7 +61,7 @@ def command(
 
 
 def context_clock() -> Clock:
-    """The clock of the command that runs in this thread: the machine's, or the object that gpuctl was called with."""
+    """The clock of the command in this thread: the machine's, or the object that gpuctl was called with."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
     given: Clock | None = click.get_current_context().obj

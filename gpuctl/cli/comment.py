@@ -30,7 +30,7 @@ _SHORT = 10
 
 
 def _label_names(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> Mapping[Labelled, str]:
-    """The name of each label; empty for one that is not set."""
+    """The name of each label; "" for one that is not set."""
     names = dict(LABELS)
     for text in given:
         effect, equals, name = text.partition("=")
@@ -144,8 +144,8 @@ def comment(  # noqa: PLR0913 - an argument for each option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be told. `origin` is empty for a plan that was made here; `commit`: the head that a read one names;
-    `wanted`: the one that it has to name."""
+    """The plan to write. `origin`: "" for a plan that was made here; `commit`: the head that a read plan names;
+    `wanted`: the one that it must name."""
 
     page: PlanPage
     origin: str = ""
@@ -173,7 +173,7 @@ def _read(file: Path, folder: Path | None, given: Mapping[str, Any]) -> Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is sent: the comment, the labels that are ours, and those of them that are wanted."""
+    """The comment to write, gpuctl's labels, and those of them that should be set."""
 
     text: str
     ours: frozenset[str]
@@ -181,7 +181,7 @@ class Message:
 
 
 def _send(options: ForgeOptions, plan: Plan, sent: Message) -> None:
-    """Write the comment and set the labels; a plan that was read only if it is of the request's newest commit."""
+    """Write the comment and set the labels; for a plan that was read, only if it is of the request's newest commit."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.views.plan_markdown import marker  # noqa: PLC0415
 

@@ -41,7 +41,7 @@ def _ip(value: str) -> str:
 
 
 IP = click.types.FuncParamType(_ip)
-"""Of an option that is an IP address."""
+"""The type of an option that is an IP address."""
 
 
 @command(
@@ -127,7 +127,7 @@ def _shown(where: Where, state: IO[str] | None) -> Shown:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether HOST:PORT is reached from this machine alone."""
+    """Whether HOST:PORT can be reached only from this machine."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         return host == "localhost" or ip_address(host).is_loopback

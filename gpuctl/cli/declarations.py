@@ -14,8 +14,8 @@ from gpuctl.model.declared import Declared
 
 
 def compiled_folder(folder: str, *, exit_code: int = EXIT_FAILED) -> Declared:
-    """The declarations of a folder; with mistakes, print diagnostics on standard error and exit with that code,
-    or as for a bug of gpuctl if one of them is one.
+    """The declarations of a folder; with mistakes, print diagnostics on standard error and exit with that code, or with
+    the code for a bug of gpuctl if one of them is a bug.
     """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile import compile_tree  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""Names that a shell completes: of the jobs and projects that the repository of the current folder declares.
+"""Names for completion in a shell: of the jobs and projects that the current folder's repository declares.
 
-They are looked for in the text, which is not compiled: a shell waits for them. Where nothing can be read there are
-none; a completion says nothing else.
+They are searched in the text, without compiling it: a shell waits for them. If nothing can be read there are none, and
+nothing is reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = re.compile(r"\b(name|project)[\"']?:[ \t]+[\"']?([A-Za-z0-9.-]+)")
 
 
 def job_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Jobs by their names: those of the project that is meant; where none is, of all, also as PROJECT/JOB."""
+    """Names of jobs: of the chosen project; without one, of all projects, also as PROJECT/JOB."""
     from gpuctl.cli.defaults import default_project  # noqa: PLC0415 - only now
 
     del param
@@ -41,7 +41,7 @@ project_option = partial(click.option, "-p", "--project", shell_complete=project
 
 
 def _declared(ctx: click.Context) -> Iterator[tuple[str, str, str]]:
-    """Kind, name and project of each job and project, as far as the text tells them."""
+    """Kind, name and project of each job and project, as far as the text shows them."""
     from gpuctl.adapters.files import read_files, top_of  # noqa: PLC0415 - only now
     from gpuctl.app.ports import WorldFault  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ HOW = "name it: -p PROJECT or PROJECT/JOB; `gpuctl config project NAME` sets a d
 
 
 def job_named(name: str, project: str | None) -> Target:
-    """The job of a name or of PROJECT/NAME, of the project that is named, else of the default one."""
+    """The job of a name or of PROJECT/NAME: in the named project, else in the default one."""
     from gpuctl.edit import Target  # noqa: PLC0415 - only now
 
     before, slash, after = name.partition("/")
@@ -26,8 +26,8 @@ def job_named(name: str, project: str | None) -> Target:
 
 
 def project_meant(job: str, project: str | None) -> str | None:
-    """The project of a job that is looked for: the named one, else the default one; None for all of them, or where the
-    job is named as PROJECT/JOB."""
+    """The project of a job that is looked for: the named one, else the default one; None for all projects, or if the
+    job is given as PROJECT/JOB."""
     return project or (None if "/" in job else default_project())
 
 

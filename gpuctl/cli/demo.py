@@ -30,7 +30,7 @@ NEXT_THERE = (
     "cd {keep} && git log --oneline",
     "gpuctl plan clusters/tr4858 --base HEAD~1 --head HEAD      # what the last commit did",
 )
-"""What to try after the story: by itself, and in the repository that is kept."""
+"""What to try after the story: without the repository, and in the repository that is kept."""
 
 
 @command("demo", examples=("gpuctl demo", "gpuctl demo --keep story -o json", "gpuctl demo --kubeconfig kwok.yaml"))

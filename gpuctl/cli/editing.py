@@ -73,7 +73,7 @@ def edit_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def working_tree(path: str | None, meant: Target | None = None) -> WorkingTree:
     """The declarations of the cluster that is meant: the named one, that of the current folder, the only one in
-    clusters/, or the only one of those that declares the job's project."""
+    clusters/, or the only one there that declares the job's project."""
     from gpuctl.adapters.files import read_tree, top_of  # noqa: PLC0415 - only now
     from gpuctl.app.editing import WorkingTree  # noqa: PLC0415
     from gpuctl.edit import Target  # noqa: PLC0415
@@ -106,7 +106,7 @@ def _not_known(why: str) -> Failure:
 
 
 def carry_out(working: WorkingTree, make: Callable[[], Edit], how: How) -> None:
-    """Make the edit, and tell what became of it and what comes next."""
+    """Make the edit, and print its result and the next step."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app import editing  # noqa: PLC0415
     from gpuctl.edit import Refused  # noqa: PLC0415
@@ -140,7 +140,7 @@ def carry_out(working: WorkingTree, make: Callable[[], Edit], how: How) -> None:
 
 
 def _tell_guards(judged: Judgement) -> None:
-    """What guards would refuse of an edit that stops several jobs, on the declared nodes."""
+    """Print what guards would refuse of an edit that stops several jobs, on the declared nodes."""
     if judged.stopped < _SEVERAL or judged.after is None:
         return
     from gpuctl import wiring  # noqa: PLC0415 - only now
@@ -183,8 +183,8 @@ def _report(edit: Edit, done: Done) -> None:
 
 
 def _say_next(working: WorkingTree, judged: Judgement, done: Done) -> None:
-    """The command that tells what the edit does to jobs."""
-    folder = quote(working.tree.cluster_dir)  # others may have called it, and the branch
+    """Print the command that shows what the edit does to jobs."""
+    folder = quote(working.tree.cluster_dir)  # others may have named it, and the branch
     if not judged.is_valid:
         say(f"next: correct the errors; gpuctl validate {folder}")
         return

@@ -92,7 +92,7 @@ def _explain_code(code: str) -> None:
 
 
 def _explain_live(subject: str, project: str | None, where: Where) -> None:
-    """Explain a job by its objects and what is published, which works with rights for one namespace only."""
+    """Explain a job by its objects and by published data, which works with rights for one namespace only."""
     from gpuctl.app.inspect import is_in_deleted_namespace  # noqa: PLC0415
     from gpuctl.k8s.objects import labels_of  # noqa: PLC0415
     from gpuctl.targets import engine_of  # noqa: PLC0415
@@ -115,7 +115,7 @@ def _explain_live(subject: str, project: str | None, where: Where) -> None:
 
 
 def _words(cluster: Cluster, current: Live, view: JobView, engine: Engine) -> Iterator[str]:
-    """What another engine says of a job, or the command that shows it."""
+    """Another engine's explanation of a job, or the command that shows it."""
     from gpuctl.app.kueue_words import words_of_kueue  # noqa: PLC0415 - only now
     from gpuctl.app.ports import Forbidden  # noqa: PLC0415
     from gpuctl.targets import Engine  # noqa: PLC0415

@@ -8,7 +8,7 @@ from gpuctl.cli.failures import Failure
 
 
 def named_file(path: str | Path, most_bytes: int) -> bytes:
-    """The content, which may come from a pipe; of a larger file the first `most_bytes` and one more."""
+    """The content, which may come from a pipe; for a larger file, the first `most_bytes` and one more."""
     try:
         with Path(path).open("rb") as file:
             return file.read(most_bytes + 1)

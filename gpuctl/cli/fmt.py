@@ -38,7 +38,7 @@ def fmt(paths: tuple[str, ...], *, check: bool, dry_run: bool) -> None:
     refused, changed, seen = [], 0, 0
     for path, file in read_files(names):
         if file.fault is SourceFault.MISNAMED:
-            continue  # `gpuctl validate` tells it
+            continue  # `gpuctl validate` reports it
         seen += 1
         if file.fault is not None:
             raise Failure("GPU6121", message("GPU6121", {"path": path, "why": f"it is {file.fault.value}"}))

@@ -103,7 +103,7 @@ def sync(kubeconfig: str | None, context: str | None) -> None:
 
 @contextmanager
 def _control(kubeconfig: str | None, context: str | None) -> Iterator[ControlObject]:
-    """The object that says what a person wants of gpuctl. Its namespace is missing where gpuctl is not installed."""
+    """The object by which people control gpuctl. If gpuctl is not installed, its namespace is missing."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.app.ports import NotFound  # noqa: PLC0415
 

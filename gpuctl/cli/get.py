@@ -94,7 +94,7 @@ def _show_sweep(jobs: Iterable[JobView], output: str) -> None:
 
 
 def _with_logged_progress(view: JobView, sessions: Sessions) -> JobView:
-    """The job with the progress that its log says, where no annotation does. Cost: a request for a job that runs."""
+    """The job with the progress in its log, if no annotation has it. Cost: a request for a running job."""
     from gpuctl.app.inspect import Unreachable, pod_of  # noqa: PLC0415 - only now
     from gpuctl.app.ports import ClusterUnavailable, Forbidden  # noqa: PLC0415
     from gpuctl.app.session_ports import LogRequest  # noqa: PLC0415

@@ -120,7 +120,7 @@ def _declare(files: tuple[str, ...], path: str | None, read: Callable[[Any, Plac
 
 
 class _Read:
-    """A file that was read: its objects, and where they stand in it."""
+    """A file that was read: its objects, and their places in it."""
 
     def __init__(self, file: str) -> None:
         from gpuctl.scaffold.foreign import MOST_BYTES, Places, items  # noqa: PLC0415 - only now
@@ -135,7 +135,7 @@ class _Read:
         self._places = Places(file, content)
 
     def place(self, origin: object, told: str) -> str | None:
-        """The place of what is told of an object, if it is one of this file."""
+        """The place of a report about an object, if the object is in this file."""
         path = self._paths.get(id(origin))
         return None if path is None else self._places.of(path, told)
 
@@ -154,7 +154,7 @@ def _show(found: Imported) -> None:
 
 
 def _report(found: Imported, read: Sequence[_Read]) -> None:
-    """What is declared without a part of it, each where it stands; and what is not declared."""
+    """Print the parts of things that are not declared, each with its place; and the things that are not declared."""
     for thing in found.things.values():
         for each in thing.unsaid:
             places = (file.place(thing.origin, each) for file in read)

@@ -105,7 +105,7 @@ def _named(cluster: str | None, where: Where) -> str:
 
 
 def _pools(said: tuple[str, ...], where: Where) -> tuple[Pool, ...]:
-    """The pools that are said, else those of the live cluster that is named."""
+    """The pools of --pool, else those of the named live cluster."""
     from gpuctl.k8s import kinds  # noqa: PLC0415 - only now
     from gpuctl.scaffold import pools_seen  # noqa: PLC0415
 

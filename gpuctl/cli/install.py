@@ -230,7 +230,7 @@ def _show(output: str, folder: Path | None, bodies: Sequence[Body]) -> None:
 
 
 def _duties(folder: str | None, target: str | None) -> Duties:
-    """What gpuctl does in the cluster. Mistakes in its declarations end the command."""
+    """The duties of gpuctl in the cluster. Mistakes in its declarations end the command."""
     from gpuctl.cli.declarations import compiled_folder  # noqa: PLC0415 - only now
     from gpuctl.install import Duties  # noqa: PLC0415
 
@@ -239,7 +239,7 @@ def _duties(folder: str | None, target: str | None) -> Duties:
 
 
 def _tell_what_is_missing(ctx: click.Context, options: Mapping[str, Any]) -> None:
-    """Say what an installation without the guard, or without an image's name, lacks."""
+    """Print what an installation lacks without the guard, or without an image's name."""
     from gpuctl.install import UNGUARDED  # noqa: PLC0415 - only now
 
     if not options["guard"]:
@@ -250,7 +250,7 @@ def _tell_what_is_missing(ctx: click.Context, options: Mapping[str, Any]) -> Non
 
 
 def _looked(kubeconfig: str | None, context: str | None, given: int | None) -> int | None:
-    """The API servers' port in a cluster, where none is given; says what else is there."""
+    """The API servers' port in a cluster, if none is given; prints the other findings about the cluster."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.install.host import findings  # noqa: PLC0415
     from gpuctl.install.workload import SERVER_PORT  # noqa: PLC0415
@@ -262,9 +262,9 @@ def _looked(kubeconfig: str | None, context: str | None, given: int | None) -> i
 
 
 def _rules(folder: str | None, controllers: Sequence[str], *, is_guarded: bool) -> list[Body]:
-    """The admission policies of a folder's policies; says which of them have none. Mistakes in them end the command.
+    """The admission policies of a folder's policies; prints which policies have none. Mistakes in them end the command.
 
-    What declarations of the folder break is not told: `validate` and `policy list` do.
+    Declarations of the folder that break policies are not reported: `validate` and `policy list` do that.
     """
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415 - only now
     from gpuctl.compile.declarations import ReadCache, collect  # noqa: PLC0415

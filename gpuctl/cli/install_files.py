@@ -1,4 +1,4 @@
-"""What `gpuctl install` writes as files: a Kustomize base, and a Helm chart with its options as values."""
+"""The files that `gpuctl install` writes: a Kustomize base, and a Helm chart with its options as values."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gpuctl.install.kustomize import base
 from gpuctl.model.state import Body
 
 FIELDS = {"cluster_prefix": "namespace_prefix", "verify_signatures": "verify"}
-"""Options that an `Installation` has under another name."""
+"""Options with another name in an `Installation`."""
 
 
 def choices(command: click.Command) -> Mapping[str, Choice]:
-    """What the command's options say of the fields of an `Installation`."""
+    """The help and allowed values of the fields of an `Installation`, from the command's options."""
     found = {}
     for option in command.params:
         if isinstance(option, click.Option) and option.name:
@@ -50,19 +50,19 @@ def option_of(command: click.Command, field: str) -> str:
 def write_chart(
     folder: Path | None, given: Mapping[str, Any], known: Mapping[str, Choice], rules: Sequence[Body], duties: Duties
 ) -> None:
-    """The chart, with the options that were given as its defaults."""
+    """Write the chart, with the given options as its defaults."""
     _write(folder, chart(given, known, rules, __version__, duties), "a Helm chart")
 
 
 def write_base(folder: Path | None, bodies: Sequence[Body]) -> None:
-    """The objects as a Kustomize base."""
+    """Write the objects as a Kustomize base."""
     from gpuctl.views.yamltext import yaml_document  # noqa: PLC0415 - only now
 
     _write(folder, {path: yaml_document(body) for path, body in base(bodies).items()}, "a Kustomize base")
 
 
 def write_monitoring(folder: Path | None) -> None:
-    """What watches gpuctl by Prometheus and Grafana."""
+    """Write the files for monitoring gpuctl by Prometheus and Grafana."""
     from gpuctl.install.monitoring import grafana_dashboard, operator_objects, rule_groups  # noqa: PLC0415 - only now
     from gpuctl.views.yamltext import yaml_document  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What to do instead of a command or flag of Run:ai or kubectl that gpuctl has not. One table, by words."""
+"""What to do instead of a command or flag of Run:ai or kubectl that gpuctl lacks. One table, by words."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ INSTEAD: Mapping[tuple[str, ...], str] = {
     ("lint",): "gpuctl validate DIR",
     ("help",): "gpuctl --help, gpuctl COMMAND --help",
 }
-"""By the words of the command, without `gpuctl`. More words go before fewer."""
+"""By the words of the command, without `gpuctl`. An entry of more words is preferred."""
 
 KINDS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -138,7 +138,7 @@ KINDS: Mapping[str, str] = {
     **dict.fromkeys(("projects", "project", "namespaces", "ns", "queues"), _PROJECTS),
     **dict.fromkeys(("nodes", "node", "no"), _NODES),
 }
-"""Kinds that `kubectl get` takes, where `gpuctl get` takes a job's name."""
+"""Kinds that `kubectl get` takes; `gpuctl get` takes a job's name there."""
 _OF_A_JOB = frozenset([
     "get",
     "delete",
@@ -210,11 +210,11 @@ SUBMIT_FLAGS: Mapping[str, str] = {
     "--loglevel": "messages have codes: gpuctl explain CODE",
     "--cluster": "--path DIR names the cluster's folder",
 }
-"""Flags of Run:ai's submit that `gpuctl submit` has not."""
+"""Flags of Run:ai's submit that `gpuctl submit` lacks."""
 
 
 def without_kind(words: Sequence[str]) -> str:
-    """What to do instead of a command with a kind, as kubectl has it: `get nodes`, `delete job NAME`; "" for others."""
+    """What to do instead of a command with a kind, as in kubectl: `get nodes`, `delete job NAME`; "" for others."""
     if len(words) < 2 or words[1] not in KINDS or words[0] not in _OF_A_JOB:
         return ""
     if words[0] == "delete" and KINDS[words[1]] == _PROJECTS:
@@ -223,8 +223,8 @@ def without_kind(words: Sequence[str]) -> str:
 
 
 def instead_of(words: Sequence[str]) -> str:
-    """What to do instead of a command that begins with these words; "" where nothing is known. The longest entry that
-    fits goes."""
+    """What to do instead of a command that begins with these words; "" if nothing is known. The longest matching entry
+    is used."""
     said = [word for word in words if not word.startswith("-")]
     for count in range(min(len(said), 2), 0, -1):
         if (found := INSTEAD.get(tuple(said[:count]))) is not None:

@@ -72,9 +72,9 @@ def list_jobs(project: str | None, output: str, where: Where, *, all_projects: b
 
 
 def _watch(where: Where, project: str | None, chosen: ProjectName | None, *, wide: bool) -> None:
-    """The list, then a line for each job that differs from the reading before, for ever.
+    """Print the list, then a line for each job that differs from the reading before, without end.
 
-    That the cluster can't be read, and that it can again, is told once.
+    A line says once that the cluster can't be read, and once that it can again.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.cli.readings import readings  # noqa: PLC0415

@@ -25,7 +25,7 @@ class Listed(NamedTuple):
 
     @property
     def module(self) -> str:
-        """What is imported to run it."""
+        """The module to import for running it."""
         return f"gpuctl.cli.{self.place.partition(':')[0]}"
 
     @property
@@ -83,7 +83,7 @@ EXAMPLES = ("gpuctl demo", "gpuctl validate clusters/tr4858", "gpuctl plan clust
 
 
 _WORDS = "gpuctl.words"
-"""What stands behind `gpuctl`, in the context of the command line."""
+"""The key of the words behind `gpuctl`, in the context of the command line."""
 
 
 class RootGroup(ExampleGroup):
@@ -107,7 +107,7 @@ class RootGroup(ExampleGroup):
             formatter.write_dl([(name, listed.line) for name, listed in COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names and options that begin with what is there."""
+        """The names and options that begin with the typed text."""
         named = {name: listed for name, listed in COMMANDS.items() if name.startswith(incomplete)}
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*(CompletionItem(name, help=listed.line) for name, listed in named.items()), *options]
@@ -163,8 +163,8 @@ class RootGroup(ExampleGroup):
             raise unforeseen_failure(error) from error
 
     def _invoke_or_help(self, ctx: click.Context) -> Any:
-        """Run the command; of a group that is named without one of its commands, such as `gpuctl policy`, print the
-        help."""
+        """Run the command; print the help of a group that is given without one of its commands, such as `gpuctl
+        policy`."""
         try:
             return super().invoke(ctx)
         except click.exceptions.NoArgsIsHelpError as error:

@@ -8,15 +8,15 @@ from gpuctl.model.ids import JobId
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`did you mean …?`, or "" where no name is near."""
+    """`did you mean …?`, or "" if no known name is similar."""
     return _question(word, {name: name for name in known})
 
 
 def nearest_job(word: str, known: Iterable[JobId]) -> str:
-    """The same for a job by its name, or by `PROJECT/NAME`.
+    """As `nearest`, for a job by its name, or by `PROJECT/NAME`.
 
-    By both: one of that name in the project that is written most like it; else, of a project that is known, one of its
-    jobs by the name alone.
+    By `PROJECT/NAME`: a job of that name in the project with the most similar name; else, if the project is known, the
+    most similar job of it.
     """
     jobs = sorted(known, reverse=True)
     project, slash, name = word.partition("/")

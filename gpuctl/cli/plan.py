@@ -73,7 +73,7 @@ PLAN_OPTIONS = (
         help="Compile also what was compiled for earlier plans. Or GPUCTL_NO_CACHE=1.",
     ),
 )
-"""With what is planned, and on which cluster: of `plan` and `comment`."""
+"""The options of what is planned, and on which cluster: for `plan` and `comment`."""
 
 
 def plan_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -148,9 +148,9 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
     told: Callable[[Declared], object] = lambda _: None,
     **cluster: Any,
 ) -> PlanReport:
-    """The plan that the options name. Mistakes in the declarations are shown, and end the command with exit 1.
+    """The plan that the options name. Mistakes in the declarations are printed, and end the command with exit 1.
 
-    `told` gets what head declares.
+    `told` is called with head's declarations.
     """
     collect_seldom(OBJECTS_OF_A_COMMAND)  # first: importing makes many objects, too
     from gpuctl import wiring  # noqa: PLC0415 - here and below: only now
@@ -180,7 +180,7 @@ def made_plan(  # noqa: PLR0913 - an argument for each option
 
 
 def _tell_differences(declared: Declared, target: str | None) -> None:
-    """Where the engine that decides in the cluster is not the one that the plan asks."""
+    """Print where the engine that decides in the cluster differs from the one that the plan uses."""
     if target is not None:
         from gpuctl.app.other_engine import target_objects  # noqa: PLC0415 - only now
         from gpuctl.targets import Engine, differences  # noqa: PLC0415
@@ -207,7 +207,7 @@ def _show(report: PlanReport, output: str) -> None:
 
 
 def _commit(folder: Path, report: PlanReport) -> None:
-    """Commit a rollback that is planned, and not refused."""
+    """Commit a planned rollback that no guard refuses."""
     from gpuctl.adapters.gitrollback import commit_rollback  # noqa: PLC0415 - only now
 
     if report.empty:
@@ -222,7 +222,7 @@ def _commit(folder: Path, report: PlanReport) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revisions:
-    """What is compared, as the options name it."""
+    """The revisions to compare, as the options name them."""
 
     base: str | None
     head: str | None
@@ -255,7 +255,7 @@ def _gates(text: str) -> Iterator[Gate]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
     """The cluster that an effect is computed on, as the options name it; without any, the declared nodes. `confirmed`:
-    what commits confirm."""
+    the confirmations in commits."""
 
     kubeconfig: str | None
     context: str | None
@@ -286,13 +286,13 @@ def _foreseen(before: Declared | None, after: Declared, basis: Basis, entry: Ent
 
 
 def _compiled(compared: Compared, cache: CompileCache, *, is_live: bool) -> Iterator[Side | None]:
-    """Compile both trees; None for a missing folder. Mistakes end the command with exit 1; of base, only where they
-    are in the cluster's own files: else what compiles of it is compared, and the projects that don't are pinned.
+    """Compile both trees; None for a missing folder. Mistakes end the command with exit 1. For base, only mistakes in
+    the cluster's own files do: otherwise the compiling part of it is compared, and the other projects are pinned.
 
-    Files are compiled without their commits, so that those that are equal in both trees are compiled once. A mistake of
-    several declarations of the second is marked at one that differs. Head gets the digests of its contents, which a
-    commit could confirm, unless the merge is not known; base too where the effect begins in a cluster, which has them
-    on record.
+    Files are compiled without their commits, so that files that are equal in both trees are compiled once. A mistake of
+    several declarations in the second tree is marked at one that differs. Head gets the digests of its contents, which
+    a commit could confirm, unless the merge is not known. Base gets them too if the effect begins in a cluster, which
+    has them on record.
     """
     from gpuctl.app.planning import Side  # noqa: PLC0415
     from gpuctl.app.revisions import contents_of, sound_parts  # noqa: PLC0415

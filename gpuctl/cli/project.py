@@ -16,10 +16,10 @@ _EDITS = {"set-quota": "set_quota", "set": "set_project"}
 
 
 class _Project(ExampleGroup):
-    """The commands that edit are imported when they are used."""
+    """A group whose editing commands are imported only when used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, those that look first."""
+        """All commands, the reading ones first."""
         return [*super().list_commands(ctx), *_EDITS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

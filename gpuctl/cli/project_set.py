@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuctl.edit import Changes
 
 NONE = "none"
-"""The word that takes a field out, so that its default holds."""
+"""The word that removes a field, so that its default applies."""
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "limit": ("spec", "limit"),
     "weight": ("spec", "overQuotaWeight"),
@@ -153,7 +153,7 @@ def _shown(value: Any) -> str:
 
 
 def _amount(text: str) -> Any:
-    """A number as a number; anything else as it is: the compiler says what is wrong."""
+    """A number as a number; any other text unchanged: the compiler reports what is wrong."""
     from gpuctl.compile.scalars import number_or_text  # noqa: PLC0415 - only now
 
     return number_or_text(text)

@@ -21,9 +21,9 @@ SHARE = 10
 
 
 class Reading(NamedTuple):
-    """The cluster as last read, and how long to wait for the next reading.
+    """The cluster as last read, and how long to wait before the next reading.
 
-    `fault`: why it could not be read just now; "" where it could.
+    `fault`: why it could not be read just now; "" if it could.
     """
 
     current: Live
@@ -32,10 +32,11 @@ class Reading(NamedTuple):
 
 
 def readings(where: Where, project: str | None = None) -> Iterator[Reading]:
-    """The cluster, read again and again without end. The first reading tells what is left out, and raises WorldFault
-    or Failure; what a later one meets is in it, for a view that is followed outlives a restart of the API server.
+    """The cluster, read again and again without end. The first reading reports what is left out, and raises WorldFault
+    or Failure. Faults of later ones are part of the reading, since a followed view outlives a restart of the API
+    server.
 
-    `project`: only what belongs to it is wanted.
+    `project`: only its objects are wanted.
     """
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
@@ -63,7 +64,7 @@ def _read(cluster: Cluster) -> Reading:
 
     began_ms = context_clock().now_ms()
     found = live(cluster)
-    with suppress(Forbidden):  # the first reading has told that
+    with suppress(Forbidden):  # already reported by the first reading
         found = with_words(cluster, found)
     now_ms = context_clock().now_ms()
     return Reading(measured(found, now_ms), _wait_ms(now_ms - began_ms))

@@ -198,7 +198,7 @@ def _check(options: Mapping[str, Any]) -> None:
 
 
 def check_utilisation(options: Mapping[str, Any]) -> None:
-    """Refuse options of where the use of GPUs is read that contradict one another, or name no http address."""
+    """Refuse options for the use of GPUs that contradict one another, or name no http address."""
     prometheus, exporters = options["utilisation_prometheus"], options["exporters"]
     if prometheus is not None and exporters:
         raise Failure("GPU9002", "--utilisation-prometheus and --utilisation-exporter exclude each other", hint=_HELP)

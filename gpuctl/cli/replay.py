@@ -82,7 +82,7 @@ def replay(  # noqa: PLR0913, PLR0917 - its options
 
 
 def _content(report: Path | None, at: str | None, history: Path | None, where: Where) -> bytes:
-    """The report that is meant: a file, or of a time, in a file of a history or in the replica that leads."""
+    """The chosen report: a file, or one of a time, from a history file or from the leader."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
     from gpuctl.k8s.timestamps import parse_timestamp  # noqa: PLC0415
 

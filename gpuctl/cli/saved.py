@@ -36,7 +36,7 @@ def _no_state(file: IO[str], why: str) -> Failure:
 
 
 def saved_plan(file: Path) -> ReadPlan:
-    """A plan in JSON, which anybody may have written."""
+    """A plan in JSON, which any person may have written."""
     from gpuctl.views.plan_page import read_plan  # noqa: PLC0415 - only now
 
     data = named_file(file, MOST_PLAN_BYTES)

@@ -43,7 +43,7 @@ container_option = click.option(
 
 
 def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, running: bool) -> ObjectRef:
-    """The pod of that worker of the job's current run. Raises Unreachable with the reason where there is none."""
+    """The pod of that worker of the job's current run. Raises Unreachable with the reason if there is none."""
     from gpuctl.app.inspect import pod_of  # noqa: PLC0415 - only now
     from gpuctl.k8s import kinds  # noqa: PLC0415
 
@@ -52,7 +52,7 @@ def pod_meant(cluster: Cluster, job: str, project: str | None, worker: int, *, r
 
 
 def run_there(where: Where, job: str, project: str | None, worker: int, request: CommandRequest) -> None:
-    """Run a command in a container of the job and leave with its exit code."""
+    """Run a command in a container of the job and exit with its exit code."""
     from gpuctl import wiring  # noqa: PLC0415 - only now
 
     console = wiring.console()

@@ -32,7 +32,7 @@ def signature_options(function: F) -> F:
 
 
 def check_signers(options: Mapping[str, Any]) -> None:
-    """Refuse keys without the check they are for, and the check without keys."""
+    """Refuse keys without the check that uses them, and the check without keys."""
     keys = [options["allowed_signers"], options["openpgp_keys"]]
     if options["verify_signatures"] is not None and not any(keys):
         fix = "add --allowed-signers FILE, --openpgp-keys FILE, or both"

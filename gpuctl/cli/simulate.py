@@ -137,7 +137,7 @@ def _simulated(path: str) -> SimulationReport | None:
 
 
 def _draw(report: SimulationReport, output: str) -> None:
-    """GPUs by project over time."""
+    """Print GPUs by project over time."""
     from gpuctl.simulate.series import series_of  # noqa: PLC0415 - only now
     from gpuctl.views.chart import svg_chart, text_chart  # noqa: PLC0415
 

@@ -139,7 +139,7 @@ def quotas_of(text: str | None) -> str | File | None:
 
 
 def trace_file(path: str) -> File:
-    """A trace or a table of quotas, and where it came from."""
+    """A trace or a table of quotas, with its path."""
     from gpuctl.app.replay import File  # noqa: PLC0415 - only now
     from gpuctl.simulate.trace import MOST_BYTES  # noqa: PLC0415 - only now
 

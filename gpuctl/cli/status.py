@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 LOOK_AGAIN_MS = 1_000
 _HASH = re.compile(r"[0-9a-f]{4,64}")
 _PASSING = frozenset({"GPU7080"})
-"""What waiting may change."""
+"""Problems that waiting may end."""
 
 
 def _hash(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A commit's hash as it may be given. Names of branches are refused: the cluster tells hashes only."""
+    """A commit's hash from the command line. Names of branches are refused: the cluster knows only hashes."""
     del context, parameter
     if value is not None and not _HASH.fullmatch(value.lower()):
         raise click.BadParameter(f"{value} is no commit's hash; git rev-parse {value} says it")
@@ -81,7 +81,7 @@ def _is_of(found: Published, commit: str | None) -> bool:
 
 
 def _read(where: Where, *, patient: bool) -> Published | None:
-    """The status; None where it is worth asking again, with `patient`."""
+    """The status; with `patient`, None if it is worth asking again."""
     from gpuctl.app.status import read_status  # noqa: PLC0415
 
     try:

@@ -16,10 +16,10 @@ from gpuctl.cli.submit_spec import BARE, spec_of
 
 
 class _Submit(ExampleCommand):
-    """Answers Run:ai's flags that no field has with what to do instead."""
+    """Answers Run:ai's flags that have no counterpart with what to do instead."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; an option that is not known here is looked up in the table of Run:ai's."""
+        """Parse; an unknown option is looked up in the table of Run:ai's options."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -1,4 +1,4 @@
-"""The flags of `gpuctl submit` as the fields of a job. Amounts go as they are: the compiler says what is wrong."""
+"""The flags of `gpuctl submit` as the fields of a job. Amounts are passed on unchanged: the compiler checks them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from gpuctl.cli.failures import Failure
 
 BARE = "\0"
-"""The value of --command without one: the words after -- are the command."""
+"""The value of --command without a word: the words after -- are the command."""
 _VIA = {"ingress": "ingress", "service": "service", "portforward": "portForward"}
 
 
 def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The job's spec: the fields that are given, no defaults."""
+    """The job's spec: only the given fields, no defaults."""
     fields = {
         "type": _type(options),
         "image": options["image"],
@@ -81,7 +81,7 @@ def _pull_policy(options: Mapping[str, Any]) -> str | None:
 
 
 def _words(options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """`command` and `args`. The words after -- are arguments, or with a bare --command the command."""
+    """`command` and `args`. The words after -- are arguments or, with a bare --command, the command."""
     bare = BARE in options["command"]
     command = [word for word in options["command"] if word != BARE]
     words, args = list(options["words"]), list(options["args"])
@@ -91,7 +91,7 @@ def _words(options: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _amount(text: str | None) -> Any:
-    """A number as a number; anything else as it is."""
+    """A number as a number; any other text unchanged."""
     from gpuctl.compile.scalars import number_or_text  # noqa: PLC0415 - only where there is one
 
     return None if text is None else number_or_text(text)
@@ -123,7 +123,7 @@ def _dependency(text: str) -> Any:
 
 
 def _sweep(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`sweep`, where one of its flags is given."""
+    """`sweep`, if one of its flags is given."""
     matrix = {}
     for text in options["matrix"]:
         key, values = _pair("--matrix", text)
@@ -132,7 +132,7 @@ def _sweep(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A value of a matrix: a number where the job then reads it as it was typed. 007 and 1e-3 are other texts as 7."""
+    """A value of a matrix: a number if the job then reads it as typed. 007 and 1e-3 stay texts."""
     value = _amount(text)
     return value if str(value) == text else text
 

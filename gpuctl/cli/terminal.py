@@ -31,11 +31,11 @@ STYLES = {
     "team4": {"fg": "bright_cyan"},
     "team5": {"fg": "bright_red"},
 }
-"""Every style a view may name."""
+"""Every style that a view may name."""
 
 
 def colour_wanted() -> bool:
-    """Whether standard output is a terminal with colours, and NO_COLOR is not set. A closed one is None."""
+    """Whether standard output is a terminal with colours, and NO_COLOR is not set. A closed standard output is None."""
     if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
         return False
     return sys.stdout is not None and sys.stdout.isatty()
@@ -61,7 +61,7 @@ def show_diagnostics(diagnostics: Sequence[Diagnostic], *, err: bool = False) ->
 
 
 def _paint(text: str, style: str) -> str:
-    """Text in a style, where colours are wanted."""
+    """Text in a style, if colours are wanted."""
     plain = printable(text)
     if not style or not colour_wanted():
         return plain

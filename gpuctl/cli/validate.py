@@ -135,7 +135,7 @@ def validate(  # noqa: PLR0913 - an argument for each option
 
 
 def _expand(found: Found, paths: Sequence[str], most_jobs: int | None) -> None:
-    """Print jobs with their defaults; of a cluster with a mistake none."""
+    """Print jobs with their defaults; for a cluster with a mistake, none."""
     from gpuctl.adapters.files import read_tree  # noqa: PLC0415
     from gpuctl.app.validate import expand  # noqa: PLC0415
     from gpuctl.views.expanded import expanded_text  # noqa: PLC0415
@@ -157,7 +157,7 @@ def _is_in(file: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is checked of a change: what `head`, else the working tree, has that it had not where it left `since`."""
+    """The change to check: what `head`, else the working tree, has changed since it left `since`."""
 
     since: str
     head: str | None

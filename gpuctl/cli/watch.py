@@ -31,7 +31,7 @@ def watch(project: str | None, where: Where) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("GPU9002", "gpuctl watch needs a terminal", hint="gpuctl list --watch prints what changes")
     found = readings(where, project)
-    reading = next(found)  # before the screen is taken: what it tells stays readable
+    reading = next(found)  # before the screen is taken over, so that its messages stay readable
     read_ms = context_clock().now_ms()
     with wiring.terminal_screen() as shown:
         while True:

@@ -1,12 +1,13 @@
-"""Files to `Declared`. A user's mistake is a diagnostic with its place; all are found at once.
+"""Files to `Declared`. A user's mistake is a diagnostic with its place; one compilation reports all mistakes.
 
-In the order data flows: `syntax` YAML events, `builder` and `reading` documents, `fields_v1`, `spec_v1`, `shape`
-their form, `declarations` what is declared, `resolve` references, `defaults` what jobs don't say themselves, `quota`,
-`capacity` and `fit` whether it can be, `most_jobs` whether there is memory for it, `policy` rules over declarations
-(`rule_form` and `patterns` what a JSON Schema is, `rule_steps` how it is evaluated, `rule_causes` why it is broken;
-`cel_rule` a rule in CEL, of `cel_tree` and `cel_reads`, what it reads of `cel_scope` and what it may cost, `cel_cost`),
-`lower` and `digest` the values of `model`.
-`cache` saves work and decides nothing; `stored` is one as bytes, for a later process.
+The modules, in the order in which data flows: `syntax` makes YAML events; `builder` and `reading` make documents;
+`fields_v1`, `spec_v1` and `shape` check their form; `declarations` collects the declarations; `resolve` resolves
+references; `defaults` fills in what jobs leave out; `quota`, `capacity` and `fit` check that the cluster could run it;
+`most_jobs` checks that the reconciler has memory for it; `policy` checks rules over declarations (`rule_form` and
+`patterns`: what a JSON Schema may be, `rule_steps`: its evaluation, `rule_causes`: why it is broken; `cel_rule`: rules
+in CEL, with `cel_tree` and `cel_reads`, the variables of `cel_scope`, and the bound on their cost in `cel_cost`);
+`lower` and `digest` make the values of `model`.
+`cache` saves work and decides nothing; `stored` writes a cache as bytes, for a later process.
 """
 
 from __future__ import annotations

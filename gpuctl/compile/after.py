@@ -1,6 +1,6 @@
-"""The jobs that jobs come after: each is declared in the same project and ends some time, and none comes after itself.
+"""Checks `after`: each job named there is declared in the same project and ends some time, and none waits for itself.
 
-This depends on all jobs of a project together, so it is looked at in each compilation. Cost: linear in the jobs, and in
+The check depends on all jobs of a project together, so each compilation makes it anew. Cost: linear in the jobs, and in
 the entries of `after`.
 """
 
@@ -19,14 +19,14 @@ from gpuctl.compile.text import Params
 from gpuctl.diag.diagnostic import Diagnostic
 
 MOST_SHOWN = 8
-"""Jobs of a circle that are shown."""
+"""The most jobs of a circle that a message shows."""
 MOST_ENTRIES = 2000
-"""Entries of a project's jobs that are told as wrong. A thousand of a project's mistakes are read, see `compiler`: so a
-file of 200,000 wrong entries does not take seconds in each compilation."""
+"""The most wrong entries that are reported of a project's jobs. Only a thousand of a project's mistakes are shown (see
+`compiler`), so a file of 200,000 wrong entries does not take seconds in each compilation."""
 
 
 def check_after(declarations: Declarations) -> Iterator[Diagnostic]:
-    """What is wrong with the entries of `after`."""
+    """The mistakes in entries of `after`."""
     dependent: dict[str, list[_Job]] = defaultdict(list)
     for declaration in declarations.jobs:
         if declaration.model.spec.after:
@@ -56,13 +56,13 @@ class _Job:
     after: Sequence[str]
 
     def path(self, position: int) -> Path:
-        """Where an entry names a job."""
+        """The path of the job's name in an entry."""
         entry = self.declaration.model.spec.after[position]
         path: Path = ("spec", "after", position)
         return path if isinstance(entry, str) else (*path, "job")
 
     def mistake(self, code: str, position: int, params: Params, fix: str = "") -> Diagnostic:
-        """What is wrong with an entry."""
+        """The diagnostic of a wrong entry."""
         return self.declaration.document.mistake(code, self.path(position), params, fix)
 
 
@@ -73,7 +73,7 @@ def _job(declaration: Declaration[JobV1]) -> _Job:
 
 
 def _unknown(project: str, jobs: Iterable[_Job], claimed: set[str], guessed: Iterable[str]) -> Iterator[Diagnostic]:
-    """Names that no job of the project has; not those that a document which can't be read may have."""
+    """Names that no job of the project has. A name that an unreadable document may have is not reported."""
     known = claimed.union(guessed)
     asked = 0
     for job in jobs:
@@ -87,7 +87,7 @@ def _unknown(project: str, jobs: Iterable[_Job], claimed: set[str], guessed: Ite
 
 
 def _endless(jobs: Iterable[_Job], services: Collection[str]) -> Iterator[Diagnostic]:
-    """Names of jobs that never end."""
+    """Entries that name a job which never ends."""
     for job in jobs:
         for position, name in enumerate(job.after):
             if name in services:
@@ -95,10 +95,10 @@ def _endless(jobs: Iterable[_Job], services: Collection[str]) -> Iterator[Diagno
 
 
 def _circles(jobs: Mapping[str, _Job]) -> Iterator[Diagnostic]:
-    """Each circle once, at its first job by name; of circles that share a job one.
+    """Each circle once, reported at its first job by name; of circles that share a job, only one.
 
-    First all jobs are taken away, again and again, that come after none that is left (Kahn, 1962). Each of the rest
-    comes after another of the rest; so following the first such entry of each leads into a circle.
+    First, jobs that wait for no remaining job are removed until no more can be (Kahn, 1962). Each remaining job waits
+    for another one, so following the first such entry of each leads into a circle.
     """
     for name, job in jobs.items():
         if name in job.after:
@@ -131,7 +131,7 @@ def _circles(jobs: Mapping[str, _Job]) -> Iterator[Diagnostic]:
 
 
 def _circle(members: Sequence[tuple[_Job, int]]) -> Diagnostic:
-    """Told at the first by name, with the places of the others."""
+    """The diagnostic of a circle, at its first job by name, with the places of the other jobs."""
     first = min(range(len(members)), key=lambda at: members[at][0].name)
     (job, position), *others = [*members[first:], *members[:first]]
     names = [f'"{each.name}"' for each in (job, *(other for other, _ in others))]

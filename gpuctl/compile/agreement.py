@@ -1,4 +1,5 @@
-"""Fields of a job that can't be together, each as it is written: any may be a list or a mapping, which no set holds."""
+"""Fields of a job that can't be given together. They are read as written: any value may be a list or a mapping, which
+can't be in a set."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from gpuctl.k8s.objects import items, text
 
 
 def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
-    """All that a job's spec says both of, at the field to remove."""
+    """All contradictions in a job's spec, each at the field to remove."""
     if data.get("gpuMemory") is not None and data.get("gpus", 0) not in (0, "0", None):
         yield excludes("gpus", "gpuMemory", at=("gpuMemory",), fix="keep one of them")
     fewest, workers = data.get("minWorkers"), data.get("workers", 1)
@@ -42,7 +43,8 @@ def disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 
 def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Iterator[WrongValue]:
-    """Scaling of what is no service, or of one that has as many workers as any other job; none of what has no load."""
+    """Scaling on a job that is no service, or on a service with a fixed number of workers; `minWorkers: 0` without a
+    metric that works at zero workers."""
     scaling = data.get("scaling")
     if scaling is None:
         if fewest == 0 and isinstance(fewest, int):
@@ -61,7 +63,7 @@ def _of_scaling(data: Mapping[str, Any], fewest: object, workers: object) -> Ite
 
 
 def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
-    """Restarts of one worker, where the others can't wait for it, or it is always started again."""
+    """`retriesPerWorker` where the other workers can't wait for one, or where a worker is always started again."""
     if data.get("retriesPerWorker", 0) in (0, None):
         return
     field = "retriesPerWorker"
@@ -76,7 +78,7 @@ def _of_restarts(data: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 
 def _names_taken_twice(data: Mapping[str, Any]) -> Iterator[WrongValue]:
-    """Sidecars that are called as an init container is: all containers of a pod have names of their own."""
+    """Sidecars with the name of an init container: all containers of a pod need different names."""
     taken, sidecars = {text(each, "name") for each in items(data, "initContainers")}, data.get("sidecars")
     for position, entry in enumerate(sidecars if isinstance(sidecars, list) else ()):
         if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"] in taken:

@@ -1,4 +1,4 @@
-"""Amounts as people write them, to exact integers: milli-GPU, milli-CPU, bytes, milliseconds; and names.
+"""Amounts as people write them, to exact integers: milli-GPU, milli-CPU, bytes, milliseconds. Also checks names.
 
 Each function takes a scalar as YAML gave it (`str`, `int` or `Decimal`) and raises WrongValue for a mistake.
 """
@@ -19,7 +19,7 @@ MOST_GPUS = 1_000_000
 MOST_CPUS = 1_000_000
 MOST_MEMORY_PI = 800
 MOST_DAYS = 36_500
-"""A hundred years: Kubernetes counts nanoseconds in 64 bits. In the same way no amount of memory reaches 64 bits."""
+"""A hundred years: Kubernetes counts nanoseconds in 64 bits. MOST_MEMORY_PI keeps bytes within 64 bits likewise."""
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _DURATION = re.compile(
@@ -34,9 +34,9 @@ _MEMORY_BYTES = {
 
 
 class WrongValue(ValueError):
-    """A value that does not mean what its field needs: the code and parameters of its diagnostic, and its fix.
+    """A value that its field can't take: the code and parameters of its diagnostic, and its fix.
 
-    `at` leads from the value to the part of it that is wrong.
+    `at`: the path from the value to the wrong part of it.
     """
 
     def __init__(self, code: str, *, at: tuple[str | int, ...] = (), fix: str = "", **params: str | int) -> None:
@@ -48,12 +48,12 @@ class WrongValue(ValueError):
 
 
 def excludes(first: str, second: str, *, at: tuple[str, ...], fix: str = "") -> WrongValue:
-    """GPU2019 for two that can't be given together."""
+    """GPU2019: two fields can't be given together."""
     return WrongValue("GPU2019", at=at, fix=fix, said=f"{first} and {second} can't be given together")
 
 
 def needs(field: str, other: str, *, at: tuple[str, ...] = (), fix: str = "") -> WrongValue:
-    """GPU2019 for a field without what it needs."""
+    """GPU2019: a field lacks another one that it needs."""
     return WrongValue("GPU2019", at=at, fix=fix, said=f"{field} needs {other}")
 
 
@@ -71,7 +71,7 @@ def gpus(value: Any, most: int = MOST_GPUS) -> GpuMilli:
 
 
 def worker_gpus(value: Any) -> GpuMilli:
-    """What one worker asks for: whole GPUs, or less than one. Codes as `gpus`, and GPU2013."""
+    """The GPUs of one worker: whole ones, or less than one. Codes as `gpus`, and GPU2013."""
     milli = gpus(value, MOST_NODE_GPUS)
     if milli > WHOLE_GPU and milli % WHOLE_GPU:
         raise WrongValue("GPU2013", found=str(value))
@@ -179,7 +179,7 @@ def _number(value: Any, code: str, shown: Any = None) -> int | Decimal:
 
 
 def _times(amount: int | Decimal, unit: int) -> int | None:
-    """The product, exactly; None when it is not whole."""
+    """The exact product; None if it is not a whole number."""
     if isinstance(amount, int):
         return amount * unit
     sign, digits, exponent = amount.as_tuple()

@@ -1,4 +1,4 @@
-"""Events to data: what documents hold, with everything that is refused reported on the way."""
+"""YAML events to documents. Everything that is refused is reported on the way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ MAX_DEPTH = 50
 MAX_VALUES = 200_000
 """Keys and values of one document."""
 MAX_ALIASED = 10_000
-"""Values a document may have through aliases, each counted as often as it is used; of a text, each 100 characters."""
+"""The most values of a document that come through aliases. Each use of an alias counts; a text counts 1 for each 100
+characters."""
 
 _STR_TAG = "tag:yaml.org,2002:str"
 
@@ -33,13 +34,14 @@ class Fragment:
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The text of the fragment."""
         return self.source.text[self.start : self.end]
 
 
 @dataclass(slots=True)
 class Read:
-    """What a file holds: documents in order, what could not be read, and why. `begun` counts empty documents too."""
+    """The content of a file: its documents in order, the unreadable parts, and why. `begun` counts empty documents
+    too."""
 
     documents: list[Document] = field(default_factory=list)
     fragments: list[Fragment] = field(default_factory=list)
@@ -48,9 +50,9 @@ class Read:
 
 
 class _Frame:
-    """A mapping or list that is being filled; of a mapping, the event of each key so far.
+    """A mapping or list that is being filled. `keys`: the event of each key of a mapping so far.
 
-    `begin` is the event that opened it.
+    `begin`: the event that opened it.
     """
 
     __slots__ = ("begin", "key", "keys", "value")
@@ -64,13 +66,13 @@ class _Frame:
 
 _NO_KEY = object()
 _DROPPED = object()
-"""States of a mapping's frame: a key comes next; the next value belongs to a key that was refused."""
+"""States of a mapping's frame: the next value is a key; the next value belongs to a refused key and is dropped."""
 
 
 class Builder:
-    """Makes data of events. `begin` is where the document that is being read begins.
+    """Builds documents from events. `begin`: where the current document begins.
 
-    `first_line` is the line of the file at which the text begins. `given_up`: this document is more than is read.
+    `first_line`: the line of the file at which the text begins. `given_up`: the current document exceeds a limit.
     """
 
     def __init__(self, source: SourceText, out: Read, offset: int, told: int = 0) -> None:
@@ -94,7 +96,7 @@ class Builder:
         self.mistakes = len(self.out.diagnostics)
 
     def take(self, events: Iterable[Any]) -> bool:
-        """Take events in order; False where one of them is the last of a document that is given up."""
+        """Take events in order; False if one of them makes the current document be given up."""
         actions = self._ACTIONS
         for event in events:
             action = actions.get(type(event))
@@ -110,7 +112,7 @@ class Builder:
         return self.source.span(self.first_line + start.line, start.column + 1, end_column)
 
     def unclosed(self) -> SourceSpan | None:
-        """The innermost bracket that is open."""
+        """The place of the innermost open bracket."""
         begin = self.stack[-1].begin if self.stack else None
         return self._span(begin) if begin is not None and begin.flow_style else None
 
@@ -192,7 +194,7 @@ class Builder:
         self._put(value, event)
 
     def _put(self, value: Any, event: Any) -> None:
-        """Put a value where it belongs: it is the document, an entry of a list, a key, or the value of one."""
+        """Put a value where it belongs: as the document itself, an entry of a list, a key, or the value of a key."""
         self.values += 1
         if self.values > MAX_VALUES:
             self._report("GPU1021", event, {"limit": MAX_VALUES})
@@ -239,4 +241,4 @@ class Builder:
         syntax.DocumentStartEvent: _start,
         syntax.DocumentEndEvent: _end,
     }
-    """What is done at each event. A table in each builder would be a cycle of references for each file."""
+    """The action for each event. One table for all builders: a table in each would be a reference cycle per file."""

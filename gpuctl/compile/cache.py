@@ -1,7 +1,7 @@
-"""The cache of `compile`: what files say, which jobs fit, and the jobs they were lowered to.
+"""The cache of `compile`: the content of files, which jobs fit, and the jobs they were lowered to.
 
-A tree is compiled anew for each commit, and nearly all of it is as it was. Each value is kept with all its inputs, so
-that a compilation with a cache gives what one without gives, the same diagnostics included.
+A tree is compiled anew for each commit, and nearly all of it is unchanged. Each value is kept with all its inputs, so
+that a compilation gives the same result with and without a cache, the same diagnostics included.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gpuctl.model.memo import Memo
 
 
 class CompileCache:
-    """Cache of the last two compilations, no more. A declaration is known by its object: a file that is read again
-    makes new ones. The values of policies are `Any`: only a tree with policies imports their types. `contents`: the
-    content digests of jobs, for those that ask for them.
+    """Cache of the last two compilations. The key of a declaration is its object: reading a file again makes new
+    ones. The values of policies are `Any`: only a tree with policies imports their types. `contents`: the content
+    digests of jobs, kept for callers that ask for them.
     """
 
     __slots__ = ("breaches", "contents", "defaulted", "fitted", "jobs", "reading", "rules")

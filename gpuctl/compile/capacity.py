@@ -1,4 +1,5 @@
-"""Whether the cluster's own declarations can be: pools that make sense, and quotas that the declared GPUs can serve.
+"""Checks the cluster's own declarations: whether its pools make sense, and whether the declared GPUs can serve the
+quotas.
 
 If a pool declares no nodes its capacity is not known, and nothing is checked against it.
 """
@@ -26,7 +27,7 @@ _SHOWN_MEMBERS = 5
 
 
 Named = tuple[str, str]
-"""The kind and the name of a declaration, or of a node pool; all node pools together have no name."""
+"""The kind and the name of a declaration or of a node pool. The empty name stands for the list of node pools."""
 NODE_POOL = "NodePool"
 
 
@@ -86,7 +87,7 @@ def _unknown_pools(resolved: Resolved) -> Iterator[Diagnostic]:
 
 
 def _mixtures(resolved: Resolved) -> Iterator[Diagnostic]:
-    """Every quota and limit of another form than the usual one."""
+    """Every quota and limit whose form (a number, or an amount for each pool) is not the most usual one."""
     forms = {False: "a plain number", True: "an amount for each pool"}
     stated = quota.statements(resolved)
     first = quota.usual(stated)
@@ -112,7 +113,7 @@ def _limits_below_quota(resolved: Resolved) -> Iterator[Diagnostic]:
 
 
 def _unserved(resolved: Resolved) -> Iterator[Diagnostic]:
-    """Quotas of projects that the pools of their own affinity can't serve."""
+    """Quotas of projects that the pools allowed by their affinity can't serve."""
     for project in resolved.projects.values():
         spec, document = project.model.spec, project.document
         reach = quota.reachable(resolved, spec)
@@ -130,7 +131,7 @@ def _unserved(resolved: Resolved) -> Iterator[Diagnostic]:
 
 
 def _sums(resolved: Resolved, touched: frozenset[Named]) -> Iterator[Diagnostic]:
-    """Mistakes where the quotas of projects and departments add up to more than what they divide."""
+    """Quotas of projects and departments whose sum is larger than what they are shares of."""
     for domain in resolved.domains:
         where = "the cluster" if domain.name == WHOLE_CLUSTER else f'pool "{domain.name}"'
         capacity = quota.capacity(resolved, domain.pools)
@@ -143,7 +144,7 @@ def _sums(resolved: Resolved, touched: frozenset[Named]) -> Iterator[Diagnostic]
 
 
 class _Sum(NamedTuple):
-    """What quotas add up against: a department's quota, or the GPUs (None) of a domain."""
+    """What the sum of quotas is compared with: a department's quota, or (None) the GPUs of a domain."""
 
     department: str | None
     domain: DomainName
@@ -152,11 +153,12 @@ class _Sum(NamedTuple):
 
 
 def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Iterator[Diagnostic]:
-    """The first quota that exceeds what is available, if one does; those before are told with it.
+    """One diagnostic if the quotas exceed what is available, at the first that does; it names those before.
 
-    What a change has touched comes last, so that it is marked. Of the others, those in the cluster's own files come
-    first, then all by name: what no project can change is not marked because of what one has changed. Where a change
-    has touched what there is to divide, and the quotas that it has not touched exceed that already, that is marked.
+    Quotas that a change has touched are added last, so that one of them is marked. Of the others, those in the
+    cluster's own files come first, then all by name: a change of one project then never marks a declaration that no
+    project can change. If a change has touched what is divided, and the untouched quotas alone exceed it, what is
+    divided is marked instead.
     """
     department, domain, available, where = checked
     members = [member for member in quota.members(resolved, department, domain) if member.quota]
@@ -188,7 +190,8 @@ def _over(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> Itera
 
 
 def _divided(resolved: Resolved, checked: _Sum, touched: frozenset[Named]) -> tuple[Document, SourceSpan] | None:
-    """The place of what there is to divide, if a change has touched it: a department's quota, else nodes of pools."""
+    """The place of what the quotas divide, if a change has touched it: a department's quota, else the nodes of
+    pools."""
     if checked.department is not None:
         department = resolved.departments[checked.department].document
         is_touched = ("Department", checked.department) in touched

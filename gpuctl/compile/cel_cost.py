@@ -1,9 +1,9 @@
-"""The most that a CEL expression can cost on declarations of a size, worked out before it is evaluated.
+"""An upper bound on the cost of a CEL expression for declarations of a size, computed before it is evaluated.
 
-The library ends a loop after ITERATIONS in all, and refuses expressions that are nested deeper than 32; it counts
-neither time nor memory. What a step of a loop costs is bounded here: by the length of texts that are compared and
-joined, by the entries of lists, and by a list of functions whose cost is known. Lists that `map` and `filter` make are
-copied with each entry, so they cost the square of their length.
+The library stops loops after ITERATIONS in all, and refuses expressions nested deeper than 32; it counts neither time
+nor memory. The cost of one step of a loop is bounded here: by the length of the texts that are compared and joined, by
+the entries of lists, and by a list of functions whose cost is known. `map` and `filter` copy their list with each entry
+they add, so they cost the square of its length.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from gpuctl.compile.patterns import NotAPattern, Pattern, pattern_of
 from gpuctl.compile.rule_form import STEPS
 
 ITERATIONS = 10_000
-"""Iterations of all loops of an evaluation, after which the library gives up (`comprehension_max_iterations`)."""
+"""The iterations of all loops of an evaluation, after which the library gives up (`comprehension_max_iterations`)."""
 _UNITS_A_STEP = 100
-"""A unit is about what evaluating one node takes: some 50 ns; a step of a policy some ten microseconds, with room."""
+"""A unit is about the time of evaluating one node: some 50 ns. A step of a policy is some ten microseconds, rounded
+up."""
 _BYTES_A_UNIT = 20
-"""Copying and comparing: 2,000 bytes a step, so that no evaluation makes more than some 100 MB."""
+"""Bytes copied or compared in a unit: 2,000 bytes a step, so that no evaluation makes more than some 100 MB."""
 ENTRY_BYTES = 64
-"""What an entry of a list is counted as."""
+"""The bytes that an entry of a list counts as."""
 _PATTERN_OPERATIONS_A_UNIT = 50
 _PATTERN_COMPILED = 200
-"""Compiling a pattern, which is done each time, costs as much as matching so many bytes."""
+"""Compiling a pattern, which each evaluation does, costs as much as matching so many bytes."""
 _TAKEN_OVER_BYTES_A_UNIT = 2
-"""What the library takes over from Python it copies."""
+"""The library copies the data that it takes over from Python: this many bytes in a unit."""
 
 _COMPARE = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "startsWith", "endsWith"})
 _PLAIN = frozenset({
@@ -35,14 +36,14 @@ _PLAIN = frozenset({
     "dyn", "type", "hasValue", "value", "orValue", "or", "optional.of", "optional.none", "optional.ofNonZeroValue",
 })  # fmt: skip
 _READ = frozenset({"size", "int", "uint", "double", "bool", "string", "bytes", "duration"})
-"""Functions that read the whole of their argument."""
+"""Functions that read their whole argument."""
 FUNCTIONS = _COMPARE | _PLAIN | _READ | {"_+_", "@in", "contains", "matches"}
-"""All that a policy may call. What reads clocks, time zones or files is not among them."""
+"""All functions that a policy may call. None of them reads clocks, time zones or files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The most a value is: in bytes, and in entries of the longest list or mapping in it."""
+    """Upper bounds on a value: its bytes, and the entries of the longest list or mapping in it."""
 
     bytes: int = 8
     entries: int = 0
@@ -60,7 +61,7 @@ class _Account:
 
 
 def patterns_of(tree: Node) -> Mapping[str, Pattern]:
-    """The regular expressions of an expression. Raises NotAPattern, also for one that is no literal."""
+    """The regular expressions of an expression. Raises NotAPattern, also if one is not a literal."""
     found: dict[str, Pattern] = {}
     for node in all_of_tree(tree):
         if isinstance(node, Call) and node.function == "matches":
@@ -73,14 +74,14 @@ def patterns_of(tree: Node) -> Mapping[str, Pattern]:
 
 
 def most_steps(tree: Node, patterns: Mapping[str, Pattern], data: Size) -> int:
-    """The steps that an evaluation may take on data of that size; more than STEPS: it is not to be evaluated."""
+    """The most steps that an evaluation may take on data of that size; more than STEPS: it must not be evaluated."""
     account = _Account(patterns, data, units=data.bytes // _TAKEN_OVER_BYTES_A_UNIT)
     _visit(tree, 1, account)
     return min(1 + account.units // _UNITS_A_STEP, STEPS + 1)
 
 
 def _visit(node: Node, times: int, account: _Account) -> Size:
-    """Charge a node that is evaluated so many times; what it comes to at most."""
+    """Charge a node that is evaluated `times` times; returns the largest size of its result."""
     account.units += times
     match node:
         case Constant(value=value):
@@ -131,7 +132,7 @@ def _call(node: Call, sizes: list[Size], times: int, account: _Account) -> Size:
 
 
 def _loop(node: Loop, times: int, account: _Account) -> Size:
-    """A loop: its step as often as it is entered and as there are entries, but no more than the library lets it."""
+    """Charge a loop: its step runs for each entry, each time that the loop is entered, up to the library's limit."""
     over = _visit(node.over, times, account)
     first = _visit(node.first, times, account)
     inner = min(times * over.entries, ITERATIONS)

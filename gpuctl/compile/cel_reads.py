@@ -12,14 +12,15 @@ _OF_OPTIONALS = frozenset({"orValue", "value", "hasValue"})
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A variable and the fields that are read one below the other, `*` for an entry; and where each is named."""
+    """A path that is read: a variable, then fields one below the other, `*` for an entry. `places`: where each is
+    named."""
 
     path: tuple[str, ...]
     places: tuple[int, ...]
 
 
 def reads_of(tree: Node) -> Iterator[Read]:
-    """What an expression reads, each path as far as it goes. Cost: linear in the nodes, times their nesting."""
+    """The paths that an expression reads, each as far as it goes. Cost: linear in the nodes, times their nesting."""
     yield from _reads(tree, {})
 
 
@@ -34,7 +35,7 @@ def _reads(node: Node, variables: dict[str, Read | None]) -> Iterator[Read]:
 
 
 def _of_loop(node: Loop, variables: dict[str, Read | None]) -> Iterator[Read]:
-    """A loop reads entries. One over nothing gives a value a name: `optMap`."""
+    """A loop reads the entries of its list. A loop over no path only names a value: `optMap`."""
     over, named = _read(node.over, variables), _read(node.first, variables)
     inside = dict(variables)
     if over is not None:
@@ -50,7 +51,7 @@ def _of_loop(node: Loop, variables: dict[str, Read | None]) -> Iterator[Read]:
 
 
 def _others(node: Node, *, is_read: bool) -> tuple[Node, ...]:
-    """The nodes below that are read by themselves."""
+    """The nodes below this one whose reads are collected separately."""
     if isinstance(node, Loop):
         return ()
     if not is_read:
@@ -63,7 +64,7 @@ def _others(node: Node, *, is_read: bool) -> tuple[Node, ...]:
 
 
 def _read(node: Node, variables: dict[str, Read | None]) -> Read | None:
-    """The path that a node is; None for anything else."""
+    """The path that a node stands for; None for any other node."""
     match node:
         case Name(name=name):
             return variables[name] if name in variables else Read((name,), (node.at,))

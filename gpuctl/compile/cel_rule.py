@@ -1,7 +1,7 @@
 """Policies in CEL, checked and evaluated by cel-cpp. Only this module knows the library.
 
-The library checks types, bounds nesting and iterations, and matches with RE2. What an evaluation may take besides is
-bounded by `cel_cost` before it begins.
+The library checks types, bounds nesting and iterations, and matches with RE2. `cel_cost` bounds the remaining cost of
+an evaluation before it begins.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NAME = r"\w+"
 _UNDECLARED = re.compile(r"undeclared reference to '(\w+)")
 _MOST_FLAWS = 20
 _MOST_ENTRIES = 100
-"""A list with more is marked as a whole, where entries of it break a policy."""
+"""If the entries of a list with more than this break a policy, the list is marked as a whole."""
 _MOST_READS = 3
 _UNNAMED: Path = ("metadata", "name")
 
 
 @dataclass(frozen=True, slots=True)
 class CelFlaw:
-    """What is wrong with an expression, from one character of its text to another."""
+    """What is wrong with an expression; `start` and `end` are the characters of its text that are marked."""
 
     problem: str
     start: int
@@ -49,7 +49,7 @@ class CelFlaw:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where and why a declaration breaks a rule, and the steps that it took; `failure`: why it can't be evaluated."""
+    """Where and why a declaration breaks a rule, and the steps it took. `failure`: why the rule can't be evaluated."""
 
     causes: tuple[Cause, ...] = ()
     steps: int = 1
@@ -57,7 +57,7 @@ class Verdict:
 
 
 class CelRule:
-    """An expression that declarations are held against, one after another."""
+    """A compiled expression that declarations are checked against, one after another."""
 
     def __init__(self, expression: Any, tree: Node, patterns: Mapping[str, Pattern], reads: tuple[Read, ...]) -> None:
         self.tree = tree
@@ -65,17 +65,17 @@ class CelRule:
         self._patterns = patterns
         self._steps: dict[Size, int] = {}
         self.paths = tuple(dict.fromkeys(read.path for read in reads))
-        """What is read: a variable and the fields below it, `*` for an entry."""
+        """The paths that are read: a variable and the fields below it, `*` for an entry."""
         self.reads = frozenset({*(path[0] for path in self.paths), *(".".join(path[:2]) for path in self.paths)})
         """The variables that are read, and the fields right below them."""
 
     @property
     def of_a_change(self) -> bool:
-        """Whether it compares with what was declared before."""
+        """Whether the rule compares with what was declared before."""
         return not self.reads.isdisjoint({"old", "oldTotal"})
 
     def held_against(self, kind: str, values: Mapping[str, Value], at: Path | None) -> Verdict:
-        """Evaluate it. `at`: the field to be marked, if the policy names one. Raises TooMuch.
+        """Evaluate the rule for a declaration. `at`: the field to mark, if the policy names one. Raises TooMuch.
 
         Cost: the steps of the verdict, each some ten microseconds at most.
         """
@@ -93,14 +93,14 @@ class CelRule:
         return self._breach(kind, data, place, steps)
 
     def _most_steps(self, size: Size) -> int:
-        """The bound for sizes up to the next powers of two."""
+        """The bound on steps, computed for both sizes rounded up to powers of two."""
         size = Size(1 << size.bytes.bit_length(), 1 << size.entries.bit_length())
         if size not in self._steps:
             self._steps[size] = most_steps(self.tree, self._patterns, size)
         return self._steps[size]
 
     def _holds(self, data: Mapping[str, Any]) -> bool | str:
-        """Whether it does, or why it can't be evaluated."""
+        """Whether the rule holds; a text says why it can't be evaluated."""
         try:
             found = self._expression.eval(data=data)
         except (RuntimeError, TypeError, ValueError) as error:
@@ -114,7 +114,7 @@ class CelRule:
         return _problem(problem)
 
     def _place(self, kind: str) -> Path:
-        """The field that the expression reads; of several, what they have in common."""
+        """The field that the expression reads; of several fields, their common path."""
         fields = {path for path in (_field(kind, path) for path in self.paths) if path}
         found = [path for path in fields if not any(path == other[: len(path)] for other in fields - {path})]
         common: list[str] = []
@@ -125,7 +125,7 @@ class CelRule:
         return tuple(common) or _UNNAMED
 
     def _breach(self, kind: str, data: dict[str, Any], place: Path, steps: int) -> Verdict:
-        """Mark the place, or the entries of the list that are at fault where it leads into one."""
+        """Mark the place. If it leads into a list, mark the entries that break the rule by themselves."""
         told = [said(kind, path, data) for path in self.paths if "*" not in path]
         why = ", ".join([*dict.fromkeys(filter(None, told))][:_MOST_READS]) or "it is false"
         above = _above(place)
@@ -141,7 +141,7 @@ class CelRule:
         return Verdict(causes or (Cause(above, why),), taken)
 
     def _entry(self, place: Path, above: Path, entry: Any) -> str:
-        """Why an entry is at fault, by the fields of it that are read."""
+        """Why an entry breaks the rule, by those of its fields that the rule reads."""
         start = ("object", *above, "*")
         paths = [path for path in self.paths if path[: len(start)] == start and len(path) > len(start)]
         told = [
@@ -152,7 +152,7 @@ class CelRule:
 
 
 def cel_rule(text: str, kind: str) -> CelRule | list[CelFlaw]:
-    """The rule of an expression about declarations of a kind, or what is wrong with it. Cost: linear in the text."""
+    """The rule of an expression about declarations of a kind, or its flaws. Cost: linear in the text."""
     try:
         expression = _ENVIRONMENT.compile(text)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -174,7 +174,7 @@ def cel_rule(text: str, kind: str) -> CelRule | list[CelFlaw]:
 
 
 def _compiler_flaws(told: str, text: str) -> Iterator[CelFlaw]:
-    """The library's messages, each with line and column from 1; -1 for none."""
+    """The flaws that the library reports, each with line and column from 1; -1 if it has no place."""
     lines = text.split("\n")
     found = _PLACED.findall(told)[:_MOST_FLAWS]
     for row, column, problem in found:
@@ -191,12 +191,13 @@ def _compiler_flaws(told: str, text: str) -> Iterator[CelFlaw]:
 
 
 def _problem(told: str) -> str:
-    """The library's message: its first line, without its kind of error and the list of all that could stand there."""
+    """The first line of the library's message, without its kind of error and its list of all tokens that could
+    follow."""
     return _STATUS.sub("", told.partition("\n")[0]).partition(" expecting {")[0].removesuffix(" (in container '')")
 
 
 def _word(text: str, at: int, name: str = _NAME) -> tuple[int, int]:
-    """The name that begins at a character or right after it; else the character."""
+    """Start and end of the name at a character or right after it; if there is none, of the character."""
     found = re.compile(rf"[.?(]*\s*({name})\b").match(text, at)
     if found is None and name != _NAME:
         found = re.compile(rf"\b({name})\b").search(text, max(at - len(name), 0))
@@ -222,7 +223,7 @@ def _unknown_fields(reads: tuple[Read, ...], kind: str, text: str) -> Iterator[C
 
 
 def _field(kind: str, path: tuple[str, ...]) -> tuple[str, ...]:
-    """The field of the declaration that a path of an expression is about; () for none."""
+    """The field of the declaration that a path of an expression is about; () if there is none."""
     root, *steps = path
     if root == "object":
         return tuple(steps)
@@ -230,12 +231,12 @@ def _field(kind: str, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _above(place: Path) -> Path:
-    """A path up to the first list that it leads into."""
+    """The part of a path before the first `*`."""
     return place[: place.index("*")] if "*" in place else place
 
 
 def _with(data: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """The variables with another value at a path of the declaration."""
+    """The variables, with another value at a path of `object`."""
 
     def changed(here: Any, steps: Path) -> Any:
         return {**here, steps[0]: changed(here[steps[0]], steps[1:])} if steps else value

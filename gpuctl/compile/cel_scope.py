@@ -1,5 +1,5 @@
-"""What a CEL expression of a policy can read: the declaration, the same one at the base, its project, the cluster, and
-totals. Defaults of fields are filled in, as admission policies of Kubernetes see objects.
+"""The variables that a CEL expression of a policy can read: the declaration, the same one at the base, its project, the
+cluster, and totals. Defaults of fields are filled in, as Kubernetes does for its admission policies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuctl.compile.worker import worker_of
 from gpuctl.model.units import WHOLE_GPU
 
 ROOTS = ("object", "old", "project", "cluster", "total", "oldTotal")
-"""The variables of an expression. `old`, `project` and `oldTotal` are null where there is none."""
+"""The variables of an expression. `old`, `project` and `oldTotal` are null if they do not exist."""
 TOTALS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Job": {
         "gpus": ("spec", "gpus"),
@@ -33,7 +33,7 @@ TOTALS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Department": {"quota": ("spec", "quota"), "limit": ("spec", "limit")},
     "Cluster": {"gpus": ("spec", "nodePools"), "nodes": ("spec", "nodePools")},
 }
-"""The totals of each kind, and the field each is mostly about."""
+"""The totals of each kind, and the field that each total is mostly about."""
 _HELD = ("project", "held")
 _MS_A_SECOND = 1000
 
@@ -45,7 +45,7 @@ Measured: TypeAlias = tuple[Any, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a variable stands for, and how large it is."""
+    """The value of a variable, and its size."""
 
     value: Any
     size: Size
@@ -55,9 +55,9 @@ _NULL = Value(None, Size())
 
 
 class Scope:
-    """The values of variables, for one compilation. Of each declaration they are made once, when they are needed.
+    """The values of variables, for one compilation. Those of a declaration are made once, when first needed.
 
-    `base`: what was declared before a change, None where that is not known. `rows`: the kinds that a manifest may be.
+    `base`: what was declared before a change; None if that is not known. `rows`: the kinds that a manifest may be.
     """
 
     def __init__(self, declarations: Declarations, base: Declarations | None = None) -> None:
@@ -70,7 +70,7 @@ class Scope:
         self._cluster = declarations.clusters[0] if declarations.clusters else None
 
     def inputs(self, name: Name, reads: frozenset[str]) -> tuple[object, ...]:
-        """All that an expression depends on besides the declaration, by the variables it reads."""
+        """All inputs of an expression besides the declaration, by the variables that it reads."""
         kind, project, _ = name
         of_its_project = not reads.isdisjoint({"project", "total", "oldTotal"})
         sums_up = of_its_project and (kind == "Project" or "project.held" in reads)
@@ -82,7 +82,7 @@ class Scope:
         )
 
     def values(self, name: Name, declaration: Declaration[Any], reads: frozenset[str]) -> dict[str, Value]:
-        """The variables that an expression reads."""
+        """The values of the variables that an expression reads."""
         kind, project, _ = name
         old = self.base.get(name) if self.base is not None else None
         found = {"object": self._written(kind, declaration)}
@@ -110,7 +110,7 @@ class Scope:
         key = (kind, id(declaration))
         if key not in self._values:
             value, size, entries = _plain(declaration.document.data, {})
-            # with the declaration, so that no other has its id
+            # kept with the declaration, so that no other one can get its id
             self._values[key] = declaration, Value(_filled(value, KINDS[kind]), Size(size, entries))
         return self._values[key][1]
 
@@ -135,7 +135,7 @@ class Scope:
                 return Value({}, Size())
 
     def _held_milli(self, project: str) -> int:
-        """What the jobs of a project that are not suspended ask for together."""
+        """The GPUs, in milli, that the jobs of a project ask for together; suspended jobs do not count."""
         if self._gpu_milli is None:
             self._gpu_milli = {}
             for job in self._jobs:
@@ -146,7 +146,7 @@ class Scope:
 
 
 def name_of(kind: str, declaration: Declaration[Any]) -> Name:
-    """What a declaration is known by."""
+    """The name of a declaration: kind, project and name."""
     metadata = declaration.model.metadata
     named = (metadata.project or "") if kind in {"Job", "Template"} else ""
     project = metadata.name if kind == "Project" else named
@@ -154,7 +154,7 @@ def name_of(kind: str, declaration: Declaration[Any]) -> Name:
 
 
 def field_problem(kind: str, path: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]] | None:
-    """What is wrong with a path of fields: the step, and the field that is not there, and those that are.
+    """What is wrong with a path of fields: the position of the unknown step, its name, and the fields that exist there.
 
     A path begins with a variable; `*` is an entry of a list.
     """
@@ -179,7 +179,7 @@ def field_problem(kind: str, path: tuple[str, ...]) -> tuple[int, str, tuple[str
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:
-    """The types that a value may be of."""
+    """The types that a value may have."""
     origin = get_origin(annotation)
     if origin is Annotated:
         yield from _leaves(get_args(annotation)[0])
@@ -205,7 +205,7 @@ def _fields(model: type[Spec]) -> tuple[tuple[str, Any, Any], ...]:
 
 
 def _filled(value: dict[str, Any], model: type[Spec]) -> dict[str, Any]:
-    """A declaration with the defaults of the fields that it does not have; entries of lists as they are."""
+    """A declaration with the defaults of its missing fields. Entries of lists stay as they are."""
     filled = dict(value)
     for name, default, below in _defaults(model):
         found = filled.get(name, default)
@@ -218,7 +218,8 @@ def _filled(value: dict[str, Any], model: type[Spec]) -> dict[str, Any]:
 
 @lru_cache(maxsize=128)
 def _defaults(model: type[Spec]) -> tuple[tuple[str, Any, type[Spec] | None], ...]:
-    """The fields of a model: their names, defaults as they are written, and the model of what is in them."""
+    """The fields of a model: name, default as it would be written, and the model of the field's value, if it has
+    one."""
     return tuple(
         (name, default, next((leaf for leaf in _leaves(annotation) if _is_model(leaf)), None))
         for name, annotation, default in _fields(model)
@@ -230,7 +231,7 @@ def _is_model(leaf: Any) -> bool:
 
 
 def _plain(value: Any, known: dict[int, Measured]) -> Measured:
-    """A value as the library takes it, with its size; an alias counts as often as it is used. No deeper than YAML."""
+    """A value in the library's types, with its size; each use of an alias counts. No deeper than YAML may be."""
     if isinstance(value, str):
         return value, (len(value) if value.isascii() else len(value) * 4), 0
     if isinstance(value, Decimal):
@@ -261,7 +262,7 @@ def _by_name(declarations: Declarations) -> dict[Name, Declaration[Any]]:
 
 
 def _worker_milli(spec: JobSpec) -> int:
-    """A worker's GPUs; one that asks for memory of a GPU counts as a whole one, whatever the pool makes of it."""
+    """A worker's GPUs. A worker that asks for memory of a GPU counts as a whole GPU, whatever its pool makes of it."""
     return worker_of(spec).gpu_milli if spec.gpu_memory is None else WHOLE_GPU
 
 
@@ -286,5 +287,5 @@ def _sum(quota: int | Mapping[str, int] | None) -> Any:
 
 
 def _gpus(milli: int) -> Any:
-    """Thousandths as a number of CEL with a point, whole ones too: an expression computes with one type."""
+    """Thousandths as a CEL number with a point, even if whole: so an expression computes with one type."""
     return float(Decimal(milli).scaleb(-3))

@@ -1,7 +1,7 @@
-"""CEL expressions as trees, read from what the library writes down of a checked expression.
+"""CEL expressions as trees, read from the library's serialized form of a checked expression.
 
-That is a message of protobuf, `cel.expr.CheckedExpr`. Its few fields are read here: the library brings no classes for
-them, and a tree is needed for what the library does not say: what an expression may cost, and which fields it reads.
+That form is a protobuf message, `cel.expr.CheckedExpr`. The library brings no classes for it, so its few fields are
+read here. The tree gives what the library does not: the most an expression may cost, and which fields it reads.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Field: TypeAlias = tuple[int, "int | bytes"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Part of an expression. `at`: the character of the text that it is named by."""
+    """Part of an expression. `at`: the position in the text by which it is named."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """A literal; `value` None for null and for types that no rule looks at."""
+    """A literal. `value` is None for null and for types that no rule reads."""
 
     value: str | bytes | int | None
 
@@ -36,7 +36,8 @@ class Name(Node):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """`operand.field`, also written `operand["field"]` and `operand.?field`; `tested`: whether it is there."""
+    """`operand.field`, also written `operand["field"]` and `operand.?field`; `tested`: only whether it exists is
+    asked."""
 
     operand: Node
     field: str
@@ -45,7 +46,7 @@ class Select(Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """A function or an operator; of a method the first argument is what it is called on."""
+    """A call of a function or operator. The first argument of a method is the value that it is called on."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -60,7 +61,8 @@ class Made(Node):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Node):
-    """A comprehension: `all`, `exists`, `map`, and so on. `step` makes the next `total` from it and `variable`."""
+    """A comprehension: `all`, `exists`, `map`, and so on. `step` computes the next `total` from `total` and
+    `variable`."""
 
     variable: str
     over: Node
@@ -107,7 +109,7 @@ def all_of_tree(node: Node) -> Iterator[Node]:
 
 
 def _node(message: bytes, positions: Mapping[Any, int]) -> Node:
-    """A message of the form `Expr`; no deeper than the library lets expressions be."""
+    """The node of a message of the form `Expr`; its nesting is bounded by the library."""
     fields = dict(_fields(message))
     at = positions.get(fields.get(2, 0), 0)
     (number, body), *_ = [(number, _as_bytes(fields[number])) for number in range(3, 10) if number in fields]

@@ -1,5 +1,5 @@
-"""What an expression of a policy has read, in the words of the declaration's author: the fields as they are written,
-not the variables of the expression."""
+"""The values that an expression of a policy has read, in the words of the declaration's author: by the fields as
+written, not by the variables of the expression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuctl.diag.wording import duration, memory
 
 _BEFORE = frozenset({"old", "oldTotal"})
 _TOTALS: Mapping[str, str] = {"total": "object", "oldTotal": "old"}
-"""The variables for totals, and the declaration that each is of."""
+"""The variables for totals, and the variable of the declaration that each is computed from."""
 _HELD = ("project", "held")
 _JOBS_TOGETHER = "gpus of the project's jobs"
 _WORDS: Mapping[tuple[str, str], str] = {
@@ -31,7 +31,7 @@ _MS_A_SECOND = 1000
 
 
 def said(kind: str, path: Path, data: Mapping[str, Any]) -> str:
-    """What a path of the expression came to; "" for what says nothing: a mapping of which fields are read."""
+    """The value at a path of the expression, in words; "" for a mapping, of which only fields are read."""
     root, *steps = map(str, path)
     if root in _BEFORE and data.get(root) is None:
         return "it is new"
@@ -47,14 +47,14 @@ def said(kind: str, path: Path, data: Mapping[str, Any]) -> str:
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """What is at a path; None for nothing."""
+    """The value at a path; None if there is none."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
 def named_value(name: str, value: Any, verb: str = "is") -> str:
-    """A field and its value."""
+    """A field and its value, in words."""
     if value is None:
         return f"{name} {verb} missing"
     if isinstance(value, list):
@@ -75,7 +75,8 @@ def _total(kind: str, name: str, value: Any, declaration: Any, verb: str) -> str
 
 
 def _max_duration(seconds: Any, spec: Mapping[str, Any], verb: str) -> str:
-    """The shorter of the job's limit and that of its project for jobs of its type; for inference there is none."""
+    """The shorter of the job's limit and its project's limit for jobs of its type; inference jobs have no such
+    limit."""
     of_project = f"the project's {spec.get('type')}.maxDuration"
     is_limited = spec.get("type") in {"training", "interactive"}
     if seconds is None:

@@ -1,4 +1,4 @@
-"""The choices that a cluster makes for its scheduling and its security, as they are declared: part of `spec_v1`."""
+"""The choices that a cluster declares for its scheduling and its security: part of `spec_v1`."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _of_zone(value: str) -> str:
 
 
 def _ending(value: Freeze) -> Freeze:
-    """A window that ends before it begins again."""
+    """Refuse a window that would begin again before it ends."""
     window = FreezeWindow(
         cron=value.cron, duration_ms=value.duration, time_zone=value.time_zone, forbids=frozenset(Forbidden)
     )
@@ -143,7 +143,7 @@ def _list_or_plain(value: object) -> str:
 
 
 def _in_its_form(value: object) -> object:
-    """`all` stands alone, the others in a list: each is told where it is written in the other's form."""
+    """`all` stands alone, the other values in a list. A value in the wrong form is reported where it is written."""
     if isinstance(value, list) and "all" in value:
         raise WrongValue("GPU2007", at=(value.index("all"),), found="all", fix="write forbids: all")
     if isinstance(value, str) and value in {Forbidden.PAUSE, Forbidden.DELETE}:

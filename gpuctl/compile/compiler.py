@@ -1,4 +1,4 @@
-"""A tree of files to what it declares, or to every mistake in it."""
+"""Compiles a tree of files: to its declarations, or to every mistake in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gpuctl.model.source import SourceTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A declaration as its author wrote it: what `spec` says, as decoded YAML."""
+    """A declaration as its author wrote it; `spec` is decoded YAML."""
 
     kind: str
     name: str
@@ -40,14 +40,14 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """`declared` is None exactly when a diagnostic is an error.
+    """The result of a compilation. `declared` is None exactly when a diagnostic is an error.
 
-    `written` are all declarations but jobs and templates; of a tree with errors none. `audits` are where declarations
-    break policies of severity audit: never among the diagnostics. `declarations`: all documents of the right shape, as
-    policies see them; `jobs`: the jobs that fit, with their defaults.
-
-    `owners` says for each file whose it is: the project whose folder `projects/<p>/` it is in, else the one project all
-    its documents belong to, else None: the cluster's own.
+    - `written`: all declarations but jobs and templates; empty if there are errors.
+    - `audits`: where declarations break policies of severity audit. These are never among the diagnostics.
+    - `declarations`: all documents of the right shape, as policies see them.
+    - `jobs`: the jobs that fit, with their defaults.
+    - `owners`: the owner of each file: the project whose folder `projects/<p>/` it is in, else the one project that all
+      its documents belong to, else None: the cluster.
     """
 
     declared: Declared | None
@@ -66,15 +66,15 @@ def compile_tree(
     before: Compiled | None = None,
     most_jobs: int | None = None,
 ) -> Compiled:
-    """Compile all files of a tree. Never raises for their content; the order of files means nothing.
+    """Compile all files of a tree. Never raises for their content; the order of files has no effect.
 
-    `before`: what was declared before a change, where that is known. A mistake of several declarations together, such
-    as quotas whose sum is too large, or too many jobs, is then marked at one that the change touched; and policies that
-    compare with it are evaluated, which they are not otherwise.
-    `cache` is the one of a compilation before, if there was one: it saves work and changes no result.
-    `most_jobs`: how many the reconciler has memory for; None: it is not known, and no number is too large.
-    Cost: linear in the bytes of the files, about twice what merely parsing them costs; of a file that is the same
-    object, and whose references lead to the same, a fiftieth of that.
+    `before`: what was declared before a change, if that is known. A mistake that several declarations make together
+    (quotas with too large a sum, too many jobs) is then marked at one that the change touched. Policies that compare
+    with what was declared before are evaluated only then.
+    `cache`: the cache of an earlier compilation; it saves work and changes no result.
+    `most_jobs`: how many jobs the reconciler has memory for; None: not known, and no number is too large.
+    Cost: linear in the bytes of the files, about twice the cost of parsing them; a fiftieth of that for a file that is
+    the same object, with references that lead to the same.
     """
     cache = cache or CompileCache()
     declarations = collect(tree, cache.reading)
@@ -113,7 +113,7 @@ def compile_tree(
 
 
 def _with_defaults(declarations: Declarations, jobs: Iterable[ResolvedJob], cache: CompileCache) -> Declarations:
-    """The declarations as policies see them: what a job has by default counts as what it says."""
+    """The declarations as policies see them: the defaults of a job count as if the job declared them."""
     cache.defaulted.turn()
     made = {
         job.declaration: cache.defaulted.get(job, (), partial(defaulted, job.declaration, job.filled))
@@ -124,8 +124,8 @@ def _with_defaults(declarations: Declarations, jobs: Iterable[ResolvedJob], cach
 
 
 def _touched(written: Iterable[Written], before: Collection[Written] | None) -> frozenset[tuple[str, str]]:
-    """What a change has set of the sums that quotas add up to, by kind and name: quotas and their place, node pools. A
-    project whose quota is lowered makes no sum too large."""
+    """The parts of quota sums that a change has set, by kind and name: quotas with their departments, and node pools. A
+    project whose quota is lowered is left out: it makes no sum too large."""
     if before is None:
         return frozenset()
     known, set_now = (dict(each for one in side for each in _of_sums(one)) for side in (before, written))
@@ -163,7 +163,7 @@ def _written(declarations: Declarations) -> Iterator[Written]:
 def _as_many_as_are_read(
     diagnostics: Iterable[Diagnostic], owners: Mapping[str, ProjectName | None]
 ) -> Iterator[Diagnostic]:
-    """The first of each project's mistakes, and that there are more."""
+    """The first MOST_TOLD mistakes of each owner and severity, then one diagnostic that says that there are more."""
     counts: Counter[tuple[ProjectName | None, Severity]] = Counter()
     for found in diagnostics:
         owner = owners.get(found.span.file)

@@ -1,9 +1,9 @@
-"""Jobs of several containers as policies see them: the job, and again for each of its other containers.
+"""Jobs of several containers as policies see them: the job, and once more for each of its other containers.
 
-A rule about an image, a command, variables, mounts or a user holds for every container, or a second one would be a way
-round it. So each is held against the policies as if it was the job's own: what it says itself stands in place of what
-the job says. Amounts are then those of the whole pod. A mistake is told at the container's own line. A job that is the
-object of another controller is seen as each of the containers of its pods.
+A rule about an image, a command, variables, mounts or a user must hold for every container; otherwise a second
+container would be a way round it. So each container is checked as if it were the job's own: its fields stand in place
+of the job's. Amounts are then those of the whole pod. A mistake is reported at the container's own line. A job that is
+the object of another controller is seen as each of the containers of its pods.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from gpuctl.k8s.workload_table import Rows
 from gpuctl.model.units import WHOLE_GPU
 
 _OWN = ("image", "imagePullPolicy", "command", "args", "workingDir", "envFrom")
-"""What a container says in place of the job."""
+"""Fields that a container sets in place of the job."""
 _BY_PART = ("env", "security")
-"""What it says field by field."""
+"""Mappings that a container overrides field by field."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ContainerDocument(Document):
-    """A job's document, with one of its other containers in place of its own. `at`: the path of that container."""
+    """A job's document, with another of its containers in place of its own. `at`: the path of that container."""
 
     job: Document
     at: Path
 
     @property
     def as_written(self) -> Document:
-        """The document of the file."""
+        """The document as it is in the file."""
         return self.job.as_written
 
     def mistake(
         self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
     ) -> Diagnostic:
-        """An error of the value at a path, or of its key, where the container says it."""
+        """An error of the value at a path, or of its key, at the place where the container sets it."""
         return self.job.mistake(code, self._written(path), params, fix, at_key=at_key)
 
     def _written(self, path: Path) -> Path:
@@ -63,7 +63,7 @@ class ContainerDocument(Document):
 
 
 def other_containers(declaration: Declaration[JobV1], rows: Rows) -> Iterator[Declaration[JobV1]]:
-    """The job with each of its other containers in place of its own. Cost: linear in what the job says, for each."""
+    """The job with each of its other containers in place of its own. Cost: linear in the job's text, for each one."""
     for each in started(declaration.model.spec):
         yield _view(declaration, each.path, _data(declaration, each))
     if declaration.model.spec.manifest is not None:
@@ -92,7 +92,7 @@ def _of_manifest(manifest: Mapping[str, Any], rows: Rows) -> Iterator[tuple[Path
 
 
 def _with_container(pod: Mapping[str, Any], container: Mapping[str, Any], data: Any) -> Mapping[str, Any]:
-    """The job's data as if it said itself what a container of its manifest has."""
+    """The job's data as if the job itself had the fields of a container of its manifest."""
     spec: dict[str, Any] = {**data["spec"], **{name: container[name] for name in _OWN if name in container}}
     spec["env"] = {text(each, "name"): text(each, "value") for each in items(container, "env")}
     spec["security"] = {**mapping(pod, "securityContext"), **mapping(container, "securityContext")}
@@ -109,7 +109,7 @@ def _with_container(pod: Mapping[str, Any], container: Mapping[str, Any], data: 
 
 
 def _origin(volume: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a volume of a pod is of, in the form of a job's volume."""
+    """The source of a pod's volume, in the form of a job's volume."""
     named = {
         "hostPath": text(volume, "hostPath", "path"),
         "claim": text(volume, "persistentVolumeClaim", "claimName"),
@@ -129,7 +129,7 @@ def _origin(volume: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _source(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A source of a projected volume, in the form of a job's."""
+    """A source of a projected volume, in the form of a job's volume."""
     named = {name: text(source, name, "name") for name in ("secret", "configMap")}
     files = {text(each, "path"): text(each, "fieldRef", "fieldPath") for each in items(source, "downwardAPI", "items")}
     found = {name: each for name, each in named.items() if each}
@@ -154,7 +154,7 @@ def _data(declaration: Declaration[JobV1], each: Started) -> Mapping[str, Any]:
 
 
 def _volumes(declared: list[Mapping[str, Any]], each: Started) -> Iterator[Mapping[str, Any]]:
-    """The volumes that the container mounts, in the order of its mounts; a checkout is none."""
+    """The volumes that the container mounts, in the order of its mounts; a checkout is left out."""
     for mount in each.container.mounts:
         origin = next((volume for volume in declared if volume.get("mountPath") == mount.volume), {})
         read_only = mount.read_only or origin.get("readOnly", False)

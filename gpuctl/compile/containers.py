@@ -1,4 +1,4 @@
-"""The containers of a job besides its own, checked against the job: the volumes that they mount."""
+"""Checks the containers of a job besides its own against the job: the volumes that they mount."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.diag.diagnostic import Diagnostic
 
 
 def check_containers(job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Mounts of volumes that the job has not, and two at one path."""
+    """Mounts of volumes that the job does not have, and two mounts at one path."""
     spec = job.spec
     known = {volume.mount_path for volume in spec.volumes} | ({spec.git.path} if spec.git is not None else set())
     for each in started(spec):

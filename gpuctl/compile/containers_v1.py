@@ -1,4 +1,4 @@
-"""The public form of the containers of a job's pods besides its own: those that run before it, and those beside it."""
+"""The public form of a job's further containers: init containers, which run before its own, and sidecars beside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.k8s import names
 from gpuctl.k8s.requests import Requests
 
 MOST_CONTAINERS = 10
-"""Of each of both lists."""
+"""The most init containers, and the most sidecars."""
 
 
 def _not_taken(name: str) -> str:
@@ -95,6 +95,6 @@ Sidecars = Annotated[list[Sidecar], unique("name")]
 
 
 def requests_of_container(container: InitContainer) -> Requests:
-    """What it asks for."""
+    """The amounts that a container asks for."""
     asked = container.resources
     return Requests(cpu_milli=asked.cpu, mem_bytes=asked.memory, gpus=container.gpus)

@@ -1,7 +1,7 @@
-"""What the files of a tree declare, one declaration a document, and which project each file belongs to.
+"""Collects the declarations in a tree's files, one a document, and the project that each file belongs to.
 
-A document with a mistake is still known by its name, and one that is no YAML by the names in its text, so that a
-mistake in one file is not reported again as a missing declaration in all others.
+A document with a mistake still counts as declared under its name, and an unreadable one under the names in its text. So
+a mistake in one file is not reported again as a missing declaration in all others.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _FAULTS = {
 }
 POLICIES = "policies"
 EXAMPLES = "examples"
-"""Folders of these names hold policies, and below that their examples."""
+"""`policies/` holds policies, and an `examples/` folder below it their examples."""
 _NAMED = re.compile(r"\b(kind|name|project)[\"']?:[ \t]+[\"']?([A-Za-z0-9.-]+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Declaration(Generic[Model_co]):
-    """A document of the right shape."""
+    """A document of the right shape, with its model."""
 
     document: Document
     model: Model_co
@@ -69,7 +69,8 @@ class Declaration(Generic[Model_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The name a document gives itself, right or not. `project` as far as it says; `broken`: the rest is unusable."""
+    """The name that a document declares, right or not. `project`: if the document names one; `broken`: it declares
+    nothing usable."""
 
     kind: str
     name: str
@@ -80,7 +81,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileDeclarations:
-    """What one file says, by itself: its declarations with their kinds, and what is wrong in it.
+    """The content of one file by itself: its declarations with their kinds, and its mistakes.
 
     `guessed` and `owner` are as in Declarations.
     """
@@ -95,10 +96,12 @@ class FileDeclarations:
 
 @dataclass(slots=True)
 class Declarations:
-    """Everything declared, in order of path and line. Jobs are as their templates make them.
+    """Everything declared, in order of path and line. Templates are filled in in the jobs that use them.
 
-    `guessed` are the words that documents which are no YAML have as kind, name or project, and the names of those that
-    may not stand where they do. `kinds` are those that a job's manifest may be. `owners` is as in Compiled.
+    - `guessed`: words used as kind, name or project in unreadable documents, and the names of documents that may not
+      be in their folder.
+    - `kinds`: the kinds that a job's manifest may be.
+    - `owners`: as in Compiled.
     """
 
     clusters: list[Declaration[ClusterV1]] = field(default_factory=list)
@@ -126,7 +129,7 @@ class Declarations:
 
 
 class ReadCache:
-    """Cache of what files say, and of the jobs that templates make."""
+    """Cache of the content of files, and of the jobs made from templates."""
 
     __slots__ = ("files", "jobs", "kinds")
 
@@ -137,7 +140,7 @@ class ReadCache:
 
 
 def collect(tree: SourceTree, cache: ReadCache) -> Declarations:
-    """Read the files of a tree, but for examples of policies.
+    """Read the files of a tree, except the examples of policies.
 
     Cost: linear in the bytes of the files that are not in the cache.
     """
@@ -177,12 +180,12 @@ def collect_files(tree: SourceTree, paths: Iterable[str], cache: ReadCache) -> D
 
 
 def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_dir: str, cache: ReadCache) -> None:
-    """Add jobs as templates make them: a template of the job's project goes before one of the cluster."""
+    """Add the jobs that use templates. A template of the job's project is preferred to one of the cluster."""
     templates: dict[tuple[str, str], Declaration[TemplateV1]] = {}
     for template in out.templates:
         metadata = template.model.metadata
         folder = folder_project(cluster_dir, template.document.name.file)
-        if folder in {None, metadata.project}:  # what stands in the folder of another project has no say
+        if folder in {None, metadata.project}:  # a template in another project's folder does not count
             templates.setdefault((metadata.project or "", metadata.name), template)
     claimed = {(claim.project, claim.name) for claim in out.claims if claim.kind == "Template"}
     counts, asked = Counter[str](), Counter[str]()
@@ -209,8 +212,8 @@ def _add_templated(out: Declarations, templated: Iterable[Templated], cluster_di
 def _expanded(
     job: Templated, template: Declaration[TemplateV1], kinds: JobKinds, most: int
 ) -> tuple[Declaration[JobV1] | None, list[Diagnostic]]:
-    """Make the job of a template, or tell the first so many mistakes. A bug that it meets is told at the job, as that
-    of a file is."""
+    """Make the job of a template, or report its first `most` mistakes. A bug of gpuctl on the way is reported at the
+    job, as a bug in reading is at its file."""
     try:
         document, model, diagnostics = expand(job, template.document, template.model, kinds)
     except Exception as error:  # noqa: BLE001 - a bug may raise anything
@@ -219,7 +222,8 @@ def _expanded(
 
 
 def _declared(document: Document, model: Any, kinds: JobKinds) -> Declaration[Any] | None:
-    """The declaration; None of a job of a kind that is not known yet: the mistake is in what may declare the kind."""
+    """The declaration. None for a job whose kind is not known yet: the mistake is in the file that may declare the
+    kind."""
     if model is None or (isinstance(model, JobV1) and not is_known(model.spec.manifest, kinds)):
         return None
     return Declaration(document, model)
@@ -229,7 +233,7 @@ _DECLARES_KINDS = b"workloadKinds"
 
 
 def _kinds(tree: SourceTree, cache: ReadCache) -> JobKinds:
-    """The kinds that a manifest may be, which are read before all else: what a job's manifest is depends on them.
+    """The kinds that a manifest may be. They are read before all else: the reading of a job's manifest depends on them.
 
     Cost: a search in each file, and reading those that may declare kinds.
     """
@@ -250,14 +254,15 @@ def _kinds(tree: SourceTree, cache: ReadCache) -> JobKinds:
 
 
 def is_example(path: str) -> bool:
-    """Whether a file is an example of a policy, `policies/examples/NAME/good-1.yaml`: `policy test` reads it alone."""
+    """Whether a file is an example of a policy, `policies/examples/NAME/good-1.yaml`: only `policy test` reads
+    those."""
     _, is_below, rest = f"/{path}".partition(f"/{POLICIES}/")
     return bool(is_below) and f"/{EXAMPLES}/" in f"/{rest}"
 
 
 def _isolated(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, told: int) -> FileDeclarations:
-    """Read a file. A bug of gpuctl that it meets is told as this file's, and the others are read all the same: else one
-    team's file could hold what every other team declares.
+    """Read a file. A bug of gpuctl on the way is reported at this file, and the other files are still read: otherwise
+    one team's file could block the declarations of all others.
     """
     try:
         return _read(path, file, cluster_dir, kinds, told)
@@ -268,7 +273,7 @@ def _isolated(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, to
 def _unread(
     path: str, file: SourceFile, folder: str | None, code: str, params: Mapping[str, str | int]
 ) -> FileDeclarations:
-    """What is known of a file that can't be read: the folder that it stands in, and why."""
+    """The declarations of a file that can't be read: only the folder it is in, and the reason."""
     source = SourceText(path, "", file.revision)
     told = diagnose(source, code, source.span(1, 1), params)
     owner = ProjectName(folder) if folder else None
@@ -314,7 +319,7 @@ def _read(path: str, file: SourceFile, cluster_dir: str, kinds: JobKinds, told: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What one document comes to. `project`: the one it belongs to, or "" for none; `guessed`: a name it would have."""
+    """The reading of one document. `project`: the one it belongs to, or ""; `guessed`: the name it would declare."""
 
     claim: Claim | None = None
     declaration: Declaration[Any] | None = None
@@ -361,7 +366,7 @@ def _names_a_template(data: Mapping[str, Any]) -> bool:
 
 
 def _in_folder(document: Document, folder: str, kinds: JobKinds) -> _Taken:
-    """A document in a project's folder, where nothing can be declared that is the cluster's."""
+    """Read a document in a project's folder, where no kind of the cluster may be declared."""
     taken = _document(document, kinds)
     kind = "" if taken.claim is None else taken.claim.kind
     if taken.claim is None or not (kind in {"Cluster", "Department"} or (kind == "Template" and not taken.project)):
@@ -388,12 +393,12 @@ def _text(metadata: Any, key: str) -> str:
 
 
 def _words(fragment: Fragment) -> list[tuple[str, str]]:
-    """What an unreadable document seems to name: kinds, names and projects."""
+    """The kinds, names and projects that an unreadable document seems to name."""
     return _NAMED.findall(fragment.text)
 
 
 def _seeming_project(found: Iterable[tuple[str, str]]) -> str:
-    """The project that an unreadable document seems to belong to, or ""."""
+    """The project that an unreadable document seems to belong to; "" if it seems to belong to none."""
     words: dict[str, str] = {}
     for key, word in found:
         words.setdefault(key, word)

@@ -1,8 +1,8 @@
-"""Jobs with the defaults of their project and of the cluster filled in, and where each value was written.
+"""Fills in a job's defaults, from its project and the cluster, and records where each value was written.
 
-What a job says itself goes first; then its project's defaults for its type, its project's for all types, the cluster's
-for its type, and the cluster's for all types. Environment variables, labels, annotations and the fields of `security`
-are filled in one by one, volumes by the path they are mounted at; any other field is taken whole.
+The job's own values go first; then its project's defaults for its type, its project's for all types, the cluster's for
+its type, and the cluster's for all types. Environment variables, labels, annotations and the fields of `security` are
+filled in one by one, volumes by their mount path; any other field is taken whole.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from gpuctl.k8s.quantity import format_bytes, format_cpu
 from gpuctl.model.units import WHOLE_GPU
 
 BESIDE_A_MANIFEST = frozenset({"ttl_after_finished"})
-"""Defaults of jobs that are objects of another controller: what is in their pods is left as it is."""
+"""Defaults that also apply to objects of other controllers. No other does: their pods are left as declared."""
 _PER_GPU = {"cpu_per_gpu": "cpu", "memory_per_gpu": "memory"}
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A job's spec with its defaults. `origins`: of what the job does not say itself, by path in the job."""
+    """A job's spec with its defaults. `origins`: where the values that come from defaults are written, by path in the
+    job."""
 
     spec: JobSpec
     origins: Mapping[Path, Origin] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class _Layer:
 
 
 def filled(job: Declaration[JobV1], project: Declaration[ProjectV1], cluster: Declaration[ClusterV1]) -> Filled:
-    """The job with defaults. Cost: nothing where there are none, else linear in the defaults."""
+    """The job with its defaults. Cost: nothing if there are no defaults, else linear in them."""
     spec, origins = job.model.spec, dict[Path, Origin]()
     for layer in _layers(spec.type, project, cluster):
         spec = _with_layer(spec, layer, origins)
@@ -53,7 +54,7 @@ def filled(job: Declaration[JobV1], project: Declaration[ProjectV1], cluster: De
 
 
 def _layers(job_type: str, *declared: Declaration[ProjectV1] | Declaration[ClusterV1]) -> Iterator[_Layer]:
-    """The nearest first."""
+    """The defaults that apply to a job, the nearest first."""
     for one in declared:
         defaults: Defaults = one.model.spec.defaults
         for name in (job_type, "all"):
@@ -85,7 +86,8 @@ def _with_layer(spec: JobSpec, layer: _Layer, origins: dict[Path, Origin]) -> Jo
 
 
 _Merge: TypeAlias = Callable[[Any, Any], tuple[Any, Mapping[Path, Path]]]
-"""What a job has, and a default: both together, and the path in the default of each part that came from there."""
+"""Merges a job's own values with a default. Returns both together, and for each part that came from the default its
+path in the job and its path in the default."""
 
 
 def _by_key(own: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, Mapping[Path, Path]]:
@@ -116,8 +118,8 @@ _MERGED: Mapping[str, _Merge] = {
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """A job's declaration with its defaults, as it could be written. `at`: the place of the job; `origins`: of what is
-    not written there, by path."""
+    """A job's declaration with its defaults, as it could be written. `at`: the place of the job; `origins`: the places
+    of values written elsewhere, by path."""
 
     at: SourceSpan
     data: Mapping[str, Any]
@@ -128,7 +130,8 @@ class Expanded:
 class DefaultedDocument(Document):
     """A job's document with its defaults. `job`: without them; `defaults`: where they are written, by path.
 
-    A default's mistake is the job's, so that it holds up no other project; the place of the default stands beside it.
+    A mistake in a default counts as the job's mistake, so that it blocks no other project; the message also names the
+    place of the default.
     """
 
     job: Document
@@ -136,7 +139,7 @@ class DefaultedDocument(Document):
 
     @property
     def as_written(self) -> Document:
-        """The document of the file."""
+        """The document as it is in the file."""
         return self.job.as_written
 
     def mistake(
@@ -150,7 +153,7 @@ class DefaultedDocument(Document):
 def mistake_of_default(  # noqa: PLR0913, PLR0917 - a mistake's parts, and where it may be
     job: Document, defaults: Mapping[Path, Origin], code: str, path: Path, params: Params, fix: str
 ) -> Diagnostic | None:
-    """An error of the value at a path where a default says it; None where the job says it itself."""
+    """An error of the value at a path, if the value comes from a default; None if the job itself has it."""
     origin, below = origin_of(defaults, path)
     if origin is None:
         return None
@@ -158,7 +161,8 @@ def mistake_of_default(  # noqa: PLR0913, PLR0917 - a mistake's parts, and where
 
 
 def defaulted(job: Declaration[JobV1], filled: Filled) -> Declaration[JobV1]:
-    """The declaration as policies see it: as if the job said its defaults itself. Without any it is the same object."""
+    """The declaration as policies see it: as if the job itself declared its defaults. Without defaults, the same
+    object."""
     if not filled.origins:
         return job
     own = job.document
@@ -170,7 +174,7 @@ def defaulted(job: Declaration[JobV1], filled: Filled) -> Declaration[JobV1]:
 
 
 def expanded(job: Declaration[JobV1], filled: Filled) -> Expanded:
-    """The declaration with what its template and `filled` add, as if it said that itself."""
+    """The declaration with the values of its template and of `filled`, as if it declared them itself."""
     data = _copied(job.document.data)
     data["spec"].pop("template", None)
     cpu = format_cpu(filled.spec.resources.cpu)

@@ -1,8 +1,8 @@
-"""Digests of a job: of the run, and of all that is declared of it.
+"""Digests of a job: the run digest, and the digest of everything declared of it.
 
-The run digest: eight hex digits over everything of a job whose change needs a new run. Every field of a job is in it
-but for those named here, so a field that is added is in it by itself. At its default it changes no digest: a new
-version of gpuctl starts no run anew.
+The run digest: eight hex digits over everything of a job whose change needs a new run. It contains every field of a job
+except those named here, so a new field is in it without further code. A new field at its default changes no digest: a
+new version of gpuctl replaces no run.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ NEEDS_NO_NEW_RUN: Mapping[type, frozenset[str]] = {
     }),
     Container: frozenset({"retries", "expose"}),
 }  # fmt: skip
-"""Fields whose change is taken up by the run as it is: by the engine, or by a write that starts no pod anew."""
+"""Fields whose change needs no new run: the engine takes it up, or a write that restarts no pod."""
 
 _NO_FACT: Mapping[type, frozenset[str]] = {
     Job: frozenset({"id", "digest", "container", "span"}),
     OtherWorkload: frozenset({"pods", "made"}),
 }
-"""What is not declared of a run as such, or is read in parts."""
+"""Fields that are not declared values, or whose parts are read one by one."""
 
 _ALWAYS: Mapping[type, Mapping[str, str]] = {
     Job: {
@@ -72,7 +72,8 @@ _ALWAYS: Mapping[type, Mapping[str, str]] = {
         "working_dir": "workingDir", "env": "env", "volumes": "volumes", "large_shm": "largeShm",
     },
 }  # fmt: skip
-"""Fields of the first version by their keys: written at their default too. Never to be changed or added to."""
+"""The fields of the first version with their keys. They are in the digest even at their default. Never change this, and
+add nothing."""
 
 _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     SecretKey: (None, ("secret", "key")),
@@ -98,34 +99,34 @@ _IN_ORDER: Mapping[type, tuple[str | None, tuple[str, ...]]] = {
     SweepIndex: (None, ("sweep", "key", "values")),
     RunAs: (None, ("user", "group", "further_groups", "fs_group", "read_only_root")),
 }
-"""Values within fields are lists: a tag, then their fields of the first version. Never to be changed, but for new
-types."""
+"""How values within fields are written: as lists of a tag, then the fields of the first version. Never change an entry;
+only add new types."""
 
 _WRITTEN = {
     "gpu_milli": "gpus", "gpu_mem_bytes": "gpuMemory", "cpu_milli": "resources.cpu", "mem_bytes": "resources.memory",
     "pull_secrets": "imagePullSecrets", "run_as": "security", "own": "resources",
 }  # fmt: skip
-"""Fields that are called otherwise in a declaration."""
+"""Fields that have another name in a declaration."""
 
 _OF_A_MANIFEST = frozenset({"gpus", "workers", "minWorkers", "resources.cpu", "resources.memory", "image"})
-"""Fields that follow from a manifest."""
+"""Fields that are computed from a manifest."""
 
 _WITH_ALL_CONTAINERS = frozenset({"gpus", "resources.cpu", "resources.memory", "resources"})
-"""Fields that follow from all containers together."""
+"""Fields that are computed from all containers together."""
 
 _KNOWN = {
     of: frozenset(keys) | NEEDS_NO_NEW_RUN[of] | _NO_FACT.get(of, frozenset[str]()) for of, keys in _ALWAYS.items()
 }
-"""All fields but those that were added."""
+"""All fields except those added after the first version."""
 _READ = {of: attrgetter(*keys) for of, keys in _ALWAYS.items()}
 
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
 
 def run_digest(job: Job) -> RunDigest:
-    """The digest of a job's values, so that another way to write the same changes nothing.
+    """The digest of a job's values: writing the same values in another way does not change it.
 
-    TypeError for a job with a value of a type that is not known here. Cost: a step for each field.
+    Raises TypeError for a value of a type that is not listed in `_IN_ORDER`. Cost: a step for each field.
     """
     facts = {"project": job.id.project, "name": job.id.name, **_facts(job, Job), **_facts(job.container, Container)}
     if job.gpu_mem_bytes is not None:
@@ -134,7 +135,7 @@ def run_digest(job: Job) -> RunDigest:
 
 
 def fields_of_a_new_run(before: Job, after: Job) -> tuple[str, ...]:
-    """The fields, as declared, whose change makes a job's run another one; none that follow from others."""
+    """The fields, as declared, whose change needs a new run; without fields that only follow from others."""
     changed = {
         _WRITTEN.get(field.name, _in_camel_case(field.name))
         for old, new, base in ((before, after, Job), (before.container, after.container, Container))
@@ -166,7 +167,7 @@ def _facts(value: Job | Container, base: type) -> dict[str, Any]:
 
 
 def _where_set(value: object, known: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """Fields that were added, where they are not at their default."""
+    """The fields added after the first version that are not at their default."""
     of: type = type(value)
     for name, default in _added(of, known):
         if getattr(value, name) != default:
@@ -183,7 +184,7 @@ def _default(field: Field[Any]) -> object:
 
 
 def _plain(value: object) -> Any:
-    """A value as JSON has it."""
+    """A value in JSON's types."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Mapping):
@@ -198,7 +199,7 @@ def _plain(value: object) -> Any:
 
 
 def content_digest(job: Job) -> bytes:
-    """A digest of all that is declared of a job, in whichever file. Cost: 20 us, or a memo's of 1 us."""
+    """A digest of all that is declared of a job, whichever file declares it. Cost: 20 us, or 1 us from a memo."""
     return hashlib.sha256(repr(replace(job, span=_NOWHERE)).encode()).digest()
 
 

@@ -1,7 +1,7 @@
 """A YAML document: plain data, and the place of every key and value in it.
 
-Places are worked out from the text when a diagnostic needs one. Most documents are right, and ten thousand trees of
-places would cost more memory than everything else.
+Places are found in the text only when a diagnostic needs one. Most documents have no mistake, and the places of ten
+thousand documents would cost more memory than everything else.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Path = tuple[Step, ...]
 
 
 MAX_MISTAKES = 100
-"""Of a document with more mistakes only so many are told."""
+"""The most mistakes of one document that are reported."""
 MOST_TOLD = 1000
-"""Errors, and warnings, of one project's files that are told; and of the cluster's own. Once there are so many, one of
-each further document is looked for: to find all takes 0.1 ms and 1 KiB each."""
+"""The most errors, and the most warnings, that are reported of one project's files, and of the cluster's own. After
+that, only one mistake of each further document is looked for: finding all takes 0.1 ms and 1 KiB each."""
 
 
 class Unread:
-    """Stands in a document's data where a value could not be read; the mistake is reported already."""
+    """Stands in a document's data for a value that could not be read; its mistake is already reported."""
 
     __slots__ = ()
 
     def __reduce__(self) -> str:
-        """There is one: a copy would not be known for what it is."""
+        """Copies are UNREAD itself: it is recognised by identity."""
         return "UNREAD"
 
 
 UNREAD = Unread()
 CHARACTERS_A_VALUE = 100
-"""Of a text, each so many count as a value."""
+"""So many characters of a text count as one value."""
 
 
 _CHILDLESS: Mapping[Step, Place] = MappingProxyType({})
@@ -49,9 +49,9 @@ _CHILDLESS: Mapping[Step, Place] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Place:
-    """Where a value begins: line and columns from 0; `end_column` None when it ends on another line.
+    """Where a value begins: line and columns from 0; `end_column` is None if the value ends on another line.
 
-    `line`, like the others, counts from the beginning of the document's text. Children by key or position.
+    Lines and columns count from the beginning of the document's text. `children`: by key or position.
     """
 
     line: int
@@ -65,9 +65,9 @@ class Place:
 class Document:
     """One document of a file. `data` is made of dict, list, str, int, Decimal, bool, None and UNREAD.
 
-    `start` and `end` are the offsets of its text, `start` at the beginning of a line. `name` is the place of
-    `metadata.name`, or of the document's beginning where it has none. `sound` is False when something in it could not
-    be read. `most`: how many of its mistakes are told.
+    `start` and `end`: the offsets of its text, `start` at the beginning of a line. `name`: the place of
+    `metadata.name`, or else of the document's beginning. `sound`: False if a part of it could not be read. `most`: how
+    many of its mistakes are reported.
     """
 
     source: SourceText
@@ -79,9 +79,8 @@ class Document:
     most: int = MAX_MISTAKES
 
     def span(self, path: Path) -> SourceSpan:
-        """The value at a path, on its first line; a value below its key, or an empty one, is its key.
-
-        A path that leads nowhere is as far as it leads.
+        """The place of the value at a path, on its first line. If the value is empty or begins on a later line than its
+        key, the key's place. If the path leads nowhere, the place of its last existing part.
         """
         place = _find(_places(self), path)
         key = place.key
@@ -90,14 +89,14 @@ class Document:
         return self._span(place)
 
     def key_span(self, path: Path) -> SourceSpan:
-        """The key at a path; for a list's entry, the entry."""
+        """The place of the key at a path; of an entry of a list, the place of the entry."""
         place = _find(_places(self), path)
         return self._span(place.key or place)
 
     def text_span(self, path: Path, value: str, start: int, end: int) -> SourceSpan:
-        """A part of a text at a path, `value`, by its characters; to the end of its first line, if it has several.
+        """The place of a part of the text `value` at a path, by its characters; only its first line, if it has several.
 
-        How the text is written (quoted, folded, on lines of its own) is found out by looking for its characters.
+        The text may be quoted, folded or on lines of its own: its place is found by searching its characters in order.
         """
         place = _find(_places(self), path)
         first = self.source.position(self.start)[0]
@@ -110,8 +109,8 @@ class Document:
         return self.source.span(line, column, self.source.position(last)[1] + 1)
 
     def following(self, path: Path) -> int:
-        """An offset in the file beyond the end of a list's entry, and not beyond the begin of what follows it: the next
-        entry of the list, or of one that the list is in; else the document's end."""
+        """An offset between the end of a list's entry and the next thing after it: the next entry of the list or of an
+        enclosing list, else the document's end."""
         here, after = _places(self), None
         for step in path:
             after = here.children.get(step + 1, after) if isinstance(step, int) else after
@@ -133,12 +132,12 @@ class Document:
 
     @property
     def as_written(self) -> Document:
-        """The document of the file, where this one is made of it."""
+        """The document as it is in the file, if this one was made from it."""
         return self
 
     @property
     def origins(self) -> Mapping[Path, Origin]:
-        """Where what is not written here is written, by its path: of a document of a file nothing."""
+        """Where values that are not written in this document are written, by path; empty for a document of a file."""
         return _NO_ORIGINS
 
     def _span(self, place: Place) -> SourceSpan:
@@ -151,13 +150,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """Where a value is written that another document has."""
+    """Where a value is written that is part of another document."""
 
     document: Document
     path: Path
 
     def span(self, below: Path = ()) -> SourceSpan:
-        """Its place, or that of a part of it."""
+        """The place of the value, or of a part of it."""
         return self.document.span((*self.path, *below))
 
 
@@ -165,8 +164,8 @@ _NO_ORIGINS: Mapping[Path, Origin] = MappingProxyType({})
 
 
 def origin_of(origins: Mapping[Path, Origin], path: Path) -> tuple[Origin | None, Path]:
-    """Where a value of a document's spec is written, by the longest path that has an origin, and the rest of the path
-    below that. None, and no path: in the document itself."""
+    """Where a value of a document's spec is written: the origin of the longest prefix of its path that has one, and the
+    rest of the path. None and (): in the document itself."""
     for length in range(len(path), 1, -1):
         origin = origins.get(path[:length])
         if origin is not None:
@@ -175,7 +174,7 @@ def origin_of(origins: Mapping[Path, Origin], path: Path) -> tuple[Origin | None
 
 
 def values_in(value: Any, limit: int) -> int:
-    """How many values a value consists of, itself included; counts not much further than the limit."""
+    """How many values a value consists of, itself included; counting stops shortly after the limit."""
     count, rest = 0, [value]
     while rest and count < limit:
         count += 1
@@ -191,7 +190,7 @@ def values_in(value: Any, limit: int) -> int:
 
 
 def _character_places(text: str, here: int, end: int, value: str) -> Iterator[int]:
-    """Where the characters of a value stand in YAML, in order; a space may be written as a line break and an indent."""
+    """The offsets of a value's characters in YAML, in order. A space may be written as a line break and an indent."""
     if text[here : here + 1] in {"|", ">"}:
         here = text.find("\n", here, end) + 1
     for character in value:
@@ -214,7 +213,7 @@ def _find(place: Place, path: Path) -> Place:
 
 @lru_cache(maxsize=2)  # a document may have 200,000 values, which take 40 MiB
 def _places(document: Document) -> Place:
-    """The places of a document that has been read before, so that its text is known to be YAML. Cost: a parse."""
+    """The places of a document. It has been read before, so its text is valid YAML. Cost: a parse."""
     text = document.source.text[document.start : document.end]
     stream = syntax.events(text)
     for event in stream:
@@ -245,7 +244,7 @@ def _place(event: Any, stream: Iterator[Any], anchors: dict[str, Place]) -> Plac
 
 
 def _mapping(place: Place, stream: Iterator[Any], anchors: dict[str, Place]) -> Any:
-    """Fill in a mapping's values; returns the event of its end. Of equal keys the first is kept, as in the data."""
+    """Fill in a mapping's values; returns its end event. Of equal keys the first is kept, as in the data."""
     place.children = children = dict[Step, Place]()
     for event in stream:
         if type(event) is syntax.MappingEndEvent:

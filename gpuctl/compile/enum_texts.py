@@ -1,4 +1,4 @@
-"""What each value of an enumeration means, for editors. The JSON Schemas have these texts as `enumDescriptions`."""
+"""The meaning of each value of an enumeration, for editors. The JSON Schemas have these texts as `enumDescriptions`."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ TEXTS: Mapping[tuple[str, ...], Mapping[str, str]] = {
         },
     )
 }
-"""By the values that an enumeration has, in their order."""
+"""The texts, by the values of the enumeration in their order."""
 
 
 def text_of(values: list[str]) -> list[str] | None:
-    """The texts of an enumeration's values, in their order; None where it has none."""
+    """The texts of an enumeration's values, in their order; None if it has none."""
     texts = TEXTS.get(tuple(values))
     return None if texts is None else list(texts.values())

@@ -1,4 +1,4 @@
-"""The kinds of values the public form has: names, amounts, durations, each with its JSON Schema."""
+"""The types of values in the public form: names, amounts, durations, each with its JSON Schema."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class DeclarationV1(Spec):
 
 
 def fields_of(model: type[Spec]) -> Iterator[tuple[str, Any, Any]]:
-    """Each field by the name it is written with, its type, and what is written for its default; None for no default."""
+    """Each field: its name as written, its type, and its default as written; None for no default."""
     for name, field in model.model_fields.items():
         is_written = not field.is_required() and field.default is not None
         yield field.alias or to_camel(name), field.annotation, field.default if is_written else None
 
 
 def written(name: str) -> str:
-    """How a field of that name is written in YAML."""
+    """The name of a field as written in YAML."""
     return to_camel(name)
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
-    """Text of that form; `wanted` says what it would be."""
+    """A validator of text by a pattern; `wanted` describes the right form in the message."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -69,14 +69,14 @@ def matching(pattern: str, wanted: str) -> AfterValidator:
 
 
 def visible(value: str) -> str:
-    """Text without control characters, marks that turn its direction, and others that can't be seen."""
+    """Refuse control characters, marks that change the direction of text, and other invisible characters."""
     if value.isprintable():
         return value
     raise WrongValue("GPU2023", found=value, wanted="text that can be seen: it has invisible characters")
 
 
 def unique(key: str = "") -> WrapValidator:
-    """No two entries alike, or with the same value of a field; also where another entry has a mistake."""
+    """Refuse equal entries, or entries with equal values of a field; also if another entry has a mistake."""
 
     def check(entries: Any, made: Callable[[Any], Any]) -> Any:
         def twice(values: Sequence[Any]) -> Iterator[WrongValue]:
@@ -94,7 +94,7 @@ def unique(key: str = "") -> WrapValidator:
 
 
 def _value_of(entry: Any, key: str) -> Any:
-    """The value of a field that has to differ, of an entry that may be no more than what is written."""
+    """The value of the field that must differ; the entry may be a model or only its written form."""
     value = (
         entry.get(to_camel(key)) if key and isinstance(entry, dict) else getattr(entry, key, entry) if key else entry
     )
@@ -102,35 +102,35 @@ def _value_of(entry: Any, key: str) -> Any:
 
 
 def positive(value: int | None) -> int | None:
-    """More than zero, where it is given."""
+    """Refuse zero."""
     if value == 0:
         raise WrongValue("GPU2018", found=0, rule="it must be more than zero")
     return value
 
 
 def at_least_a_minute(value: int) -> int:
-    """A minute or more, in milliseconds."""
+    """Refuse less than a minute. In milliseconds."""
     if value < 60_000:
         raise WrongValue("GPU2018", found=f"{value // 1000}s", rule="it must be at least 1m")
     return value
 
 
 def of_whole_seconds(value: int) -> int:
-    """Some seconds, in milliseconds: what Kubernetes counts in."""
+    """Refuse anything but whole seconds, 1 or more, which is what Kubernetes counts in. In milliseconds."""
     if value < 1000 or value % 1000:
         raise WrongValue("GPU2018", found=f"{value}ms", rule="it must be a number of whole seconds, 1s or more")
     return value
 
 
 def at_least_the_usual(value: int) -> int:
-    """What pods have anyway, or more."""
+    """Refuse less than 30 s, the grace that pods have anyway. In milliseconds."""
     if value < 30_000:
         raise WrongValue("GPU2018", found=f"{value // 1000}s", rule="it must be at least 30s")
     return value
 
 
 def form_of(value: Any) -> str:
-    """The tag of what may be a mapping or plain."""
+    """The tag of a value that may be a mapping or plain."""
     return "(mapping)" if isinstance(value, dict) else "(plain)"
 
 
@@ -200,11 +200,11 @@ Priority = Annotated[int, Field(ge=-INT32, le=INT32)]
 
 
 ONE_IS_MISSING = "write one of them"
-"""The fix where exactly one of several fields is required and none is there; such a mistake is known by it."""
+"""The fix for a mistake where exactly one of several fields is required and none is given; identifies such mistakes."""
 
 
 def exactly_one(data: Mapping[str, Any], *fields: str) -> Iterator[WrongValue]:
-    """Refuse none and several of these fields, as they are written."""
+    """Require exactly one of these fields, in the data as written."""
     given = [name for name in fields if data.get(name) is not None]
     if len(given) != 1:
         names = " and ".join([", ".join(fields[:-1]), fields[-1]])
@@ -214,7 +214,7 @@ def exactly_one(data: Mapping[str, Any], *fields: str) -> Iterator[WrongValue]:
 
 
 def one_of_several(names: str, given: Sequence[str]) -> str:
-    """What GPU2019 says of fields of which exactly one is required."""
+    """The words of GPU2019 about fields of which exactly one is required."""
     return f"exactly one of {names} is required here, not {' and '.join(given) or 'none'}"
 
 
@@ -222,9 +222,9 @@ def in_mapping(
     mistakes: Callable[[Mapping[str, Any]], Iterable[WrongValue]],
     completed: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
 ) -> Any:
-    """Validate a model by its fields, and by what these must be together, which `mistakes` finds in what is written.
+    """Validate a model by its fields, and by rules between them: `mistakes` checks those in the data as written.
 
-    `completed`: what is written with the fields that follow from it.
+    `completed`: adds to the written data the fields that follow from it.
     """
     return in_context(lambda data, _: mistakes(data), lambda data, _: completed(data))
 
@@ -233,7 +233,7 @@ def in_context(
     mistakes: Callable[[Mapping[str, Any], Any], Iterable[WrongValue]],
     completed: Callable[[dict[str, Any], Any], dict[str, Any]],
 ) -> Any:
-    """The same, by what is known beside the document: what `check_shape` was given."""
+    """As `in_mapping`; both functions also get the context that `check_shape` was given."""
 
     def check(_model: Any, data: Any, made: Callable[[Any], Any], info: ValidationInfo) -> Any:
         known = info.context
@@ -248,8 +248,8 @@ def in_context(
 
 
 def _with_mistakes(made: Callable[[Any], Any], data: Any, mistakes: Callable[[Any], Iterable[WrongValue]]) -> Any:
-    """Raise ValidationError with the mistakes of both: pydantic looks for no others where a part has one, and a file
-    is told all of its mistakes at once."""
+    """Raise ValidationError with the mistakes of both kinds. pydantic stops at mistakes in a part, but all mistakes of
+    a file are reported at once."""
     errors: list[InitErrorDetails] = []
     value = data
     try:
@@ -260,7 +260,7 @@ def _with_mistakes(made: Callable[[Any], Any], data: Any, mistakes: Callable[[An
             for one in error.errors(include_url=False)
         ]
     if not errors or isinstance(data, list | dict):
-        # A field that is missing may be there under a name with a mistake in it: that is one mistake.
+        # A field may be missing because its name has a mistake: report that as one mistake.
         unknown = any(one["type"] == "extra_forbidden" and len(one.get("loc", ())) == 1 for one in errors)
         errors += [
             InitErrorDetails(type="value_error", input=data, ctx={"error": wrong})

@@ -1,6 +1,6 @@
-"""Jobs against what they run on: their project's limits and quota, the pools and nodes that are declared.
+"""Checks jobs against what they run on: the limits and quota of their project, the declared pools and nodes.
 
-A job that could never start is a mistake here already, not after a week in the queue.
+A job that could never start is reported as a mistake here, not after a week in the queue.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gpuctl.model.memo import Memo
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, MemBytes
 
 MOST_JOBS = 50_000
-"""Of one project."""
+"""The most jobs of one project."""
 _MOST_TEXT_BYTES = 1 << 20
 _CPU = ("spec", "resources", "cpu")
 _MEMORY = ("spec", "resources", "memory")
@@ -45,7 +45,7 @@ _MEMORY = ("spec", "resources", "memory")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """A job with only the pools that can give it what it asks for, if there are any, and what is wrong with it."""
+    """A job with only the pools that can serve it, or None, and its mistakes."""
 
     job: ResolvedJob | None
     diagnostics: Sequence[Diagnostic] = ()
@@ -54,9 +54,9 @@ class Fitted:
 def fit_jobs(
     declarations: Declarations, resolved: Resolved, fitted: Memo[Declaration[Any], Fitted]
 ) -> tuple[list[ResolvedJob], list[Diagnostic]]:
-    """The jobs that fit, and what is wrong with the others.
+    """The jobs that fit, and the mistakes in all jobs.
 
-    Cost: linear in the jobs that were not fitted before; kinds of node are looked at once for each kind of worker.
+    Cost: linear in the jobs that were not fitted before; each kind of node is checked once for each kind of worker.
     """
     fitted.turn()
     fitting = _Fitting(declarations, resolved)
@@ -72,7 +72,7 @@ def fit_jobs(
             found.extend(_one_too_many(job) if before <= MOST_JOBS else ())
             continue
         project = resolved.projects.get(name)
-        if project is None:  # what is told then depends on all names that there are
+        if project is None:  # not cached: the message depends on all names that are declared
             one = fitting.of(job)
         else:
             inputs = project, above[name], resolved.cluster, resolved.domains
@@ -89,7 +89,7 @@ def _one_too_many(job: Declaration[JobV1]) -> Iterator[Diagnostic]:
 
 
 class _Fitting:
-    """What jobs are held against: what is declared besides them."""
+    """The declarations that jobs are checked against."""
 
     def __init__(self, declarations: Declarations, resolved: Resolved) -> None:
         self._resolved = resolved
@@ -98,7 +98,7 @@ class _Fitting:
         self._nodes = _Nodes(resolved, self._backends)
 
     def of(self, declaration: Declaration[JobV1]) -> Fitted:
-        """One job, its references followed."""
+        """Check one job, after its references are resolved."""
         job, found = resolve_job(declaration, self._names)
         if job is None:
             return Fitted(None, found)
@@ -116,12 +116,12 @@ class _Fitting:
 
 _USUAL_VALUES, _VALUE_BYTES, _CONTAINER_VALUES = 24, 256, 4
 _WORDS = frozenset({"command", "args", "manifest", "sweep"})
-"""A value takes up to 1.1 KiB in the controller while a commit changes it, compiled and in the desired objects, and a
-container 7 KiB: 2,000 jobs of a template with 60 volumes took 530 MiB, of 384 that `install --jobs 2000` gives."""
+"""The controller holds up to 1.1 KiB for a value and 7 KiB for a container while a commit changes them, compiled and in
+the desired objects: 2,000 jobs of a template with 60 volumes took 530 MiB, of 384 that `install --jobs 2000` gives."""
 
 
 def _texts(spec: JobSpec) -> Mapping[str, int]:
-    """The bytes of the texts of any length that a job's objects must carry, by field."""
+    """The bytes of a job's texts of unbounded length that its objects carry, by field."""
     return {
         "command": sum(map(_size, spec.command)),
         "args": sum(map(_size, spec.args)),
@@ -134,7 +134,7 @@ def _texts(spec: JobSpec) -> Mapping[str, int]:
 
 
 def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
-    """What a job's objects must carry, against what one object of the API server holds (1.5 MiB, the rest included)."""
+    """A mistake if a job's texts exceed what an object of the API server may hold (1.5 MiB, with everything else)."""
     if job.text_bytes <= _MOST_TEXT_BYTES:
         return
     texts = _texts(job.spec)
@@ -145,8 +145,8 @@ def _too_large(job: ResolvedJob) -> Iterator[Diagnostic]:
 
 
 def _text_bytes(spec: JobSpec) -> int:
-    """All texts of any length of a job; of a manifest, by its values. What else there may be hundreds of, such as
-    volumes, takes memory by its number: beyond what a job usually has, each counts as text."""
+    """The bytes of a job's texts of unbounded length; a manifest counts by its values. Other things that a job may have
+    hundreds of, such as volumes, take memory by their number: those beyond the usual number count as text."""
     more = sum(_size(key) + _size(text) for key, text in spec.annotations.items())
     values = 0 if spec.manifest is None else values_in(spec.manifest, MOST_VALUES)
     further = max(0, _values(spec) - _USUAL_VALUES)
@@ -154,7 +154,7 @@ def _text_bytes(spec: JobSpec) -> int:
 
 
 def _values(spec: JobSpec) -> int:
-    """How many values a job has, but for those that count as text; a container counts as some more."""
+    """How many values a job has, without those that count as text; a container counts as some more."""
     count, rest = _CONTAINER_VALUES * (len(spec.init_containers) + len(spec.sidecars)), list[object]()
     rest.extend(getattr(spec, name) for name in spec.model_fields_set - _WORDS)
     while rest:
@@ -215,8 +215,8 @@ def _lesser_mistakes(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnosti
 def _within_project(
     resolved: Resolved, job: ResolvedJob, pools: Sequence[NodePool], backends: Backends
 ) -> Iterator[Diagnostic]:
-    """Against the limits of its project and departments and, when it can't be stopped, the quota of its project, in the
-    pool that has most for it."""
+    """Check a job against the limits of its project and departments and, if it can't be stopped, the quota of its
+    project, in the domain where the least is missing."""
     document, spec, project = job.declaration.document, job.spec, job.project.model
     limits = {domain.name: _lowest_limit(resolved, job.project, domain.name) for domain in resolved.domains}
     asked = [
@@ -246,7 +246,7 @@ def _within_project(
 def _lowest_limit(
     resolved: Resolved, project: Declaration[ProjectV1], domain: DomainName
 ) -> tuple[GpuMilli, str] | None:
-    """The lowest limit in a domain of a project and the departments above it, and whose it is; None without any."""
+    """The lowest limit of a project and the departments above it in a domain, and its owner; None without a limit."""
     owners: list[ProjectV1 | DepartmentV1] = [project.model]
     owners += [each.model for each in quota.departments_above(resolved, project.model.spec)]
     limits = [(quota.limit_in(owner.spec.limit, domain), owner) for owner in owners]
@@ -255,12 +255,12 @@ def _lowest_limit(
 
 
 def _together(spec: JobSpec) -> int:
-    """The workers that must start together; one of a service that scales to zero."""
+    """The number of workers that must start together; 1 for a service that scales to zero."""
     return spec.workers if spec.min_workers is None else max(1, spec.min_workers)
 
 
 class _Nodes:
-    """The declared nodes, and how many workers of a kind they hold."""
+    """The declared nodes, and how many workers of each kind they hold."""
 
     def __init__(self, resolved: Resolved, backends: Backends) -> None:
         self.backends = backends
@@ -269,7 +269,7 @@ class _Nodes:
         self.rooms: dict[tuple[object, ...], int] = {}
 
     def mistakes(self, job: ResolvedJob) -> Iterator[Diagnostic]:
-        """Nothing, or that not one worker fits a node, or not all that must start together fit one pool."""
+        """A mistake if no node can hold one worker, or no pool all workers that must start together."""
         if not all(self.by_pool[pool.name] for pool in job.pools):
             return
         spec, document = job.spec, job.declaration.document
@@ -284,12 +284,14 @@ class _Nodes:
             yield document.mistake("GPU3017", path, params)
 
     def roomy(self, job: ResolvedJob) -> list[NodePool]:
-        """Its pools with room for all workers that must start together, as far as their nodes are declared."""
+        """The job's pools with room for all workers that must start together. A pool without declared nodes counts as
+        such."""
         spec = job.spec
         return [p for p in job.pools if not self.by_pool[p.name] or self._room(spec, p) >= _together(spec)]
 
     def of_one_kind(self, job: ResolvedJob) -> tuple[ResolvedJob, list[Diagnostic]]:
-        """The job with the pools that hand out GPUs as the first one with room does; a warning where it names others.
+        """The job with only those pools that provide GPUs in the same way as the first one with room. A warning if the
+        job names others.
 
         How a pod gets its GPUs is part of its template, which may not change while the run waits.
         """
@@ -339,7 +341,7 @@ class _Nodes:
 
 
 def _kinds(nodes: Sequence[DeclaredNode]) -> Sequence[tuple[DeclaredNode, int]]:
-    """One node of each kind, and how many are like it."""
+    """One node of each kind, and how many nodes are like it."""
     found: dict[tuple[object, ...], tuple[DeclaredNode, int]] = {}
     for node in nodes:
         kind = node.whole_gpus, tuple(sorted(node.mig.items())), node.cpu_milli, node.mem_bytes
@@ -349,7 +351,7 @@ def _kinds(nodes: Sequence[DeclaredNode]) -> Sequence[tuple[DeclaredNode, int]]:
 
 
 def _workers(node: DeclaredNode, grant: Grant | None, cpu_milli: int, mem_bytes: MemBytes) -> int:
-    """How many workers a node holds; a part of a GPU is on one device. A worker that needs nothing fits always."""
+    """How many workers a node holds. A part of a GPU must be on one device. A worker that needs nothing always fits."""
     rooms = []
     gpu_milli = 0 if grant is None else grant.gpu_milli
     if grant is not None and grant.profile:

@@ -1,6 +1,6 @@
-"""The JSON Schemas of the public form, for editors and `gpuctl schema`: made of `spec_v1`, kept under `schemas/`.
+"""The JSON Schemas of the public form, for editors and `gpuctl schema`: generated from `spec_v1`, kept in `schemas/`.
 
-They say less than the compiler checks: what depends on other declarations, or on exact amounts, is not in them.
+They check less than the compiler does: nothing that depends on other declarations or on exact amounts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuctl.compile.template_v1 import PARAMETER, TemplateUse
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 LOCATION = "schemas/gpuctl.dev/v1"
-"""The folder of the repository that holds them, one file a kind: `<kind in lower case>.json`."""
+"""The folder of the repository with the schemas, one file a kind: `<kind in lower case>.json`."""
 
 
 @cache
@@ -34,7 +34,7 @@ def _schema(kind: str) -> dict[str, Any]:
 
 
 def _with_job(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of templates, whose job has a Job's fields: any of them, each with a value or a parameter for it."""
+    """The schema of templates: their job may have any of a Job's fields, each with a value or a parameter."""
     job = _tidy(JobSpec.model_json_schema(mode="validation"))
     parts = {name: _fillable(part) for name, part in job.pop("$defs").items() if name != TemplateUse.__name__}
     fields = {key: value for key, value in job.items() if key != "anyOf"}
@@ -55,7 +55,7 @@ _REFERENCE = "FromParameter"
 
 
 def _fillable(node: Any, *, named: bool = False) -> Any:
-    """A schema in which each field and entry may be taken from a parameter as well. `named`: keys are fields."""
+    """The schema, where each field and entry may also be a parameter. `named`: the keys of `node` are fields."""
     if isinstance(node, list):
         return [_fillable(entry) for entry in node]
     if not isinstance(node, dict):
@@ -75,7 +75,7 @@ def _or_parameter(schema: Any) -> Any:
 
 
 def _tidy(node: Any, *, named: bool = False) -> Any:
-    """Without titles that only repeat names, and with texts of values. `named`: keys are fields."""
+    """Remove titles that only repeat names; add the texts of enumerations. `named`: the keys of `node` are fields."""
     if isinstance(node, list):
         return [_tidy(entry) for entry in node]
     if not isinstance(node, dict):
@@ -90,9 +90,9 @@ def _tidy(node: Any, *, named: bool = False) -> Any:
 
 
 def any_kind() -> dict[str, Any]:
-    """One schema for a document of any kind: what `kind` says decides which fields there may be.
+    """One schema for a document of any kind: the value of `kind` decides which fields are allowed.
 
-    For editors, which know one schema a file; a file may have documents of several kinds.
+    For editors, which use one schema a file; a file may have documents of several kinds.
     """
     definitions: dict[str, Any] = {}
     cases = []
@@ -125,7 +125,7 @@ def any_kind() -> dict[str, Any]:
 
 
 def _with_prefix(node: Any, prefix: str) -> Any:
-    """The schema with each reference to a definition as one whose name has the prefix."""
+    """The schema, with a prefix before each definition's name in its references."""
     if isinstance(node, list):
         return [_with_prefix(entry, prefix) for entry in node]
     if not isinstance(node, dict):

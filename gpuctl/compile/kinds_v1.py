@@ -1,7 +1,7 @@
-"""The public form of kinds of other controllers that a Cluster declares: part of `spec_v1`.
+"""The public form of the kinds of other controllers that a Cluster declares: part of `spec_v1`.
 
-A row says where in such an object its pods are, what stops it and how it tells its end. Each path is short, none of two
-leads into the other, and nothing is declared that Kubernetes, gpuctl or another engine has for its own.
+A row says where the pods of such an object are, which field stops it and how it reports its end. Paths are short, and
+none contains another. A kind of Kubernetes, gpuctl or another engine can't be declared.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class WorkloadKind(Spec):
 
 
 def _sound(row: WorkloadKind) -> WorkloadKind:
-    """A row of a kind that may be declared, with paths that can all be true at once."""
+    """Refuse a row for a kind that may not be declared, or with paths that exclude each other."""
     why = _why_not(row)
     if why:
         raise WrongValue("GPU3130", at=("kind",), found=f"{row.kind} of {row.api_version}", why=why)
@@ -165,7 +165,7 @@ def _sound(row: WorkloadKind) -> WorkloadKind:
 
 
 def _why_not(row: WorkloadKind) -> str:
-    """Why a kind is none that a Cluster may declare; "" where it is one."""
+    """Why a Cluster may not declare a kind; "" if it may."""
     group = row.api_version.rpartition("/")[0]
     if any(group == group_of(known) and (row.kind == known[1] or row.plural == KINDS[known].plural) for known in KINDS):
         return "gpuctl knows that kind already"
@@ -183,7 +183,8 @@ def _below(above: str | None, path: str) -> str:
 
 
 def _places(row: WorkloadKind) -> Iterator[tuple[str, tuple[str | int, ...], bool]]:
-    """Each path of the spec that has a meaning, where it is declared, and whether another one may be the same."""
+    """Each path of the spec that has a meaning: the path, where it is declared, and whether another one may equal
+    it."""
     for position, pods in enumerate(row.pods):
         above, here = pods.each or pods.at, ("pods", position)
         yield _below(above, pods.template), (*here, "template"), False
@@ -198,7 +199,7 @@ def _places(row: WorkloadKind) -> Iterator[tuple[str, tuple[str | int, ...], boo
 
 
 def _once(rows: list[WorkloadKind]) -> list[WorkloadKind]:
-    """Rows of different kinds: two versions of one, or two names of one path, would be read twice."""
+    """Refuse two rows of one kind or plural: two versions of a kind, or two names of one path, would be read twice."""
     seen: set[tuple[str, str]] = set()
     for position, row in enumerate(rows):
         group = row.api_version.rpartition("/")[0]

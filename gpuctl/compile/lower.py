@@ -1,4 +1,4 @@
-"""Declarations without a mistake to the values of `model`: every default filled in, every amount an integer."""
+"""Lowers declarations without mistakes to the values of `model`: all defaults filled in, every amount an integer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_DIGEST = RunDigest("")
 
 
 def lower(resolved: Resolved, lowered: Memo[ResolvedJob, tuple[job_model.Job, ...]]) -> model.Declared:
-    """Everything declared, for a tree in which no error was found."""
+    """Everything declared, for a tree without errors."""
     lowered.turn()
     domains = resolved.domains
     jobs = chain.from_iterable(lowered.get(job, (), partial(_jobs, job)) for job in resolved.jobs)
@@ -85,7 +85,7 @@ def _cluster(resolved: Resolved) -> model.Cluster:
 
 
 def _min_runtime(spec: int | MinRuntime) -> model.MinRuntime:
-    """A duration, or one for each thing that may stop a run."""
+    """The minimal runtime: one duration for all, or one for each reason to stop a run."""
     if isinstance(spec, int):
         return model.MinRuntime.of_all(spec)
     return model.MinRuntime(spec.guarantee, spec.fairness, spec.moves)
@@ -119,7 +119,8 @@ def _ingress(spec: spec_v1.Ingress) -> model.IngressSettings:
 
 
 def node_pool(spec: pool_v1.NodePool, span: SourceSpan) -> model.NodePool:
-    """A pool as it is declared. Its profiles are those of a GPU of its memory that any of its nodes is cut into."""
+    """A pool as it is declared. Its profiles: those of a GPU with its memory that at least one of its nodes is cut
+    into."""
     nodes = tuple(declared_nodes(spec))
     cut = {*spec.mig, *(profile for node in nodes for profile in node.mig)}
     return model.NodePool(
@@ -142,7 +143,7 @@ def node_pool(spec: pool_v1.NodePool, span: SourceSpan) -> model.NodePool:
 
 
 def declared_nodes(pool: pool_v1.NodePool) -> list[model.DeclaredNode]:
-    """A pool's inventory, with the pool's amounts where a node states none."""
+    """A pool's inventory; the pool's amounts apply to nodes that give none."""
     usual = pool.resources_per_node
     nodes = []
     for entry in pool.nodes:
@@ -191,7 +192,7 @@ def _department(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain,
 
 
 def _project(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain, ...]) -> model.Project:
-    """Its allowances are for the domains it can reach; of one it can't, it has no claim."""
+    """A project. It has allowances only for the domains it can reach; in others it has no claim."""
     declaration, cluster = resolved.projects[name], resolved.cluster
     assert cluster is not None  # noqa: S101 - a tree without a Cluster has an error
     spec = declaration.model.spec
@@ -218,7 +219,7 @@ def _project(resolved: Resolved, name: str, domains: tuple[model.QuotaDomain, ..
 
 
 def _jobs(resolved: ResolvedJob) -> tuple[job_model.Job, ...]:
-    """The job, or those of a sweep. Cost: linear in the indices, and in the variables of each."""
+    """The job, or all jobs of a sweep. Cost: linear in the indices, and in the variables of each."""
     job, sweep = _job(resolved), resolved.spec.sweep
     if sweep is None:
         return (replace(job, digest=run_digest(job)),)
@@ -288,12 +289,12 @@ def _dependency(project: str, entry: str | spec_v1.Dependency) -> job_model.Depe
 
 
 def _pause_grace(spec: spec_v1.JobSpec, resolved: ResolvedJob) -> DurationMs:
-    """The job's own, else its project's, else Kubernetes' usual."""
+    """The job's own grace, else its project's, else Kubernetes' default."""
     return spec.pause_grace or resolved.project.model.spec.pause_grace or job_model.USUAL_GRACE_MS
 
 
 def is_preemptible(spec: spec_v1.JobSpec) -> bool:
-    """What the job says, else whether it is training."""
+    """The job's `preemptible`; by default, training jobs are preemptible."""
     return spec.type == "training" if spec.preemptible is None else spec.preemptible
 
 
@@ -309,5 +310,5 @@ def _tightest(*limits: DurationMs | None) -> DurationMs | None:
 
 
 def _largest_charge(mem_bytes: int, resolved: ResolvedJob) -> GpuMilli:
-    """What a request for GPU memory costs on the smallest device it may get."""
+    """The share of a GPU that a request for GPU memory costs on the smallest device it may get."""
     return max(-(-mem_bytes * WHOLE_GPU // pool.gpu_memory) for pool in resolved.pools if pool.gpu_memory)

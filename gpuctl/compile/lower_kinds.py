@@ -1,4 +1,4 @@
-"""A kind of another controller, from the form that a Cluster declares it in to a row as the built-in ones are."""
+"""A kind of another controller: from a Cluster's declaration to a row like those of built-in kinds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MADE = {"Job": kinds.JOB, "Service": kinds.SERVICE}
 
 
 def workload_kind(spec: kinds_v1.WorkloadKind) -> WorkloadKind:
-    """The row. Whatever its group has for a domain of labels, its controller obeys."""
+    """The row of a kind. `domains`: its controller acts on labels and annotations of its own group."""
     suspend = spec.suspend or spec.scale_to_zero or ""
     return WorkloadKind(
         kind=(spec.api_version, spec.kind),
@@ -39,7 +39,7 @@ def _path(text: str | None) -> Path:
 
 def _pods(spec: kinds_v1.KindPods, stops: str | None) -> PodSets:
     entries = _path(spec.each or spec.at)
-    # The count that stops it has to be written: it is what a run that goes on is given back.
+    # The count that stops it must be written: a run that goes on gets it back.
     counts = tuple(
         Count(path, usual=0 if stops is not None and (*entries, *path) == _path(stops) else 1)
         for path in map(_path, spec.counts)
@@ -65,7 +65,7 @@ def _told(spec: kinds_v1.KindState | None) -> Told | None:
 
 
 def _allowed(spec: kinds_v1.WorkloadKind) -> Allowed:
-    """The fields of its spec that a manifest may have: what the row names, and no other."""
+    """The fields of the spec that a manifest may have: those that the row names, and no other."""
     found: dict[str, Any] = {}
     for path, below in _fields(spec):
         here = found

@@ -1,4 +1,4 @@
-"""What is in a job's pods, from the form it is declared in to the values of `model`."""
+"""Lowers the content of a job's pods from the declared form to the values of `model`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuctl.model.units import WHOLE_GPU
 
 
 def container_of(spec: spec_v1.JobSpec, rows: Rows) -> job_model.Container:
-    """All that runs of a job, every default of its form filled in. `rows`: the kinds that a manifest may be."""
+    """Everything that runs in a job's pods, all defaults filled in. `rows`: the kinds that a manifest may be."""
     return job_model.Container(
         image=spec.image,
         image_pull_policy=spec.image_pull_policy,
@@ -56,7 +56,7 @@ def container_of(spec: spec_v1.JobSpec, rows: Rows) -> job_model.Container:
 
 
 def _own_amounts(spec: spec_v1.JobSpec) -> job_model.OwnAmounts | None:
-    """None where its own container is all that asks for something."""
+    """The amounts of the job's own container; None if no other container asks for any."""
     if worker_of(spec) == (spec.gpus, spec.resources.cpu, spec.resources.memory):
         return None
     with_gpus = any(each.container.gpus for each in started(spec))
@@ -111,7 +111,7 @@ def _sidecar(one: Sidecar, spec: spec_v1.JobSpec) -> job_model.ExtraContainer:
 
 
 def _run_as_itself(own: ContainerSecurity, of_job: pod_v1.PodSecurity) -> job_model.RunAs:
-    """What a container says of itself; of what it does not say, what the job says, but what holds for the whole pod."""
+    """A container's own values, else the job's, except for those that apply to the whole pod."""
     capabilities = own.capabilities or of_job.capabilities
     read_only = own.read_only_root_filesystem
     return job_model.RunAs(

@@ -1,6 +1,6 @@
-"""The pods of a job's `manifest`: what their templates can't have, and what can't be counted in them.
+"""Checks the pods of a job's `manifest`: fields that their templates may not have, and amounts that can't be counted.
 
-`gpuctl/compile/manifest_v1.py` has refused all fields that are not known before.
+`gpuctl/compile/manifest_v1.py` has already refused all unknown fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEVICES_MOUNT = "nvidia-container-devices"
 
 
 def wrong_marks(row: WorkloadKind, metadata: Mapping[str, Any], at: At) -> Iterator[WrongValue]:
-    """Labels and annotations that gpuctl, Kubernetes, a driver or the workload's controller obeys."""
+    """Labels and annotations that gpuctl, Kubernetes, a driver or the workload's controller acts on."""
     for part in ("labels", "annotations"):
         for key, value in mapping(metadata, part).items():
             if not is_for_people(str(key)) or _is_of(row.domains, str(key)):
@@ -44,13 +44,13 @@ def _is_of(domains: tuple[str, ...], key: str) -> bool:
 
 
 def wrong_mount(path: str, at: At) -> Iterator[WrongValue]:
-    """A folder of a container by which a runtime gives it GPUs."""
+    """Refuse mounts in the folder through which a container runtime gives GPUs."""
     if _DEVICES_MOUNT in path:
         yield WrongValue("GPU2018", at=at, found=path, rule="a mount there gives GPUs")
 
 
 def wrong_template(row: WorkloadKind, each: PodSet, at: At) -> Iterator[WrongValue]:
-    """All that is wrong with the template of a set of pods, which is at `at`. Cost: linear in its values."""
+    """All mistakes in the template of a set of pods, which is at `at`. Cost: linear in its values."""
     yield from wrong_marks(row, mapping(each.template, "metadata"), (*at, "metadata"))
     pod, here = mapping(each.template, "spec"), (*at, "spec")
     containers = list(items(pod, "containers"))
@@ -114,7 +114,7 @@ def _of_container(container: Body, at: At) -> Iterator[WrongValue]:
 
 
 def _wrong_amounts(resources: Body, at: At) -> Iterator[WrongValue]:
-    """Amounts that can't be counted as the cluster counts them: unreadable ones, and devices of other kinds."""
+    """Amounts that can't be counted as the cluster counts them: unreadable ones, and other kinds of devices."""
     for part in ("requests", "limits"):
         for name, amount in mapping(resources, part).items():
             here = (*at, part, name)

@@ -1,4 +1,4 @@
-"""A job's manifest against what the Cluster allows, and against what its controller and Pod Security would refuse."""
+"""Checks a job's manifest against what the Cluster allows, and what its controller and Pod Security would refuse."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 63
 _DIGEST = "0" * 8
 _SUFFIX = "-abcde"
-"""What the server puts after the name of a pod."""
+"""The form of the suffix that the server adds to the name of a pod."""
 
 
 def check_manifest(
     job: ResolvedJob, manifest: Mapping[str, Any], security: Security, level: Level
 ) -> Iterator[Diagnostic]:
-    """All that is wrong with a manifest of which the fields are known to be right."""
+    """All mistakes in a manifest whose fields have already been checked."""
     row = job.kinds.rows[manifest["apiVersion"], manifest["kind"]]
     run = names.run_name(job.declaration.model.metadata.name, _DIGEST)
     if len(run) > row.longest_name:
@@ -44,7 +44,7 @@ def check_manifest(
 
 
 def _wrong_name(job: ResolvedJob, longest: str, at: Path, *, is_named: bool) -> Iterator[Diagnostic]:
-    """A pod's name, `<run>-<name>-<number>-<number>-abcde`, is a DNS label that begins with a letter."""
+    """A pod's longest name, `<run>-<name>-<number>-<number>-abcde`, must be a DNS label that begins with a letter."""
     problem = ""
     if not is_named or not _LABEL.fullmatch(longest):
         problem = "is no DNS label that begins with a letter: a-z, 0-9 and -"
@@ -85,7 +85,7 @@ def _is_absolute(path: str) -> bool:
 
 
 def _refused(job: ResolvedJob, pod: Mapping[str, Any], at: Path) -> Iterator[Diagnostic]:
-    """What Pod Security level `restricted` forbids; what it asks for besides, gpuctl adds."""
+    """Values that Pod Security level `restricted` forbids. gpuctl adds those that it requires."""
     project = job.project.model.metadata.name
     places = [(pod, at), *(
         (container, (*at, kind, position))

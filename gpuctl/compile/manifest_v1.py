@@ -1,7 +1,7 @@
-"""A job's `manifest`: the object of another controller that the job is, read as far as gpuctl has to know it.
+"""A job's `manifest`: the object of another controller that the job is, read as far as gpuctl must know it.
 
-All that counts is read off the pod templates: workers, GPUs, CPU, memory, the time that pods have to end. A field that
-is not known here is refused: what a job can't have by gpuctl's own fields it can't have by a manifest.
+Everything that counts is read from the pod templates: workers, GPUs, CPU, memory, the time that pods have to end. An
+unknown field is refused: a job may do no more with a manifest than with gpuctl's own fields.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BESIDE = frozenset({
     "type", "template", "manifest", "priority", "preemptible", "maxDuration", "nodePools", "ttlAfterFinished",
     "checkpointEvery", "suspend", "after", "runIndex",
 })  # fmt: skip
-"""Fields that a job with a manifest may have; all others are the manifest's to say."""
+"""Fields that a job with a manifest may have; the manifest itself gives all others."""
 MOST_VALUES = 1_500
-"""Of a manifest, as `values_in` counts them."""
+"""The most values of a manifest, as `values_in` counts them."""
 _LISTS = frozenset({
     "containers", "initContainers", "volumes", "env", "envFrom", "replicatedJobs", "workerGroupSpecs",
 })  # fmt: skip
@@ -49,8 +49,8 @@ _INSTEAD = {
 class JobKinds(NamedTuple):
     """The kinds that a manifest may be: the built-in ones, and those that the Cluster declares.
 
-    `all_known` False: the Cluster's own could not be read, and others may be. Compared for each file: so it has no more
-    than what the Cluster adds.
+    `all_known`: False if the Cluster could not be read, so that there may be others. The value is compared for each
+    file, so it has only what the Cluster adds.
     """
 
     declared: tuple[WorkloadKind, ...] = ()
@@ -58,24 +58,24 @@ class JobKinds(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """The table of all."""
+        """The rows of all kinds."""
         return rows_of(self.declared)
 
 
 def is_known(manifest: Mapping[str, Any] | None, kinds: JobKinds) -> bool:
-    """Whether there is a row for the manifest's kind: none while the Cluster that may declare it can't be read."""
+    """Whether there is a row for the manifest's kind. There may be none while the Cluster can't be read."""
     return manifest is None or (manifest["apiVersion"], manifest["kind"]) in kinds.rows
 
 
 class Counted(NamedTuple):
-    """A manifest, and the fields of a job's spec that follow from it."""
+    """The fields of a job's spec that follow from its manifest, and the manifest's mistakes."""
 
     fields: Mapping[str, Any]
     mistakes: tuple[WrongValue, ...]
 
 
 def counted(spec: Mapping[str, Any], kinds: JobKinds) -> Counted:
-    """The fields of a spec that has a manifest, as they follow from that, and all that is wrong with it."""
+    """The fields of a job's spec that follow from its manifest, and all mistakes in the manifest."""
     manifest = spec["manifest"]
     mistakes = list(_both(spec))
     row = _row(manifest, kinds.rows)
@@ -101,11 +101,12 @@ def counted(spec: Mapping[str, Any], kinds: JobKinds) -> Counted:
 
 
 _NOTHING: Mapping[str, Any] = {"image": "-"}
-"""Of a manifest with a mistake: that no image is missed besides."""
+"""The fields of a manifest with a mistake. The image only prevents a second message, that it is missing."""
 
 
 def as_json(manifest: Mapping[str, Any]) -> str:
-    """A manifest without a mistake as one text: equal manifests give equal texts. An amount with a fraction is text."""
+    """A manifest without mistakes as text: equal manifests give equal texts. An amount with a fraction becomes a
+    string."""
     return json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
 
 
@@ -116,7 +117,7 @@ def _both(spec: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 
 def _wrong_type(row: WorkloadKind, kind: object) -> Iterator[WrongValue]:
-    """A kind that ends by itself is no service, and one that never ends is no training."""
+    """Refuse `inference` for a kind that ends by itself, and `training` for one that never ends."""
     if kind == ("inference" if row.ends else "training"):
         others = "training or interactive" if row.ends else "inference or interactive"
         fix = f"leave type out: a job that is a {row.kind[1]} is {others}"
@@ -124,7 +125,7 @@ def _wrong_type(row: WorkloadKind, kind: object) -> Iterator[WrongValue]:
 
 
 def _wrong_settings(row: WorkloadKind, spec: Body) -> Iterator[WrongValue]:
-    """Values of single fields that the controller, or gpuctl, does not take."""
+    """Values of single fields that the controller or gpuctl does not accept."""
     for path, values in row.choices.items():
         found = mapping(spec, *path[:-1]).get(path[-1])
         if found is not None and found not in values:
@@ -151,7 +152,7 @@ def _row(manifest: Any, rows: Rows) -> WorkloadKind | WrongValue:
 
 
 def _not_allowed(value: Any, allowed: Allowed, at: At) -> Iterator[WrongValue]:
-    """Each field that is not known, at its key. Cost: linear in the values."""
+    """Each unknown field, at its key. Cost: linear in the values."""
     if allowed == ANY or value is None:
         return
     if isinstance(value, list):
@@ -171,7 +172,7 @@ def _not_allowed(value: Any, allowed: Allowed, at: At) -> Iterator[WrongValue]:
 
 
 def _pods_in_free_fields(value: Any, allowed: Allowed, at: At, *, is_free: bool = False) -> Iterator[WrongValue]:
-    """Pods where a Cluster's row lets a team write what it likes: nothing there is counted. Cost: as above."""
+    """Pods in a field that a Cluster's row leaves open to any content: they would not be counted. Cost: as above."""
     if isinstance(value, list):
         for position, entry in enumerate(value):
             yield from _pods_in_free_fields(entry, allowed, (*at, position), is_free=is_free)
@@ -188,7 +189,7 @@ def _pods_in_free_fields(value: Any, allowed: Allowed, at: At, *, is_free: bool 
 
 
 def _of_entries(row: WorkloadKind, manifest: Body) -> Iterator[WrongValue]:
-    """What is wrong with each of the sets of pods, and with all of them together."""
+    """Mistakes in each set of pods, and in all of them together."""
     spec = mapping(manifest, "spec")
     here: At = ("manifest", "spec")
     sets = list(pod_sets(row, spec))
@@ -224,7 +225,8 @@ def _wrong_counts(each: PodSet, at: At) -> Iterator[WrongValue]:
 
 
 def _unequal(sets: Sequence[PodSet], here: At) -> Iterator[WrongValue]:
-    """The first pods with GPUs that ask for others than those before them: a gang's workers are equal."""
+    """The first pods that ask for another number of GPUs than those before: workers of a gang are equal. Too many
+    pods."""
     with_gpus = [each for each in sets if each.requests.gpus]
     for each in with_gpus:
         first, gpus = with_gpus[0], each.requests.gpus
@@ -238,7 +240,8 @@ def _unequal(sets: Sequence[PodSet], here: At) -> Iterator[WrongValue]:
 
 
 def _in_steps(row: WorkloadKind, spec: Body, sets: Sequence[PodSet]) -> Iterator[WrongValue]:
-    """Pods with GPUs that start after others with GPUs: the first would hold theirs while the last are not made."""
+    """Pods with GPUs that start only after others with GPUs: the first would hold their GPUs while the last do not
+    exist."""
     with_gpus = [each for each in sets if each.requests.gpus]
     if len(with_gpus) < 2:
         return
@@ -251,7 +254,7 @@ def _in_steps(row: WorkloadKind, spec: Body, sets: Sequence[PodSet]) -> Iterator
 
 
 def _fields(row: WorkloadKind, manifest: Body) -> Mapping[str, Any]:
-    """What the engine, the project's quota and policies take the job for."""
+    """The fields by which the engine, the project's quota and policies see the job."""
     spec = mapping(manifest, "spec")
     total = sum_of(row, spec)
     sets = list(pod_sets(row, spec))

@@ -1,9 +1,9 @@
-"""How much a cluster may declare where the process that compiles it has memory for so many jobs and no more.
+"""Limits how much a cluster may declare, where the compiling process has memory for a known number of jobs.
 
-`gpuctl install --jobs N` gives a reconciler its memory, and `gpuctl reconcile --jobs N` tells it for how many jobs.
-Beyond that the project with the most is to blame: it stays at its last good commit, and the others go on. Without it, a
-commit to one project's folder could have the leader end for want of memory, for all teams and after each restart again.
-`gpuctl validate --jobs N` tells the same of a change before it is merged.
+`gpuctl install --jobs N` gives the reconciler its memory, and `gpuctl reconcile --jobs N` tells it for how many jobs.
+Beyond that, the project with the most jobs stays at its last good commit, and the others go on. Without this limit, one
+commit to one project's folder could end the leader for lack of memory, for all teams and after every restart.
+`gpuctl validate --jobs N` reports the same for a change before it is merged.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.source import SourceTree, folder_project, left_out
 
 _BEGIN = re.compile(rb"[\n\r\x85\xa8\xa9]---")
-"""A document after the first one of a file: `---` after what ends a line in YAML, by its last byte in UTF-8."""
+"""The start of a further document of a file: `---` after a line break of YAML, here by its last byte in UTF-8."""
 _MARKS = b",:\n\r{["
-"""Of these, and of "- ", YAML has one for each value or more. A value takes up to 350 bytes of memory once it is
-compiled, and of environment up to 1 KiB with the objects that are made of it."""
+"""Characters that count values from above: YAML has at least one of these, or "- ", for each value. A value takes up to
+350 bytes of memory once compiled; a variable of the environment up to 1 KiB with the objects made from it."""
 _DOCUMENTS, _VALUES, _BYTES = (1, 1000), (50, 50_000), (2 << 10, 2 << 20)
-"""What is read for each job that there is memory for, 48 KiB, and beside them: projects, templates, policies."""
+"""The bounds on a tree: for each job that there is memory for (48 KiB in all), and in addition to that for projects,
+templates and policies."""
 _TEXT_KIB, _MORE_KIB = 8, 1024
-"""Text in jobs. It takes its size in the desired objects and in those of the cluster, and in the API server's store."""
+"""The bound on text in jobs, for each job and in addition. Text takes its size in the desired objects, in the objects
+read from the cluster, and in the API server's store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredSize:
-    """What declared jobs take of the memory that there is for them, by project: a sweep counts as the jobs that it is,
-    and text once for each job that has it. The bounds are None where it is not known how much memory there is."""
+    """How much of the memory for declared jobs is taken, by project. A sweep counts as all its jobs, and text once for
+    each job that has it. The bounds are None if the memory is not known."""
 
     jobs: Mapping[ProjectName, int] = field(default_factory=dict)
     text_bytes: Mapping[ProjectName, int] = field(default_factory=dict)
@@ -45,11 +47,11 @@ class DeclaredSize:
 
     @property
     def most_text_bytes(self) -> int | None:
-        """How much text all jobs may have together."""
+        """The most bytes of text that all jobs may have together."""
         return None if self.most_jobs is None else _most_text_kib(self.most_jobs) << 10
 
     def nearly_full(self) -> Params | None:
-        """Of which of the two more than nine tenths are declared, in the words of GPU7097; None: of neither."""
+        """The parameters of GPU7097 if more than nine tenths of the jobs or of the text are declared; else None."""
         if self.most_jobs is None:
             return None
         kib = {project: size >> 10 for project, size in self.text_bytes.items()}
@@ -63,7 +65,7 @@ class DeclaredSize:
 
 
 def declared_size(jobs: Iterable[ResolvedJob], most_jobs: int | None) -> DeclaredSize:
-    """What jobs take. Cost: linear in their declarations."""
+    """How much the jobs take. Cost: linear in their declarations."""
     counts, texts = Counter[ProjectName](), Counter[ProjectName]()
     for job in jobs:
         project = ProjectName(job.declaration.model.metadata.project)
@@ -74,10 +76,10 @@ def declared_size(jobs: Iterable[ResolvedJob], most_jobs: int | None) -> Declare
 
 
 def within(tree: SourceTree, most_jobs: int | None) -> SourceTree:
-    """The tree, without the folders of the projects that have the most where it has more than so many jobs can be.
+    """The tree; if it exceeds the bounds for so many jobs, without the folders of the projects that have the most.
 
-    In place of each stands one file that can't be read (GPU1024). Where the cluster's own files alone are too much, the
-    tree is as it was, as for None. Cost: a search in each file for where documents begin; nothing is parsed.
+    In place of each such folder is one file that can't be read (GPU1024). If the cluster's own files alone exceed the
+    bounds, or for None, the tree is unchanged. Cost: a search in each file for where documents begin; no parsing.
     """
     if most_jobs is None:
         return tree
@@ -102,11 +104,11 @@ def check_most_jobs(
     most_jobs: int,
     before: Collection[Declaration[JobV1]] = (),
 ) -> Iterator[Diagnostic]:
-    """A mistake for each project that has to stay behind so that the rest is no more than so many jobs.
+    """A mistake for each project that must stay at its last good commit so that the others are within the bounds.
 
-    A sweep counts as the jobs that it is. The same of the texts of all jobs: a template, or defaults, of 200 KiB take
-    little room in the files, and 200 KiB in each job. `owners`: of the files, as in Compiled. `before`: the jobs before
-    a change, where they are known. Marked is the project's last job that is not among them, else its last one.
+    A sweep counts as all its jobs. The texts of all jobs have a bound too: a template, or defaults, of 200 KiB take
+    little space in the files, and 200 KiB in each job. `owners`: of the files, as in Compiled. `before`: the jobs
+    before a change, if known. The mistake is at the project's last job that is not among them, else at its last one.
     """
     counts, texts, last = Counter[str | None](), Counter[str | None](), dict[str | None, Document]()
     for job in sorted(jobs, key=lambda each: each.declaration not in before):
@@ -127,7 +129,7 @@ def check_most_jobs(
 
 
 def _amounts(job: ResolvedJob) -> tuple[int, int]:
-    """How many jobs a declaration is, and the bytes of text in all of them."""
+    """How many jobs a declaration makes, and the bytes of text in all of them."""
     count = size_of(job.spec.sweep)
     return count, count * job.text_bytes
 
@@ -137,8 +139,8 @@ def _most_text_kib(most_jobs: int) -> int:
 
 
 def _too_much(amounts: Counter[str | None], most: int) -> set[str | None]:
-    """The projects with the most, as many as have to go so that the rest is within the bound. None, the cluster's own
-    files, where these alone are beyond it."""
+    """The projects with the most, as many as must be left out so that the others are within the bound. {None}, for the
+    cluster's own files, if these alone exceed it."""
     if amounts[None] > most:
         return {None}
     out, left = set[str | None](), amounts.total()

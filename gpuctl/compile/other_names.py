@@ -1,4 +1,4 @@
-"""What fields of Kubernetes' pods and Jobs are called in a job: for people who write them as they know them."""
+"""The names in a job of fields of Kubernetes' pods and Jobs: for people who write the names they know."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ _NEVER = "no job may have it: it would reach beyond its pod"
 IN_A_JOB: Mapping[str, str] = {
     name: f"write {field}, as it is called here" if field else _NEVER for name, field in _CALLED.items()
 }
-"""What to do about each, where it stands in a job's spec."""
+"""The fix for each such field in a job's spec."""

@@ -1,7 +1,7 @@
-"""Regular expressions of policies, matched by RE2: in time linear in the text, whatever the expression. Only this
-module knows the library.
+"""Regular expressions of policies. RE2 matches them, in time linear in the text for any expression. Only this module
+knows the library.
 
-RE2 has the syntax of Python and ECMA without what needs going back: look-around and back references.
+RE2 has the syntax of Python and ECMA without the parts that need backtracking: look-around and back references.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import re2  # type: ignore[import-untyped] # it has no types
 
 _MAX_BYTES = 1 << 18
-"""Memory of one expression: some 10,000 instructions, and the states it is in while it is matched."""
+"""The memory of one expression: some 10,000 instructions, and its states while it is matched."""
 _OPTIONS = re2.Options()
 _OPTIONS.max_mem = _MAX_BYTES
 _OPTIONS.log_errors = False
@@ -31,11 +31,11 @@ _FIXES = (
     ("repetition size", "repeat at most 1000 times in all"),
     ("bad repetition operator", "RE2 has no possessive repetition: write one of * + ?"),
 )
-"""What RE2 says of an expression that is right elsewhere, and how it is written for RE2."""
+"""Parts of RE2's messages, or of expressions that are valid elsewhere, and how to write them for RE2."""
 
 
 class NotAPattern(ValueError):
-    """What RE2 can't read. `fix` says how it is written instead, where it is an expression for others."""
+    """An expression that RE2 can't read. `fix`: how to write it for RE2, if it is valid elsewhere."""
 
     def __init__(self, problem: str, fix: str = "") -> None:
         super().__init__(problem)
@@ -44,23 +44,23 @@ class NotAPattern(ValueError):
 
 
 class TooLargePattern(NotAPattern):
-    """An expression that comes to more instructions than it may; finding out takes a while."""
+    """An expression with more instructions than allowed. RE2 takes a while to find that out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """An expression. `size`: its instructions; matching takes at most that many operations a byte of text."""
+    """A compiled expression. `size`: its instructions; matching takes at most that many operations a byte of text."""
 
     size: int
     _compiled: Any
 
     def is_in(self, text: str) -> bool:
-        """Whether some part of the text matches. Cost: linear in the text, at worst times `size`."""
+        """Whether a part of the text matches. Cost: linear in the text, at worst times `size`."""
         return self._compiled.search(text.encode("utf-8", "replace")) is not None
 
 
 def pattern_of(text: str) -> Pattern:
-    """The expression of a text. Raises NotAPattern."""
+    """Compile an expression. Raises NotAPattern."""
     try:
         compiled = re2.compile(text.encode("utf-8", "replace"), _OPTIONS)
     except re2.error as error:

@@ -1,4 +1,4 @@
-"""The public form of what is in a job's pods: variables, amounts, volumes."""
+"""The public form of the content of a job's pods: variables, amounts, volumes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ EnvFrom = Annotated[
     list[EnvSource],
     Field(max_length=100, description="All keys of Secrets and ConfigMaps as environment variables."),
 ]
-"""What any container has, a job's own or one beside it. Fields of one base would all stand before the others'."""
+"""Fields that every container has. They are repeated in each model: with a common base class, these fields would come
+before all others."""
 
 
 UserId = Annotated[int, Field(ge=0, le=INT32)]
@@ -81,7 +82,7 @@ Capability = Literal[
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
     "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 ]  # fmt: skip
-"""What Pod Security level `baseline` lets containers add: with others they reach the node."""
+"""The capabilities that Pod Security level `baseline` allows containers to add: others reach the node."""
 HARMLESS_CAPABILITIES: frozenset[str] = frozenset(get_args(Capability))
 CapabilityName = Annotated[
     str, matching(r"[A-Z][A-Z_]{0,62}", "the name of a capability, without CAP_: NET_RAW, or ALL")
@@ -134,7 +135,8 @@ def _for_people(key: str) -> str:
 
 
 def _small_in_all(annotations: dict[str, str]) -> dict[str, str]:
-    """An API server has room for 256 KiB in an object's annotations; a part of that is gpuctl's."""
+    """Bound the size of all annotations: an API server has 256 KiB for an object's annotations, and gpuctl needs a
+    part."""
     size = sum(len(key) + len(text.encode()) for key, text in annotations.items())
     if size <= _MOST_ANNOTATION_BYTES:
         return annotations

@@ -1,9 +1,9 @@
-"""Policies: rules over declarations as they are written, each mistake at the YAML node that causes it.
+"""Policies: rules over declarations as they are written. Each breach is reported at the YAML node that causes it.
 
-A policy below `projects/<p>/` binds that project alone; any other binds all. What policies may take is counted in steps
-and bounded three times: for a policy on a declaration, for the declarations of a project, and for a policy in all. The
-mistake is reported where it can be changed: a project whose declarations or own policies take too many steps stays at
-its last good commit, and no other does.
+A policy below `projects/<p>/` binds only that project; any other binds all. The cost of policies is counted in steps
+and bounded three times: for a policy on one declaration, for the declarations of a project, and for a policy in all.
+The mistake is reported where it can be changed: only a project whose declarations or own policies take too many steps
+stays at its last good commit.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 _SCHEMA: Path = ("spec", "schema")
 _CEL: Path = ("spec", "cel")
 _STEPS_A_CHARACTER = 3
-"""What reading an expression takes; its project has to have them before it is read."""
+"""The steps that reading an expression takes, a character. The project's account is charged before it is read."""
 _PROJECTS: Path = ("spec", "match", "projects")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What policies may take, in steps.
+    """The bounds on what policies may take, in steps.
 
-    `project`: all policies on the declarations of one project; `policy`: one that binds all projects, on everything.
-    Each may take `declaration` more for every declaration there is. What such a policy takes on one declaration counts
-    only beyond `free`.
+    `project`: for all policies on the declarations of one project; `policy`: for one that binds all projects, on
+    everything. Each bound grows by `declaration` for every declaration. A policy that binds all projects is charged on
+    a declaration only for the steps beyond `free`.
     """
 
     project: int = 200_000
@@ -59,7 +59,8 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a declaration breaks a policy, and the steps it took to find out; more than STEPS: it was not found out."""
+    """How a declaration breaks a policy, and the steps of the evaluation. More than STEPS: the evaluation was given
+    up."""
 
     breaches: tuple[Diagnostic, ...] = ()
     steps: int = 0
@@ -68,11 +69,11 @@ class Outcome:
 Bound: TypeAlias = tuple[str, Declaration[Any]]
 """The project that a declaration belongs to ("" for none), and the declaration."""
 Subject: TypeAlias = tuple[str, Declaration[Any], bool]
-"""The same, and whether it stands in the project's files."""
+"""As Bound, and whether the declaration is in a file that belongs to the project."""
 Breaches: TypeAlias = Memo[tuple[Declaration[Any], Declaration[Any]], Outcome]
-"""How declarations break policies."""
+"""Memo of how declarations break policies."""
 Rules: TypeAlias = Memo[Declaration[Any], "Rule | CelRule | list[Flaw] | list[CelFlaw] | None"]
-"""The rules of policies, or what is wrong with them; None: too much to be read."""
+"""Memo of the rules of policies, or of their flaws; None: the rule takes too many steps to read."""
 
 
 def check_policies(
@@ -82,10 +83,10 @@ def check_policies(
     limits: Limits = LIMITS,
     base: Declarations | None = None,
 ) -> Iterator[Diagnostic]:
-    """What is wrong with policies, and which declarations break them.
+    """The mistakes in policies, and the declarations that break them.
 
-    `base`: what was declared before a change. A policy that compares with it says nothing where it is not known.
-    Cost: policies times declarations they match, of which one or the other was not there before; and the steps.
+    `base`: what was declared before a change. Without it, policies that compare with it are not evaluated.
+    Cost: the pairs of a policy and a matching declaration of which one or the other is new; and the steps.
     """
     rules.turn()
     breaches.turn()
@@ -117,7 +118,7 @@ def check_policies(
 
 
 def matches(declarations: Declarations) -> Iterator[tuple[Declaration[PolicyV1], int]]:
-    """Each policy, and how many declarations it holds for."""
+    """Each policy, and the number of declarations that it binds."""
     subjects = _subjects(declarations)
     for policy in declarations.policies:
         owner = declarations.owners.get(policy.document.name.file) or ""
@@ -126,7 +127,7 @@ def matches(declarations: Declarations) -> Iterator[tuple[Declaration[PolicyV1],
 
 
 def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
-    """The declarations by kind, without those that stand in the folder of a project they do not belong to."""
+    """The declarations by kind, without those in the files of a project that they do not belong to."""
     found: dict[str, list[Subject]] = {}
     for kind, declared in declarations.of_kinds().items():
         found[kind] = []
@@ -139,9 +140,9 @@ def _subjects(declarations: Declarations) -> Mapping[str, list[Subject]]:
 
 
 def _bound(match: Match, owner: str, subjects: list[Subject]) -> Iterator[Bound]:
-    """The declarations a policy binds. `owner`: the project it belongs to, "" for none.
+    """The declarations that a policy binds. `owner`: the project that the policy belongs to, "" for none.
 
-    What the cluster's own files declare for a project is not the project's to break.
+    A project's policy does not bind what the cluster's own files declare for the project: the project can't change it.
     """
     chosen: dict[str, bool] = {}
     for project, declaration, is_in_its_files in subjects:
@@ -158,7 +159,7 @@ def _any(patterns: list[str], name: str) -> bool:
 
 
 def _beyond(policy: Declaration[PolicyV1], owner: str) -> Iterator[Diagnostic]:
-    """What a project's own policy says of others, whatever else is declared: it holds for that project alone."""
+    """Parts of a project's own policy that name other projects or kinds: it binds that project alone."""
     document, match = policy.document, policy.model.spec.match
     if match.kind not in {"Project", "Job"}:
         params = {"folder": owner, "what": f"a {match.kind}, which is the cluster's"}
@@ -198,7 +199,7 @@ def _rule_span(policy: Declaration[PolicyV1]) -> SourceSpan:
 
 
 class _Accounts:
-    """What is left for the declarations of each project ("" for the cluster's own)."""
+    """The steps used by the declarations of each project ("" for the cluster's own)."""
 
     def __init__(self, subjects: Mapping[str, list[Subject]], limits: Limits) -> None:
         self.limits = limits
@@ -207,23 +208,23 @@ class _Accounts:
         self._used: Counter[str] = Counter()
 
     def most(self, project: str) -> int:
-        """What its declarations may take."""
+        """The steps that the declarations of a project may take in all."""
         whole = self.limits.project if project else self.limits.policy
         return whole + self._counts[project] * self.limits.declaration
 
     def most_of_all(self) -> int:
-        """What one policy may take on everything."""
+        """The steps that one policy may take on all declarations."""
         return self.limits.policy + self._counts.total() * self.limits.declaration
 
     def take(self, project: str, steps: int) -> bool:
-        """Take steps; False when there are not that many left."""
+        """Take steps; False if fewer are left."""
         self._used[project] += steps
         return self._used[project] <= self.most(project)
 
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A policy, the project it belongs to ("" for none), its rule, and what it can read."""
+    """A policy, the project it belongs to ("" for none), its rule, and the scope that it reads."""
 
     policy: Declaration[PolicyV1]
     owner: str
@@ -231,14 +232,15 @@ class _Check:
     scope: Scope
 
     def inputs(self, declaration: Declaration[Any]) -> tuple[object, ...]:
-        """All that the outcome depends on besides the policy and the declaration."""
+        """All inputs of the outcome besides the policy and the declaration."""
         if isinstance(self.rule, Rule):
             return ()
         return self.scope.inputs(name_of(self.policy.model.spec.match.kind, declaration), self.rule.reads)
 
 
 def _check(check: _Check, bound: Iterator[Bound], accounts: _Accounts, breaches: Breaches) -> Iterator[Diagnostic]:
-    """Hold declarations against a policy. A project of which one takes too much is not looked at any further."""
+    """Check declarations against a policy. Once a declaration takes too many steps, its project is not checked
+    further."""
     policy, counted = check.policy, 0
     for project, declaration in bound:
         if project in accounts.closed:
@@ -263,9 +265,10 @@ def _check(check: _Check, bound: Iterator[Bound], accounts: _Accounts, breaches:
 
 
 def _outcome(check: _Check, declaration: Declaration[Any]) -> Outcome:
-    """Hold one declaration against a policy; a job of several containers with each of them.
+    """Check one declaration against a policy; a job of several containers with each of them.
 
-    What is about a change is said of the job alone: another container was not there before, or was another one.
+    A policy that compares with what was declared before sees only the job: another container was not there before, or
+    was a different one.
     """
     is_of_a_change = not isinstance(check.rule, Rule) and check.rule.of_a_change
     if not isinstance(declaration.model, JobV1) or is_of_a_change:
@@ -306,7 +309,8 @@ def _outcome_of(check: _Check, declaration: Declaration[Any]) -> Outcome:
 
 
 def _at_fault(check: _Check, document: Document, limit: int, what: str) -> Diagnostic:
-    """That a policy takes too much on a declaration: told at the one of the two that its project can change."""
+    """The diagnostic of a policy that takes too many steps: at the policy if a project owns it, else at the
+    declaration."""
     if check.owner:
         found = _too_much(check.policy, _rule_span(check.policy), limit, what)
         return replace(found, related=(("for example on this", document.name),))

@@ -1,6 +1,6 @@
 """Quotas by domain: what projects and departments claim, and how many GPUs there are to claim.
 
-A cluster's quotas are either all plain numbers, with all its pools as one domain, or all by pool, with a domain each.
+A cluster's quotas are either all plain numbers, and all its pools are one domain; or all by pool, a domain each.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Amount = int | Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One declared quota or limit. `field` is quota or limit; `kind` and `name` say of what.
+    """One declared quota or limit. `field`: quota or limit; `kind` and `name`: of the project or department.
 
-    `is_own`: it stands in the cluster's own files, not in those of a project.
+    `is_own`: declared in the cluster's own files, not in a project's.
     """
 
     kind: str
@@ -34,12 +34,12 @@ class Statement:
 
     @property
     def by_pool(self) -> bool:
-        """True for {pool: number}."""
+        """Whether it has the form {pool: number}."""
         return isinstance(self.amount, Mapping)
 
 
 def statements(resolved: Resolved) -> list[Statement]:
-    """Every quota and limit that is written down, projects before departments, by name."""
+    """Every declared quota and limit: projects before departments, by name."""
     found = []
     for kind, declared in (("Project", resolved.projects), ("Department", resolved.departments)):
         for name in sorted(declared):
@@ -53,9 +53,10 @@ def statements(resolved: Resolved) -> list[Statement]:
 
 
 def usual(stated: Sequence[Statement]) -> Statement | None:
-    """The first that has the form which most have; of two forms that are as frequent, the very first. None: of none.
+    """The first statement that has the most frequent form; the first of all if both forms are as frequent; None if
+    there is none.
 
-    Where the cluster's own files state any, only these count: no project makes a mistake of what is not its own.
+    If the cluster's own files have quotas or limits, only these count: a project can't make others' form a mistake.
     """
     deciding = [one for one in stated if one.is_own] or stated
     by_pool = sum(one.by_pool for one in deciding)
@@ -64,7 +65,8 @@ def usual(stated: Sequence[Statement]) -> Statement | None:
 
 
 def quota_domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
-    """The cluster's quota domains, in the order of its pools: the usual form of quotas decides about theirs."""
+    """The cluster's quota domains, in the order of its pools. The usual form of quotas decides which domains there
+    are."""
     pools = [PoolName(name) for name in resolved.pools]
     form = usual(statements(resolved))
     if form is not None and form.by_pool:
@@ -73,22 +75,22 @@ def quota_domains(resolved: Resolved) -> tuple[QuotaDomain, ...]:
 
 
 def in_domain(amount: Amount, domain: DomainName) -> GpuMilli:
-    """An amount's part in a domain; what is not mentioned is 0. By pools where GPUs are divided together, which is a
-    mistake told elsewhere, it is their sum."""
+    """The part of an amount in a domain; 0 for a pool that is not mentioned. An amount by pools in the domain of the
+    whole cluster is a mistake, reported elsewhere; here it counts as its sum."""
     if not isinstance(amount, Mapping):
         return amount
     return sum(amount.values()) if domain == WHOLE_CLUSTER else amount.get(domain, 0)
 
 
 def limit_in(amount: Amount | None, domain: DomainName) -> GpuMilli | None:
-    """A limit's part in a domain; what is not mentioned has none."""
+    """The part of a limit in a domain; None, no limit, for a pool that is not mentioned."""
     if amount is None:
         return None
     return amount.get(domain) if isinstance(amount, Mapping) else amount
 
 
 def departments_above(resolved: Resolved, spec: ProjectSpec) -> tuple[Declaration[DepartmentV1], ...]:
-    """The departments that a project is in, the nearest first; of a circle each once."""
+    """The departments that a project is in, the nearest first. Each is listed once, even if they form a circle."""
     found: list[Declaration[DepartmentV1]] = []
     above = resolved.departments.get(spec.department or "")
     while above is not None and above not in found:
@@ -98,7 +100,7 @@ def departments_above(resolved: Resolved, spec: ProjectSpec) -> tuple[Declaratio
 
 
 def department_quota(resolved: Resolved, name: str, domain: DomainName) -> GpuMilli:
-    """A department's own quota in a domain or, where it states none, what its projects and departments have."""
+    """A department's own quota in a domain; without one, the sum of its projects and departments."""
     quota = resolved.departments[name].model.spec.quota
     if quota is not None:
         return in_domain(quota, domain)
@@ -107,7 +109,7 @@ def department_quota(resolved: Resolved, name: str, domain: DomainName) -> GpuMi
 
 @dataclass(frozen=True, slots=True, order=True)
 class Member:
-    """A project or department that divides something with others."""
+    """A project or department that shares a quota, or the cluster's GPUs, with others."""
 
     name: str
     kind: str
@@ -115,9 +117,9 @@ class Member:
 
 
 def members(resolved: Resolved, department: str | None, domain: DomainName) -> list[Member]:
-    """The projects and departments that divide a department's quota (None: the cluster's GPUs), by name.
+    """The projects and departments that share a department's quota (None: the cluster's GPUs), by name.
 
-    Departments must not be in a circle.
+    Departments must not form a circle.
     """
     projects = [
         Member(name, "Project", in_domain(project.model.spec.quota, domain))
@@ -133,7 +135,7 @@ def members(resolved: Resolved, department: str | None, domain: DomainName) -> l
 
 
 def reachable(resolved: Resolved, spec: ProjectSpec) -> tuple[str, ...]:
-    """The pools that some job of a project may use, in preference order."""
+    """The pools that at least one type of a project's jobs may use, in the cluster's order."""
     affinity = spec.node_affinity
     if affinity.training is None or affinity.interactive is None:
         return tuple(resolved.pools)

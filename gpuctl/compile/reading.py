@@ -1,7 +1,7 @@
-"""Bytes to documents. Never raises for what a file contains: every mistake is a diagnostic, and the rest is still read.
+"""Bytes to documents. Never raises for a file's content: every mistake is a diagnostic, and the rest is still read.
 
-After a mistake that ends a document's YAML, reading goes on at the next line that begins with `---`, which begins a
-document wherever it stands.
+After a mistake that ends a document's YAML, reading goes on at the next line that begins with `---`: such a line begins
+a document wherever it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_file(
     parser: syntax.Parser = syntax.FastParser,
     told: int = 0,
 ) -> Read:
-    """Read one file. `told`: how many mistakes are told before its own. Cost: linear in its size."""
+    """Read one file. `told`: how many mistakes are reported before its own. Cost: linear in its size."""
     if len(content) > MAX_FILE_BYTES:
         source = SourceText(path, "", revision)
         read = Read(fragments=[Fragment(source, 0, 0)])
@@ -40,13 +40,13 @@ def read_file(
 
 
 def parse_documents(path: str, content: bytes) -> tuple[list[Document], list[Diagnostic]]:
-    """The documents of one file that could be read, and what is wrong with its YAML."""
+    """The readable documents of one file, and the mistakes in its YAML."""
     read = read_file(path, content)
     return read.documents, read.diagnostics
 
 
 class _Reader:
-    """Reads one text piece by piece; a piece ends where its YAML does."""
+    """Reads a text piece by piece; a piece ends where a document's YAML does."""
 
     def __init__(self, source: SourceText, parser: syntax.Parser, told: int) -> None:
         self.source = source
@@ -56,7 +56,8 @@ class _Reader:
         self.piecewise = _NOT_TEXT.search(source.text) is not None
 
     def read(self) -> Read:
-        """All of it; at first in one piece, after a mistake document by document, so that the cost stays linear."""
+        """Read all of the text: first in one piece, and after a mistake document by document, so that the cost is
+        linear."""
         text, offset = self.source.text, 0
         while offset < len(text):
             end = self._next_document(offset + 1) if self.piecewise else len(text)
@@ -65,7 +66,7 @@ class _Reader:
         return self.out
 
     def _lose(self, start: int, end: int, bad: re.Match[str]) -> int:
-        """Leave a document that is no text."""
+        """Skip a document that is not text."""
         self.out.begun += 1
         if self.out.begun > MAX_DOCUMENTS:
             return self._too_many(start)
@@ -74,7 +75,7 @@ class _Reader:
         return end
 
     def _piece(self, start: int, end: int) -> int:
-        """Read documents; returns where to go on: `end`, or beyond a document that can't be read."""
+        """Read documents; returns where to go on: `end`, or after a document that can't be read."""
         builder = Builder(self.source, self.out, start, self.told)
         try:
             if not builder.take(syntax.events(self.source.text[start:end], self.parser)):
@@ -96,7 +97,7 @@ class _Reader:
         return found.start() if found else len(self.source.text)
 
     def _skip(self, begin: int, search_from: int) -> int:
-        """Leave the document that begins at `begin`; returns where the next one does."""
+        """Skip the document that begins at `begin`; returns where the next one begins."""
         self.piecewise = True
         end = self._next_document(max(begin + 1, search_from))
         self.out.fragments.append(Fragment(self.source, begin, end))

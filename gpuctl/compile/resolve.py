@@ -1,6 +1,6 @@
-"""References between declarations: each leads to something that is declared once, in the right place.
+"""Resolves references between declarations: each must lead to something declared once, in the right place.
 
-What this returns is complete only where no error was found.
+The result is complete only if no error was found.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ MOST_PROJECTS = 10_000
 MOST_DEPARTMENTS = 1000
 MOST_LEVELS = 16
 _MOST_COMPARED = 20
-"""Names that are looked through for the one that may be meant, which takes a while."""
+"""The most names that are compared for a suggestion: comparing takes a while."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedJob:
-    """A job with its project and the pools it may use. `in_order`: the job or the project lists them.
+    """A job with its project and the pools it may use. `in_order`: the job or the project lists the pools.
 
-    `filled`: what it says, with the defaults of its project and cluster. `text_bytes`: how much of that is text of any
-    length, which each of its objects has.
+    `filled`: its spec with the defaults of its project and cluster. `text_bytes`: the bytes of its texts of unbounded
+    length, which each of its objects carries.
     """
 
     declaration: Declaration[JobV1]
@@ -51,13 +51,13 @@ class ResolvedJob:
 
     @property
     def spec(self) -> JobSpec:
-        """What it says, with defaults."""
+        """The job's spec, with defaults."""
         return self.filled.spec
 
     def mistake(
         self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
     ) -> Diagnostic:
-        """An error of what it says at a path, or of what its defaults say."""
+        """An error of the value at a path, which the job or its defaults declare."""
         document = self.declaration.document
         of_default = mistake_of_default(document, self.filled.origins, code, path, params, fix)
         return of_default or document.mistake(code, path, params, fix, at_key=at_key)
@@ -65,11 +65,12 @@ class ResolvedJob:
 
 @dataclass(slots=True)
 class Resolved:
-    """Declarations by name. `jobs` are those that fit, filled in by `fit`; `domains` are filled in by `quota`.
+    """Declarations by name. `fit` fills in `jobs`, the jobs that fit; `quota` fills in `domains`.
 
-    `circular`: departments belong to each other, or are too deep, so that quotas can't be added up. `strangers` are
-    documents in the folder of another project than theirs, each with the folder's. `owners` is as in Compiled.
-    `kinds`: those that a manifest may be.
+    - `circular`: departments form a circle or are nested too deep, so that quotas can't be added up.
+    - `strangers`: documents in the folder of another project than their own, with that folder's project.
+    - `owners`: as in Compiled.
+    - `kinds`: the kinds that a manifest may be.
     """
 
     cluster: Declaration[ClusterV1] | None = None
@@ -85,12 +86,12 @@ class Resolved:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def is_own(self, document: Document) -> bool:
-        """Whether a document stands in the cluster's own files."""
+        """Whether a document is in the cluster's own files."""
         return self.owners.get(document.name.file) is None
 
 
 def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
-    """Follow all references but those of jobs. Cost: linear in the number of the other declarations."""
+    """Resolve all references except those of jobs. Cost: linear in the number of the other declarations."""
     out = Resolved(owners=declarations.owners, kinds=declarations.kinds)
     rights = Rights(declarations, tree)
     claimants = sorted(declarations.claims, key=rights.of_claim)
@@ -123,7 +124,8 @@ def resolve(declarations: Declarations, tree: SourceTree) -> Resolved:
 
 
 class Rights:
-    """Ranks declarations that claim the same name: the least rank has it. Of equals, the first by path and line."""
+    """Ranks declarations that claim the same name. The lowest rank gets it; of equal ranks, the first by path and
+    line."""
 
     def __init__(self, declarations: Declarations, tree: SourceTree) -> None:
         self._owners = declarations.owners
@@ -132,8 +134,8 @@ class Rights:
     def of(self, project: str, document: Document) -> int:
         """The rank of a declaration of `project`; "" for the cluster's own.
 
-        A project's folder is the place of what is its own. Outside of folders a file that several share goes first:
-        each project that loses stays at its last good commit, and these should be as few as possible.
+        A project's own folder ranks first. Outside of project folders, a file that several projects share ranks before
+        one project's file: each project that loses stays at its last good commit, and these should be few.
         """
         path = document.name.file
         owner = self._owners.get(path)
@@ -144,11 +146,11 @@ class Rights:
         return 0 if folder_project(self._cluster_dir, path) else 2
 
     def of_claim(self, claim: Claim) -> int:
-        """The same for a document that may be broken."""
+        """The rank of a document that may be broken."""
         return self.of(_whose(claim), claim.document)
 
     def strange_folder(self, claim: Claim) -> str | None:
-        """The project in whose folder a claim is that is another project's."""
+        """The project in whose folder a claim of another project is; None if the claim is in the right place."""
         project, path = _whose(claim), claim.document.name.file
         if not project or self._owners.get(path) in (None, project):
             return None
@@ -156,12 +158,12 @@ class Rights:
 
 
 def _whose(claim: Claim) -> str:
-    """The project a claim belongs to; "" for the cluster's own."""
+    """The project that a claim belongs to; "" for the cluster."""
     return claim.name if claim.kind == "Project" else claim.project if claim.kind in {"Job", "Template"} else ""
 
 
 def _misplaced(claims: Iterable[Claim], strangers: Mapping[Document, str]) -> Iterator[Diagnostic]:
-    """What is declared twice, or in another project's folder: one diagnostic for both."""
+    """Declarations that are made twice, or in another project's folder; one diagnostic if both are true."""
     first: dict[tuple[str, str, str], Claim] = {}
     for claim in claims:
         document, project = claim.document, claim.project if claim.kind in {"Job", "Template"} else ""
@@ -192,7 +194,7 @@ def _cluster_count(declarations: Declarations, tree: SourceTree, claimants: Iter
 
 
 def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[Diagnostic]:
-    """Each circle once, at its first department by name."""
+    """Each circle of departments once, at its first department by name."""
     seen: set[str] = set()
     for start in sorted(departments):
         chain: list[str] = []
@@ -209,7 +211,7 @@ def _circles(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[D
 
 
 def _too_deep(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[Diagnostic]:
-    """Departments that are too far down, where there is no circle."""
+    """Departments that are nested too deep. Call it only if there is no circle."""
     depths: dict[str, int] = {}
     for start in sorted(departments):
         chain: list[str] = []
@@ -226,7 +228,7 @@ def _too_deep(departments: Mapping[str, Declaration[DepartmentV1]]) -> Iterator[
 
 
 def _too_many(out: Resolved) -> Iterator[Diagnostic]:
-    """The first project, and the first department, that is one too many."""
+    """A mistake at the first project, and at the first department, beyond the limits."""
     cluster = "the cluster"
     for what, most, declared in (
         ("projects", MOST_PROJECTS, out.projects),
@@ -238,12 +240,12 @@ def _too_many(out: Resolved) -> Iterator[Diagnostic]:
 
 
 class Names:
-    """Looks names up, and says what is wrong with those that lead nowhere."""
+    """Looks names up, and reports those that are not declared."""
 
     def __init__(self, declarations: Declarations, out: Resolved) -> None:
         self.out = out
         self.known = {(claim.kind, claim.name) for claim in declarations.claims if claim.kind != "Job"}
-        # A folder's own Project may be there under another name: that is the mistake, told already.
+        # A folder's own Project may be declared under another name: that mistake is already reported.
         self.known |= {("Project", folder) for one, folder in out.strangers.items() if one.data["kind"] == "Project"}
         self.guessed = declarations.guessed
         self.meant: dict[tuple[str, str], str] = {}
@@ -252,8 +254,8 @@ class Names:
         return (kind, name) not in self.known and name not in self.guessed
 
     def _nearest(self, kind: str, name: str) -> str:
-        """The help for a name that is not declared: the one that may be meant, and where it is. Of very many unknown
-        names the first are looked for."""
+        """The help for an undeclared name: the declared name that is most similar, and its place. If very many names
+        are unknown, only for the first of them."""
         declared: Mapping[str, Declaration[Any]] = self.out.projects if kind == "Project" else self.out.departments
         if (kind, name) not in self.meant and len(self.meant) < MOST_NAMES:
             self.meant[kind, name] = most_similar(name, declared)
@@ -261,7 +263,7 @@ class Names:
         return f'did you mean "{meant}" ({declared[meant].document.name})?' if meant else ""
 
     def project(self, document: Document, name: str) -> Iterator[Diagnostic]:
-        """Nothing, or that the project is not declared."""
+        """A mistake if the project is not declared."""
         if self._missing("Project", name) and document.as_written not in self.out.strangers:
             span = document.span(("metadata", "project"))
             fix = "" if f"/projects/{name}/" in f"/{span.file}" else self._nearest("Project", name)
@@ -277,7 +279,7 @@ class Names:
                 yield replace(found, severity=Severity.WARNING)
 
     def department(self, document: Document, name: str | None) -> Iterator[Diagnostic]:
-        """Nothing, or that the department is not declared."""
+        """A mistake if the department is not declared."""
         if name is not None and self._missing("Department", name):
             span = document.span(("spec", "department"))
             yield document.diagnostic("GPU3005", span, {"department": name}, self._nearest("Department", name))
@@ -285,7 +287,8 @@ class Names:
     def pools(
         self, document: Document, path: Path, names: Collection[str], *, keys: bool = False
     ) -> Iterator[Diagnostic]:
-        """What pools are not declared: entries of a list at the path, or keys of a mapping."""
+        """A mistake for each pool that is not declared: entries of the list at the path, or keys of the mapping
+        there."""
         if self.out.cluster is None:
             return
         for position, name in enumerate(names):
@@ -295,7 +298,7 @@ class Names:
 
 
 def near_pool(name: str, pools: Mapping[str, NodePool], position: int, listed: Collection[str]) -> str:
-    """The help for a pool that is not declared, the n-th of those listed. Of long lists none is looked through."""
+    """The help for an undeclared pool, at a position of a list. Names are not compared if there are many."""
     compared = len(pools) <= _MOST_COMPARED and position < _MOST_COMPARED
     return (nearest(name, pools.keys() - set(listed)) if compared else "") or f"the cluster has {all_of(pools)}"
 
@@ -326,14 +329,14 @@ def too_long_grace(document: Document, wanted: int | None, resolved: Resolved) -
 
 
 def affinity_pools(affinity: Affinity, job_type: str) -> Sequence[str] | None:
-    """The pools a project's jobs of a type may use; None: any. Inference goes where training does."""
+    """The pools that a project's jobs of a type may use; None: any. Inference may use those of training."""
     return affinity.interactive if job_type == "interactive" else affinity.training
 
 
 def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | None, list[Diagnostic]]:
-    """The job with what it refers to, or what is wrong with its references.
+    """The job with its references resolved, or the mistakes in them.
 
-    Where its project is declared that depends on nothing but the project, the cluster and the job itself.
+    If its project is declared, the result depends only on the project, the cluster and the job itself.
     """
     document, spec, out = job.document, job.model.spec, names.out
     wanted = spec.node_pools
@@ -348,7 +351,7 @@ def resolve_job(job: Declaration[JobV1], names: Names) -> tuple[ResolvedJob | No
         if allowed is not None and pool not in allowed:
             return None, [_outside(job, project, position, pool)]
     usable = wanted if wanted is not None else allowed
-    # The order is that of the narrowest list that there is: the job's, the project's or the cluster's.
+    # The order is that of the most specific list: the job's, else the project's, else the cluster's.
     pools = tuple(out.pools[name] for name in (out.pools if usable is None else usable) if name in out.pools)
     found = ResolvedJob(
         declaration=job,

@@ -13,7 +13,7 @@ from gpuctl.compile.scalars import kind_of
 from gpuctl.diag.wording import all_of, one_of
 
 _MOST_REASONS = 3
-"""Reasons told of one place."""
+"""The most reasons given for one place."""
 _LONGEST_VALUE = 40
 _MOST_VALUES = 8
 
@@ -28,7 +28,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An error of one keyword. `refused`: the error comes of `not`, which has no reason of its own."""
+    """An error of one keyword. `refused`: the error is from `not`, which gives no reason of its own."""
 
     path: Path
     error: ValidationError
@@ -36,9 +36,9 @@ class _Found:
 
 
 def causes(errors: Iterable[tuple[Path, ValidationError]]) -> Sequence[Cause]:
-    """The causes of errors, each place once, at most MAX_MISTAKES. An error comes with the path to what it is about.
+    """The causes of errors, each place once, at most MAX_MISTAKES. Each error comes with the path that it begins at.
 
-    Cost: linear in the errors; of each cause that is told, linear in the keyword's value.
+    Cost: linear in the errors; for each reported cause, linear in the keyword's value.
     """
     places: dict[Path, dict[str, _Found]] = {}
     for above, error in errors:
@@ -55,7 +55,7 @@ def causes(errors: Iterable[tuple[Path, ValidationError]]) -> Sequence[Cause]:
 
 
 def _deepest(error: ValidationError) -> Iterator[_Found]:
-    """The nodes that cause a mistake: as deep as the schema says."""
+    """The nodes that cause an error, as deep as the schema leads."""
     path = tuple(error.absolute_path)
     if error.context:
         yield from _deepest(max(error.context, key=lambda below: len(below.absolute_path)))  # of equals the first
@@ -66,7 +66,7 @@ def _deepest(error: ValidationError) -> Iterator[_Found]:
 
 
 def _refused(schema: Any, instance: Any) -> Path:
-    """Down to the one property that a `not` is about, where it is about one."""
+    """The path to the one property that a `not` refuses; () if it is about none or several."""
     if not isinstance(schema, dict) or not isinstance(instance, dict):
         return ()
     named = [*schema.get("required", ()), *schema.get("properties", {})]
@@ -107,7 +107,7 @@ def shown_value(value: Any) -> str:
 
 
 def _values(values: Sequence[Any]) -> str:
-    """A choice of values, of which no more are looked at than are told."""
+    """A choice of values in words; only as many are formatted as are shown."""
     told = [shown_value(value) for value in values[:_MOST_VALUES]]
     return one_of(told if len(values) <= _MOST_VALUES else [*told, f"{len(values) - _MOST_VALUES} more"])
 
@@ -158,4 +158,4 @@ _REASONS: Mapping[str, Callable[[Any, Any], str]] = {
     "contains": lambda _, __: "too few of its entries, or too many, are of the kind that the policy counts",
     "oneOf": lambda _, __: "more than one of the alternatives holds",
 }
-"""What each keyword says, of its value and of what it was held against."""
+"""The reason of each keyword in words, from the keyword's value and the declared value."""

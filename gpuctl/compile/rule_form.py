@@ -1,8 +1,8 @@
-"""The form of a policy's schema: that it is a JSON Schema (2020-12), where its references lead, what its patterns mean.
+"""Checks a policy's schema: that it is a JSON Schema (2020-12), where its references lead, what its patterns match.
 
-It is checked here and not against the meta-schema: that takes seconds for a large schema, and lets a reference lead
-into a value, which no meta-schema has checked. Not read are `$id`, `$dynamicRef` and `$schema` inside of a schema:
-each makes a part of it mean something else than it says.
+It is not checked against the meta-schema: that takes seconds for a large schema, and lets a reference lead into a value
+that no meta-schema has checked. `$id` and `$dynamicRef`, and `$schema` inside of a schema, are refused: each gives a
+part of the schema another meaning than its text has.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gpuctl.diag.wording import one_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 STEPS = 50_000
-"""What checking one schema, or holding one declaration against it, may take. A step is some ten microseconds: a keyword
-that is held against a value, a value that is looked at."""
+"""The most steps for checking one schema, or one declaration against it. A step is some ten microseconds: one keyword
+applied to a value, or one value visited."""
 STEPS_OF_A_LARGE_PATTERN = 1_000
 _MAX_MISTAKES = 20
 _MAX_POINTER = 128
@@ -30,7 +30,7 @@ _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with a schema, at a path in it."""
+    """A mistake in a schema, at a path in it."""
 
     code: str
     path: Path
@@ -39,12 +39,12 @@ class Flaw:
 
 
 class TooMuch(Exception):
-    """A schema, or holding something against it, takes more steps than it may."""
+    """A schema, or checking a value against it, takes more steps than allowed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleForm:
-    """A schema that was checked. `targets`: what each reference leads to; `steps`: what checking took."""
+    """A checked schema. `targets`: the schema that each reference leads to; `steps`: the steps that checking took."""
 
     root: Mapping[str, Any]
     targets: Mapping[str, Any]
@@ -54,7 +54,7 @@ class RuleForm:
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been found so far. `places` are all schemas by their paths, `references` and `patterns` by theirs."""
+    """The result so far. `places`: all schemas by path; `references` and `patterns`: by path."""
 
     places: dict[Path, Any] = field(default_factory=dict)
     references: dict[Path, str] = field(default_factory=dict)
@@ -74,11 +74,11 @@ class _Reading:
 
 
 class _EnoughSaid(Exception):
-    """So many mistakes have one cause."""
+    """Ends the check: so many mistakes have one cause."""
 
 
 def check_form(schema: Mapping[str, Any]) -> RuleForm | list[Flaw]:
-    """The schema, ready to be used, or what is wrong with it. Raises TooMuch. Cost: linear in its values."""
+    """The checked schema, or its flaws. Raises TooMuch. Cost: linear in its values."""
     found = _Reading()
     try:
         _walk(schema, found)
@@ -92,7 +92,7 @@ def check_form(schema: Mapping[str, Any]) -> RuleForm | list[Flaw]:
 
 
 def _walk(root: Any, found: _Reading) -> None:
-    """Every schema in it. A list of what is left, not recursion: it may be nested as deep as YAML."""
+    """Check every schema in the root. A stack, not recursion: schemas may be nested as deep as YAML."""
     left: list[tuple[Path, Any]] = [((), root)]
     while left:
         path, schema = left.pop()
@@ -109,7 +109,7 @@ def _walk(root: Any, found: _Reading) -> None:
 
 
 def _keyword(path: Path, key: str, value: Any, found: _Reading) -> Iterator[tuple[Path, Any]]:
-    """Check one keyword; yields the schemas that stand in it."""
+    """Check one keyword; yields the schemas in its value."""
     here = (*path, key)
     found.charge(1 + (len(value) if isinstance(value, dict | list) else 0))
     if key in _NOT_READ and not (key in _AT_THE_ROOT and not path):
@@ -139,7 +139,7 @@ def _keyword(path: Path, key: str, value: Any, found: _Reading) -> Iterator[tupl
 
 
 def _targets(found: _Reading) -> Iterator[tuple[str, Any]]:
-    """What each reference leads to."""
+    """The schema that each reference leads to."""
     anchors = {
         schema["$anchor"]: path
         for path, schema in found.places.items()
@@ -156,7 +156,7 @@ def _targets(found: _Reading) -> Iterator[tuple[str, Any]]:
 
 
 def _pointed(found: _Reading, pointer: str) -> Path | None:
-    """The path that a JSON pointer means, if it leads somewhere."""
+    """The path that a JSON pointer stands for; None if it leads nowhere."""
     steps = pointer.split("/", _MAX_POINTER)[1:]
     path: list[str | int] = []
     here = found.places[()]
@@ -173,7 +173,7 @@ def _pointed(found: _Reading, pointer: str) -> Path | None:
 
 
 def _patterns(found: _Reading) -> dict[str, Pattern]:
-    """Every pattern, as it is matched."""
+    """Every pattern, compiled."""
     patterns: dict[str, Pattern] = {}
     for path, text in found.patterns.items():
         found.charge(1 + len(text) // 16)
@@ -191,12 +191,12 @@ def _patterns(found: _Reading) -> dict[str, Pattern]:
 
 
 def _check_ends(found: _Reading, targets: Mapping[str, Any]) -> None:
-    """That a schema never comes to hold the same value against itself again, nor against more than STEPS keywords.
+    """Check that no schema applies itself to the same value again, and none more than STEPS keywords to one value.
 
-    Only what is held against the same value counts: how often a schema is used for what is below depends on that.
+    Only schemas for the same value count: the use of schemas for parts of a value depends on the declaration.
     """
     weights: dict[int, int | None] = {}
-    """By schema, the keywords it comes to; None while what it consists of is being looked at."""
+    """The number of keywords that each schema comes to; None while its parts are being counted."""
     for path, schema in found.places.items():
         left = [(schema, False)] if isinstance(schema, dict) else []
         while left:
@@ -217,7 +217,7 @@ def _check_ends(found: _Reading, targets: Mapping[str, Any]) -> None:
 
 
 def _beside(schema: Mapping[str, Any], targets: Mapping[str, Any]) -> Iterator[Any]:
-    """The schemas that are held against the same value."""
+    """The schemas within this one that apply to the same value."""
     if "$ref" in schema:
         yield targets[schema["$ref"]]
     for key in ("not", "if", "then", "else"):
@@ -268,6 +268,6 @@ _VALUES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "type": (f"{one_of(_TYPES)}, or a list of these", _are_types),
     "enum": ("a list of values", lambda value: isinstance(value, list)),
 }
-"""What the value of each keyword is, that holds no schema."""
+"""Keywords without schemas in their value: the right form of the value, in words and as a check."""
 _AT_THE_ROOT = frozenset({"$id", "$schema"})
 _NOT_READ = _AT_THE_ROOT | {"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary"}

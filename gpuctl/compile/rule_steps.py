@@ -1,7 +1,7 @@
-"""A declaration held against a schema, in counted steps: the same number, and so the same outcome, on every machine.
+"""Checks a declaration against a schema in counted steps: the same number, and so the same result, on every machine.
 
-The evaluation is jsonschema's. What is not linear in it, or goes through Python's `re`, is written anew here, and each
-keyword is charged before it is held against a value: one step, and more for what grows with the value or the schema.
+The evaluation is jsonschema's. Keywords whose cost is not linear there, or that use Python's `re`, are reimplemented
+here. Each keyword is charged before it is applied to a value: one step, and more if it grows with the value or schema.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from gpuctl.compile.rule_causes import Cause, causes
 from gpuctl.compile.rule_form import STEPS, RuleForm, TooMuch
 
 _MAX_NESTING = 100
-"""Keywords inside of each other: each takes a few calls of Python, of which there can be a thousand."""
+"""How deep keywords may be nested: each takes a few Python calls, of which the stack holds about a thousand."""
 _CHARACTERS_A_STEP = 256
 _PATTERN_OPERATIONS_A_STEP = 1_000
 _NOTHING: dict[str, Any] = {"not": {}}
-"""What `false` means, in a form for which jsonschema tells the place."""
+"""The meaning of `false`, in a form for which jsonschema reports the place."""
 
 Keyword = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
 
 class Budget(FormatChecker):
-    """The steps that are left. A validator hands its format checker to all parts of it, so all of them share it."""
+    """Counts the steps that are used. A validator hands its format checker on to all its parts, so all share one
+    budget."""
 
     def __init__(self, form: RuleForm) -> None:
         super().__init__(formats=())
@@ -38,10 +39,10 @@ class Budget(FormatChecker):
         self._of_schema: dict[int, int] = {}
         self._of_value: dict[int, int] = {}
         self.nesting = self.used = 0
-        self.schema_size(form.root)  # before anything is charged for it: what a declaration takes is its own
+        self.schema_size(form.root)  # before any charge: a declaration pays only for itself
 
     def begin(self) -> None:
-        """Another declaration."""
+        """Start with another declaration."""
         self._of_value = {}
         self.nesting = self.used = 0
 
@@ -52,24 +53,24 @@ class Budget(FormatChecker):
             raise TooMuch
 
     def enter(self) -> None:
-        """Something inside of another. Raises TooMuch."""
+        """Enter a nested keyword. Raises TooMuch."""
         self.nesting += 1
         if self.nesting > _MAX_NESTING:
             raise TooMuch
 
     def schema_size(self, schema: Any) -> int:
-        """Characters of a part of the schema."""
+        """The characters of a part of the schema."""
         return _characters(schema, self._of_schema)
 
     def size(self, value: Any) -> int:
-        """Characters of a part of the declaration."""
+        """The characters of a part of the declaration."""
         known = len(self._of_value)
         size = _characters(value, self._of_value)
         self.charge((len(self._of_value) - known) // 4)
         return size
 
     def target(self, reference: str) -> Any:
-        """What a reference leads to."""
+        """The schema that a reference leads to."""
         return self._form.targets[reference]
 
     def matches(self, pattern: str, text: str) -> bool:
@@ -80,7 +81,7 @@ class Budget(FormatChecker):
 
 
 def _characters(value: Any, known: dict[int, int]) -> int:
-    """About how long a value is as a text; an alias counts as often as it is used. No deeper than YAML may be."""
+    """About the length of a value as text; each use of an alias counts. No deeper than YAML may be."""
     if isinstance(value, str):
         return len(value)
     if not isinstance(value, dict | list):
@@ -93,7 +94,8 @@ def _characters(value: Any, known: dict[int, int]) -> int:
 
 
 def _charged(name: str, keyword: Keyword) -> Keyword:
-    """A keyword that is charged. All it finds is gathered at once: nesting is then what Python has to go down."""
+    """A keyword that charges the budget. It collects all its errors at once, so that `enter` counts Python's call
+    depth."""
 
     def held_against(validator: Any, value: Any, instance: Any, schema: Any) -> list[ValidationError]:
         budget: Budget = validator.format_checker
@@ -115,9 +117,9 @@ _TO_EACH = frozenset({
     "items", "prefixItems", "contains", "propertyNames", "patternProperties", "additionalProperties", "uniqueItems",
     "unevaluatedItems", "unevaluatedProperties",
 })  # fmt: skip
-"""Keywords that look at each part of the value."""
+"""Keywords that visit each part of the value."""
 _OF_EACH = frozenset({"allOf", "anyOf", "oneOf", "dependentSchemas"})
-"""Keywords of which each part is held against the whole value."""
+"""Keywords whose parts each apply to the whole value."""
 
 
 def _reference(validator: Any, reference: str, instance: Any, _: Any) -> Iterator[ValidationError]:
@@ -130,7 +132,7 @@ def _pattern(validator: Any, pattern: str, instance: Any, _: Any) -> Iterator[Va
 
 
 def _part(validator: Any, name: str | int, value: Any, schema: Any) -> Iterator[ValidationError]:
-    """A property or entry held against a schema."""
+    """Apply a schema to a property or entry."""
     yield from validator.descend(value, _NOTHING if schema is False else schema, path=name)
 
 
@@ -164,7 +166,7 @@ def _parts(instance: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _seen(validator: Any, instance: Any, schema: Any) -> set[str | int]:
-    """What a schema, with all it holds against the same value, says something of: properties or entries."""
+    """The properties or entries that a schema evaluates, with all schemas in it that apply to the same value."""
     budget: Budget = validator.format_checker
     budget.charge(1 + len(instance))
     budget.enter()
@@ -190,7 +192,7 @@ def _seen_by_itself(validator: Any, instance: Any, schema: Mapping[str, Any]) ->
 
 
 def _holding(validator: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
-    """The parts of a schema that hold for the same value."""
+    """The parts of a schema that apply to the same value and hold for it."""
     if "$ref" in schema:
         yield validator.format_checker.target(schema["$ref"])
     for key in ("allOf", "anyOf", "oneOf"):
@@ -212,7 +214,7 @@ def _unique_items(_: Any, wanted: bool, instance: Any, __: Any) -> Iterator[Vali
 
 
 def _comparable(value: Any) -> object:
-    """A value that is equal to another, and as quickly found among many, exactly when these are alike in JSON."""
+    """A hashable value: two are equal exactly when the values are equal in JSON."""
     match value:
         case bool():
             return (bool, value)
@@ -247,14 +249,14 @@ _Validator: Any = extend(Draft202012Validator, _CHARGED)  # type: ignore[no-unty
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Part of a schema, and the path in a declaration to what it is about."""
+    """Part of a schema, and the path in a declaration that it applies to."""
 
     path: Path
     validator: Any
 
 
 class Rule:
-    """A schema that declarations are held against, one after another."""
+    """A schema that declarations are checked against, one after another."""
 
     def __init__(self, form: RuleForm) -> None:
         self._budget = Budget(form)
@@ -262,7 +264,7 @@ class Rule:
         self._parts = tuple(self._split((), root, whole=bool(form.targets)))
 
     def _split(self, path: Path, schema: Any, *, whole: bool) -> Iterator[_Part]:
-        """A schema that only says something of certain properties, as one for each of them: most documents have few."""
+        """A schema with nothing but `properties`, split into one part for each: most documents have few of them."""
         if set(schema) == {"properties"} and not whole:
             for name, below in schema["properties"].items():
                 schemas = {True: {}, False: _NOTHING}
@@ -273,12 +275,12 @@ class Rule:
     def broken(self, data: Any) -> tuple[Sequence[Cause], int]:
         """Where and why a declaration breaks the rule, each place once, and the steps it took. Raises TooMuch.
 
-        Of more than MAX_MISTAKES places no more are told.
+        At most MAX_MISTAKES places are reported.
         """
         self._budget.begin()
         try:
             found = causes(error for part in self._parts for error in self._broken(part, data))
-        except RecursionError:  # the one that calls has gone down far already
+        except RecursionError:  # the caller is already deep in the stack
             raise TooMuch from None
         return found, self._budget.used
 

@@ -12,7 +12,7 @@ from typing import Any
 
 MAX_DIGITS = 25
 MAX_EXPONENT = 18
-"""Numbers have at most that many digits, and lie between 10^-18 and 10^18: what any amount here could mean."""
+"""Bounds on numbers: at most that many digits, and between 10^-18 and 10^18. Every amount here lies within."""
 
 _CONSTANTS: dict[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
@@ -28,7 +28,7 @@ Scalar = str | int | Decimal | bool | None
 
 
 class NotFinite(ValueError):
-    """`.nan` or `.inf`: a number for YAML, an amount of nothing."""
+    """`.nan` or `.inf`: YAML has them as numbers, but they are no amounts."""
 
 
 class OutOfRange(ValueError):
@@ -54,7 +54,8 @@ def number(text: str) -> int | Decimal | None:
 
 
 def number_or_text(text: str) -> int | Decimal | str:
-    """What a person typed for an amount: a number as a number, anything else as it is, for the compiler to judge."""
+    """What a person typed for an amount: a number becomes a number, anything else stays text for the compiler to
+    check."""
     try:
         value = number(text)
     except OutOfRange:
@@ -75,7 +76,7 @@ def _decimal(text: str) -> Decimal:
 
 
 def plain_scalar(text: str) -> Scalar:
-    """What an unquoted scalar without a tag means. Raises NotFinite, OutOfRange."""
+    """The value of an unquoted scalar without a tag. Raises NotFinite, OutOfRange."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] not in _MAY_BE_NUMBER:
@@ -87,7 +88,7 @@ def plain_scalar(text: str) -> Scalar:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in the words of YAML."""
+    """The kind of a value, in the words of YAML."""
     match value:
         case None:
             return "nothing"

@@ -12,7 +12,7 @@ from gpuctl.compile.fields_v1 import LabelKey, LabelValue, Spec, matching
 
 
 def _target(value: Any) -> int:
-    """Thousandths of a metric's unit, more than none."""
+    """A metric's amount in thousandths of its unit; refuses zero."""
     milli = amounts.cpu(value)
     if not milli:
         raise WrongValue("GPU2018", found=str(value), rule="it must be more than zero")

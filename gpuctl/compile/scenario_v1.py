@@ -1,6 +1,7 @@
 """The public form of scenario files, apiVersion gpuctl.dev/v1, kind Scenario; and of the demonstration's story.
 
-Times are after the scenario's 0s; what is given lies before it. Documents inside are checked when they are compiled.
+Times are counted from the scenario's 0s; everything `given` began before it. The documents in a scenario are checked
+when they are compiled.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from gpuctl.model.units import MOST_NODE_GPUS
 
 END = "end"
 MOST_DOCUMENTS = 2000
-"""Declarations that stand in a scenario itself: each is read where it stands, with all lines before it."""
+"""The most declarations written in a scenario itself: reading each one includes all lines before it."""
 MOST_LINES = 50_000
 MOST_EVENTS = 2000
 _MOST_GPU_HOURS = 10**12
@@ -48,7 +49,7 @@ def _job_id(value: Any) -> JobId:
 
 
 def _past(value: Any) -> int:
-    """A time up to 0s: -10m, 0s."""
+    """A time before 0s, or 0s: -10m, 0s."""
     if isinstance(value, str) and value.startswith("-"):
         return -amounts.duration(value[1:])
     if amounts.duration(value):
@@ -293,7 +294,7 @@ class StoryV1(Spec):
 
 
 def read_story(path: str, content: bytes) -> tuple[StoryV1, Document]:
-    """The story that comes with the package, and the document it stands in. ValueError where it is wrong."""
+    """The story that comes with the package, and its document. Raises ValueError if it has a mistake."""
     documents, diagnostics = parse_documents(path, content)
     story, mistakes = check_shape(documents[0], StoryV1)
     if story is None or diagnostics:
@@ -302,7 +303,7 @@ def read_story(path: str, content: bytes) -> tuple[StoryV1, Document]:
 
 
 def read_scenario(path: str, content: bytes) -> tuple[ScenarioV1 | None, list[Document], list[Diagnostic]]:
-    """The documents of a file; when it is one alone, the scenario it is, or what is wrong with it."""
+    """The documents of a file and its mistakes; if there is exactly one document, also the scenario in it."""
     documents, diagnostics = parse_documents(path, content)
     if len(documents) != 1:
         return None, documents, diagnostics
@@ -314,8 +315,8 @@ def read_scenario(path: str, content: bytes) -> tuple[ScenarioV1 | None, list[Do
 
 
 def text_at(document: Document, path: Path) -> str:
-    """The text of the mapping at a path of a list's entry, after as many line breaks and spaces as put it where it
-    stands in the file."""
+    """The text of the mapping at a path of a list's entry, preceded by line breaks and spaces so that it has the same
+    line and column as in the file."""
     span = document.span(path)
     start = document.source.offset(span.line) + span.column - 1
     text = " " * (span.column - 1) + document.source.text[start : document.following(path)]
@@ -323,7 +324,7 @@ def text_at(document: Document, path: Path) -> str:
 
 
 def _end_of_mapping(text: str) -> int:
-    """Where the mapping ends that a text begins with. What follows it may be the beginning of anything."""
+    """Where the mapping at the beginning of a text ends. Any text may follow it."""
     depth = 0
     try:
         for event in events(text):
@@ -332,6 +333,6 @@ def _end_of_mapping(text: str) -> int:
             depth -= kind in {MappingEndEvent, SequenceEndEvent}
             if not depth and kind is MappingEndEvent:
                 return int(event.end_mark.index)  # type: ignore[union-attr] # only hand-made events have no mark
-    except NotYaml:  # an alias stands there, which the compiler tells
+    except NotYaml:  # for example an alias, which the compiler reports
         pass
     return len(text)

@@ -1,6 +1,7 @@
-"""Folders of nodes and of NFS servers that jobs mount, and users they run as, checked against what the Cluster allows.
+"""Checks folders of nodes and NFS servers that jobs mount, and users they run as, against what the Cluster allows.
 
-Only the Cluster, the administrators' declaration, has fields that allow anything: a project can't grant itself more.
+Security: only the Cluster, the administrators' declaration, has fields that allow anything. A project can't grant
+itself more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def level_of(security: Security, project: str) -> Level:
 
 
 def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Each folder of the node or of a server, and a user, that is not allowed, or that the API server would refuse."""
+    """Each folder, driver and user that is not allowed, or that the API server would refuse."""
     spec = job.spec
     if resolved.cluster is None:
         return
@@ -42,7 +43,7 @@ def check_security(resolved: Resolved, job: ResolvedJob) -> Iterator[Diagnostic]
 
 
 def _of_restricted(job: ResolvedJob, wanted: PodSecurity | ContainerSecurity, here: Path) -> Iterator[Diagnostic]:
-    """What a container may not have where the namespace's level is the strictest."""
+    """Values of a container that the API server refuses if the namespace's level is `restricted`."""
     project = job.project.model.metadata.name
     if wanted.run_as_user == 0:
         yield job.mistake("GPU3073", (*here, "runAsUser"), {"project": project})

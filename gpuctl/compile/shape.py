@@ -1,4 +1,5 @@
-"""Documents against pydantic models: every mistake as a diagnostic at its place, with the nearest right word."""
+"""Checks documents against pydantic models: each mistake becomes a diagnostic at its place, with the most similar right
+name."""
 
 from __future__ import annotations
 
@@ -43,20 +44,22 @@ _WANTED = {
 _SHOWN_CHARACTERS = 80
 _MOST_PLACES = 3
 _MOST_DEPTH = 5
-"""Of mappings in each other, from the document down: manifests of others are deeper, and their names are theirs."""
+"""How deep mappings are searched for field names. Manifests of other controllers are deeper, and their names are not
+gpuctl's."""
 
 MOST_NAMES = 200
 MOST_ASKED = 20
-"""A similar name is looked for among so many at most, and for so many unknown names of a project: it takes a while."""
+"""Similar names are looked for among at most so many names, and for so many unknown names of a project: comparing takes
+a while."""
 
 
 def most_similar(word: str, words: Iterable[str]) -> str:
-    """The word that may have been meant, or nothing. Cost: linear in the words."""
+    """The most similar word, or "". Cost: linear in the words."""
     return next(iter(difflib.get_close_matches(word[:_SHOWN_CHARACTERS], sorted(words), n=1)), "")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The help `did you mean "..."?`, or nothing."""
+    """The help `did you mean "..."?`, or ""."""
     found = most_similar(word, words)
     return f'did you mean "{found}"?' if found else ""
 
@@ -64,10 +67,10 @@ def nearest(word: str, words: Iterable[str]) -> str:
 def check_shape(
     document: Document, model: type[Model], kinds: Mapping[str, type[BaseModel]] = {}, known: object = None
 ) -> tuple[Model | None, list[Diagnostic]]:
-    """The document as an instance of the model, or all that is wrong with its shape.
+    """The document as an instance of the model, or all mistakes in its shape.
 
-    Values that were refused when the YAML was read are not reported again. `kinds`: where a field may belong that the
-    model has not. `known`: what its validation depends on besides the document.
+    Values that were refused when the YAML was read are not reported again. `kinds`: where fields that the model lacks
+    are looked for. `known`: what the validation depends on besides the document.
     """
     try:
         return model.model_validate(document.data, context=known), []
@@ -92,7 +95,7 @@ def _diagnostics(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """What is wrong with a value, or with a key."""
+    """A mistake in a value, or in a key."""
 
     code: str
     path: Path
@@ -101,13 +104,13 @@ class Mistake:
     at_key: bool = False
 
     def of(self, document: Document) -> Diagnostic:
-        """It as an error of a document."""
+        """The mistake as an error of a document."""
         told = document.mistake(self.code, self.path, self.params, self.fix, at_key=self.at_key)
         return told if self.code != _NO_TEXT else _as_written(told, self.params)
 
 
 def _as_written(told: Diagnostic, params: Mapping[str, str | int]) -> Diagnostic:
-    """A value that has to be text, in the characters of its file: 010 and 1e3 are other texts as 10 and 1000."""
+    """The message about a value that must be text, with the value as its file has it: 010 and 1e3, not 10 and 1000."""
     written = told.source_line[told.span.column - 1 : told.span.end_column - 1]
     if not _NUMBER_OR_BOOLEAN.fullmatch(written):
         return told
@@ -156,7 +159,7 @@ def out_of_bounds(path: Path, found: Any, rule: str) -> Mistake:
 
 
 def not_allowed(path: Path, found: Any, allowed: list[str]) -> Mistake:
-    """A value that is none of those that are allowed."""
+    """A value that is not among the allowed ones."""
     if not isinstance(found, str):
         return wrong_type(path, found, one_of(f'"{word}"' for word in allowed))
     fix = nearest(found, allowed) or nearest(found.lower(), allowed) or f"write {one_of(allowed)}"
@@ -164,7 +167,7 @@ def not_allowed(path: Path, found: Any, allowed: list[str]) -> Mistake:
 
 
 def wrong_type(path: Path, found: Any, wanted: str) -> Mistake:
-    """A value that is not what is wanted, in the words of YAML."""
+    """A value of the wrong type, in the words of YAML."""
     if wanted == "text" and isinstance(found, int | Decimal):
         shown = str(found).lower()
         kind = "true or false" if isinstance(found, bool) else "a number"
@@ -179,7 +182,7 @@ def wrong_type(path: Path, found: Any, wanted: str) -> Mistake:
 
 
 def _form_of(model: type[BaseModel], path: Path, found: Any, wanted: str) -> str:
-    """How what is wanted is written: `write {name: train}`, or the fields that it has. "" where that is not known."""
+    """How to write the wanted value: `write {name: train}`, or the fields that it may have. "" if that is not known."""
     if wanted == "a list":
         fields = fields_at(model, (*path, 0))
         if fields:
@@ -197,14 +200,14 @@ def _form_of(model: type[BaseModel], path: Path, found: Any, wanted: str) -> str
 
 
 def _listed(words: str) -> str:
-    """The words of a command, or of a list that was written as one text, each as YAML reads it as text."""
+    """The words of a command or list that was written as one text, each so that YAML reads it as text."""
     return ", ".join(
         word if _WORD.fullmatch(word) and plain_scalar(word) == word else f'"{word}"' for word in words.split()
     )
 
 
 def _by_name(found: list[Any]) -> str:
-    """How a list of names and values, as Kubernetes has it, is written as a mapping. "" for any other list."""
+    """How to write a list of names and values, as in Kubernetes, as a mapping. "" for any other list."""
     match found:
         case [{"name": str(name), "value": str() | int() | Decimal() as value}, *_] if _NAME.fullmatch(name):
             return f'write a mapping of names to values: {{{name}: "{_short(str(value))}"}}'
@@ -216,9 +219,9 @@ def _short(text: str) -> str:
 
 
 def _path(data: Any, location: tuple[str | int, ...]) -> tuple[Path, bool]:
-    """The path in the document of pydantic's location: without the names it gives to alternatives.
+    """The path in the document of pydantic's location, without pydantic's names for alternatives.
 
-    True when the mistake is in a key.
+    True if the mistake is in a key.
     """
     path: list[str | int] = []
     for step in location:
@@ -235,12 +238,12 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def fields_at(model: type[BaseModel], path: Path) -> list[str]:
-    """The fields that the mapping at a path may have: those of all models that may stand there."""
+    """The fields that the mapping at a path may have: those of all models that are possible there."""
     return [name for node in _nodes_at(model, path) for name in node.get("properties", {})]
 
 
 def _nodes_at(model: type[BaseModel], path: Path) -> list[Any]:
-    """The schemas of what may stand at a path."""
+    """The schemas of the values that are possible at a path."""
     schema = _schema(model)
     definitions = schema.get("$defs", {})
     here = [schema]
@@ -250,9 +253,9 @@ def _nodes_at(model: type[BaseModel], path: Path) -> list[Any]:
 
 
 def _whose(field: str, kind: object, kinds: Mapping[str, type[BaseModel]]) -> str:
-    """The help `it is a field of Cluster.spec.scheduling`, or nothing: of the document's own kind if it is there.
+    """The help `it is a field of Cluster.spec.scheduling`, or "". The document's own kind is preferred.
 
-    A name in many places says little.
+    A name that is in many places gives no help.
     """
     own = {name: model for name, model in kinds.items() if name == kind}
     for some in (own, kinds):
@@ -264,9 +267,9 @@ def _whose(field: str, kind: object, kinds: Mapping[str, type[BaseModel]]) -> st
 
 @lru_cache(maxsize=16)
 def _places(model: type[BaseModel], name: str) -> Mapping[str, set[str]]:
-    """The mappings of a kind that have a field, by its name.
+    """The mappings of a kind that have a field, by the field's name.
 
-    Kept: to look for one name takes as long as for all, and of a file of mistakes six sevenths of the time.
+    Cached: finding one name takes as long as finding all, and took six sevenths of the time for a file of mistakes.
     """
     schema = _schema(model)
     found: dict[str, set[str]] = defaultdict(set)
@@ -293,10 +296,10 @@ def _below(nodes: list[Any], step: str | int) -> Iterator[Any]:
 
 
 def _alternatives(node: Any, definitions: Mapping[str, Any]) -> list[Any]:
-    """A schema with its references followed, or all of its alternatives."""
+    """A schema with its references resolved, or all of its alternatives."""
     if "$ref" in node:
         return _alternatives(definitions[node["$ref"].rpartition("/")[2]], definitions)
     branches = node.get("anyOf") or node.get("oneOf") or node.get("allOf")
-    if branches and "properties" not in node:  # else they say which of its fields there must be
+    if branches and "properties" not in node:  # else they only say which of its fields are required
         return [found for branch in branches for found in _alternatives(branch, definitions)]
     return [node]

@@ -1,6 +1,6 @@
-"""How pools hand out GPUs: whether what a pool says of that can be, and which pools can give a job what it asks for.
+"""How pools provide GPUs: checks what a pool declares about it, and which pools can serve a job.
 
-A part of a GPU that no pool of a job can give is a mistake in the job, told with what stands in its way.
+A request for a part of a GPU that no pool of the job can serve is a mistake in the job; the message says why.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def pool_words(pools: Sequence[NodePool]) -> str:
 
 
 def request_path(spec: JobSpec) -> Path:
-    """Where a job says how much of GPUs it needs."""
+    """The path of a job's request for GPUs."""
     if spec.manifest is not None:
         return MANIFEST
     return GPUS if spec.gpu_memory is None else GPU_MEMORY
 
 
 def asked(spec: JobSpec, pool: NodePool) -> GpuMilli:
-    """GPUs one worker asks for on a pool: a request by memory is rounded up to whole milli."""
+    """The GPUs that one worker asks for on a pool. A request by memory is rounded up to whole milli."""
     if spec.gpu_memory is None or not pool.gpu_memory:
         return worker_of(spec).gpu_milli
     return -(-spec.gpu_memory * WHOLE_GPU // pool.gpu_memory)
 
 
 class Backends:
-    """The cluster's pools, by what they give for a request."""
+    """The cluster's pools, and what each grants for a request."""
 
     def __init__(self, resolved: Resolved) -> None:
         cluster = resolved.cluster
@@ -64,21 +64,21 @@ class Backends:
         return self._pools[pool.name].nodes
 
     def grant(self, spec: JobSpec, pool: NodePool) -> model.Grant | None:
-        """What one worker gets on a pool, if it can be had there."""
+        """What one worker gets on a pool; None if the pool can't serve it."""
         return self._pools[pool.name].grant(asked(spec, pool))
 
     def charge(self, spec: JobSpec, pool: NodePool) -> GpuMilli:
-        """GPUs one worker is charged on a pool."""
+        """The GPUs that one worker is charged on a pool."""
         grant = self.grant(spec, pool)
         return asked(spec, pool) if grant is None else grant.gpu_milli
 
     def kind(self, spec: JobSpec, pool: NodePool) -> tuple[model.Way, str]:
-        """How a worker's pod asks for its GPUs there: pods of one kind have one template."""
+        """How a worker's pod asks for its GPUs on a pool: pods of one kind have the same template."""
         grant = self.grant(spec, pool)
         return self._pools[pool.name].way, "" if grant is None else grant.profile
 
     def serve(self, job: ResolvedJob) -> tuple[ResolvedJob, Diagnostic | None]:
-        """The job with the pools that can give it what it asks for, or why there is none."""
+        """The job with the pools that can serve it, or the reason why none can."""
         document, spec = job.declaration.document, job.spec
         params: Params
         if spec.scaling is not None:
@@ -119,7 +119,8 @@ class Backends:
         return replace(job, pools=able), None
 
     def _of_several(self, job: ResolvedJob, path: Path) -> tuple[ResolvedJob, Diagnostic | None]:
-        """A job of which several containers have GPUs: whole ones, which a device plugin gives each by their number."""
+        """A job with GPUs in several containers: they must be whole, from pools whose device plugin gives them by
+        number."""
         spec = job.spec
         if spec.gpu_memory is not None or not spec.gpus or spec.gpus % WHOLE_GPU:
             return job, job.mistake("GPU3111", path)
@@ -129,11 +130,11 @@ class Backends:
         return replace(job, pools=counted), None
 
     def _counted(self, job: ResolvedJob) -> tuple[NodePool, ...]:
-        """The pools of a job that hand GPUs out by number."""
+        """The pools of a job that provide GPUs by number."""
         return tuple(pool for pool in job.pools if self._pools[pool.name].way is model.Way.COUNT)
 
     def _no_slice(self, document: Document, spec: JobSpec, pools: Sequence[NodePool]) -> Diagnostic:
-        """Why none of these pools, which all give slices at most, gives one that is large enough."""
+        """Why none of these pools, which provide at most slices, has a large enough one."""
         path, need = request_path(spec), min(asked(spec, pool) for pool in pools)
         profiles = [profile for pool in pools for profile in self._pools[pool.name].profiles]
         params: Params = {"pools": pool_words(pools), "need": need}
@@ -146,7 +147,7 @@ class Backends:
 
 
 def check_sharing(document: Document, here: Path, pool: NodePool) -> Iterator[Diagnostic]:
-    """What is wrong with how a pool says that it hands out GPUs."""
+    """Mistakes in how a pool declares that it provides GPUs."""
     claims_of_nvidia = pool.sharing == "dra" and pool.driver == "nvidia"
     for field, used in (
         ("driver", pool.sharing == "dra"),
@@ -181,7 +182,7 @@ def check_sharing(document: Document, here: Path, pool: NodePool) -> Iterator[Di
 
 
 def _cuts(here: Path, pool: NodePool) -> Iterator[tuple[Path, Mapping[str, int]]]:
-    """Every place where a pool says how GPUs are cut."""
+    """Every place where a pool declares how GPUs are cut."""
     yield (*here, "mig"), pool.mig
     for index, node in enumerate(pool.nodes):
         if not isinstance(node, str) and node.mig is not None:
@@ -189,7 +190,7 @@ def _cuts(here: Path, pool: NodePool) -> Iterator[tuple[Path, Mapping[str, int]]
 
 
 def _too_many(document: Document, here: Path, pool: NodePool) -> Iterator[Diagnostic]:
-    """Nodes of which more GPUs are cut than they have."""
+    """A mistake at the first node with more cut GPUs than it has GPUs."""
     for index, node in enumerate(node_pool(pool, document.name).nodes):
         if node.whole_gpus < 0:
             entry = pool.nodes[index]
@@ -201,7 +202,7 @@ def _too_many(document: Document, here: Path, pool: NodePool) -> Iterator[Diagno
 
 
 def check_environment(job: ResolvedJob) -> Iterator[Diagnostic]:
-    """Variables of a job's containers by which they would take more of GPUs than they were given."""
+    """Variables of a job's containers that would give them more GPUs than they were assigned."""
     spec = job.spec
     for name, path in variable_paths(spec.sweep):
         yield from _reserved(job, name, path)

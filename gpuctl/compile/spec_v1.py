@@ -1,7 +1,7 @@
 """The public form of declarations, apiVersion gpuctl.dev/v1: the one source of `schemas/gpuctl.dev/v1/*.json`.
 
-Field names are public and written in camelCase in YAML. After validation amounts are exact integers in the units of
-`model.units`. What depends on another document is checked in `resolve` and `capacity`.
+Field names are public, and camelCase in YAML. After validation amounts are exact integers in the units of
+`model.units`. `resolve` and `capacity` check what depends on other documents.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class JobMetadata(Spec):
 
 
 _LONGEST_HOST = 253 - 64
-"""Before which the name of a project and a point find room."""
+"""The longest host before which a project's name and a dot fit."""
 
 
 def _hosts_of_projects(ingress: Mapping[str, Any]) -> Iterator[WrongValue]:
@@ -233,7 +233,7 @@ def _with_counts(data: dict[str, Any], kinds: JobKinds | None) -> dict[str, Any]
 
 
 def _image_or_template(schema: dict[str, Any]) -> None:
-    """A template may say the image, and a manifest has its own."""
+    """In the schema: the image may also come from a template or a manifest."""
     del schema["required"]
     schema["anyOf"] = [{"required": [field]} for field in ("image", "template", "manifest")]
 

@@ -13,12 +13,12 @@ from gpuctl.compile.fields_v1 import Spec, exactly_one, in_mapping, matching
 from gpuctl.compile.scalars import kind_of
 
 MOST_INDICES = 1000
-"""Of one sweep: a file of one line could otherwise declare any number of jobs."""
+"""The most indices of one sweep: otherwise a file of one line could declare any number of jobs."""
 _MOST_CHARACTERS = 1000
 
 
 def _text(value: Any) -> str:
-    """A value as the variable has it: numbers as they are written."""
+    """A value as it is put into the variable; numbers as they are written."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int | Decimal):
@@ -67,7 +67,7 @@ def _disagreements(data: Mapping[str, Any]) -> Iterator[WrongValue]:
 
 
 def _twice(key: str, values: list[Any]) -> Iterator[WrongValue]:
-    """Values that a variable would have twice, so that two indices would be the same."""
+    """Values that are equal as a variable, so that two indices would be the same."""
     seen: set[str] = set()
     for position, value in enumerate(values):
         if isinstance(value, str | int | Decimal):

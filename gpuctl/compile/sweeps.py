@@ -2,9 +2,9 @@
 
 Example: `train` with `completions: 3` is the jobs `train-0`, `train-1` and `train-2`, each with its number in
 JOB_COMPLETION_INDEX. With `matrix: {lr: [0.1, 0.01]}` it is two jobs, each named by a digest of its values: another
-value, or another order of them, starts no job anew.
+value added, or another order of the values, restarts none of the others.
 
-Whatever a sweep may be is bounded before an index is made: how many, and how much text all of them have together.
+The number of indices and the text of all of them together are bounded before the first one is made.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from gpuctl.k8s import names
 from gpuctl.model.job import SweepIndex
 
 MOST_VALUES = 200_000
-"""Keys and values of all indices of a sweep, with each 100 characters of a text as one more: some 20 MB."""
+"""The most keys and values of all indices of a sweep, each 100 characters of text as one more: some 20 MB."""
 _KEY_LENGTH = 8
 _SWEEP = ("spec", "sweep")
 _MATRIX = (*_SWEEP, "matrix")
 
 
 def size_of(sweep: Sweep | None) -> int:
-    """How many jobs a declaration is."""
+    """How many jobs a declaration makes."""
     if sweep is None:
         return 1
     return sweep.completions or prod(map(len, (sweep.matrix or {}).values()))
 
 
 def index_name(sweep: str, key: str) -> str:
-    """What the job of an index is called."""
+    """The name of an index's job."""
     return f"{sweep}-{key}"
 
 
@@ -65,7 +65,7 @@ def _digest(values: Mapping[str, str]) -> str:
 
 
 def variable_paths(sweep: Sweep | None) -> Iterator[tuple[str, Path]]:
-    """The variables that a sweep gives its jobs, and where they are declared."""
+    """The variables that a sweep sets in its jobs, and where they are declared."""
     if sweep is not None and sweep.completions is not None:
         yield names.INDEX_VARIABLE, (*_SWEEP, "completions")
     elif sweep is not None:
@@ -74,7 +74,7 @@ def variable_paths(sweep: Sweep | None) -> Iterator[tuple[str, Path]]:
 
 
 def check_sweep(job: ResolvedJob) -> Iterator[Diagnostic]:
-    """What is wrong with one sweep by itself: variables that its `env` has too, its size, and the names of its jobs."""
+    """Mistakes in one sweep by itself: variables that its `env` also sets, its size, and the names of its jobs."""
     sweep, document, name = job.spec.sweep, job.declaration.document, job.declaration.model.metadata.name
     if sweep is None:
         return
@@ -96,10 +96,10 @@ def check_sweep(job: ResolvedJob) -> Iterator[Diagnostic]:
 
 
 def check_names(declarations: Declarations) -> Iterator[Diagnostic]:
-    """Names of indices that other jobs have.
+    """Names of indices that other jobs already have.
 
-    This depends on all jobs of a project together. Cost: linear in the jobs, and in the indices of those sweeps whose
-    name another job's begins with.
+    The check depends on all jobs of a project together. Cost: linear in the jobs, and in the indices of those sweeps
+    whose name is the beginning of another job's name.
     """
     sweeps: dict[tuple[str, str], Declaration[JobV1]] = {}
     for declaration in declarations.jobs:

@@ -1,6 +1,6 @@
 """YAML as a stream of events, each with the place where it begins and ends. Only this module knows the YAML library.
 
-It is libyaml's parser where PyYAML was built with it, else PyYAML's own, some ten times slower, with the same events.
+The parser is libyaml's if PyYAML was built with it, else PyYAML's own: some ten times slower, with the same events.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _FASTEST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NotYaml(ValueError):
-    """The text stops being YAML. `line` and `column` are where the mistake is, `stopped` the line reading got to, all
-    from 0 in the text that was parsed."""
+    """The text is not YAML from some place on. `line` and `column`: the place of the mistake; `stopped`: the line that
+    the parser got to. All count from 0 in the parsed text."""
 
     def __init__(self, problem: str, line: int, column: int, stopped: int, fix: str = "") -> None:
         super().__init__(problem)
@@ -66,7 +66,7 @@ class NotYaml(ValueError):
 
 
 def events(text: str, parser: Parser = FastParser) -> Iterator[Event]:
-    """The events of a text in order. Raises NotYaml where the text is none; events before that place came out.
+    """The events of a text in order. Raises NotYaml where it stops being YAML, after the events before that place.
 
     Cost: linear in the text; nothing is kept.
     """
@@ -118,9 +118,9 @@ _WORDS = (
     ("expected ',' or", "a comma is missing here, or what is opened is not closed", ""),
     ("<document start>", "a second document needs a line of --- before it", "add the line ---"),
 )
-"""What the libraries say, what we say, and the fix."""
+"""Parts of the library's messages, the problem in gpuctl's words, and its fix."""
 
 
 def plain_load(content: bytes) -> list[Any]:
-    """What PyYAML's own fastest loader makes of a file: what `bench compile` compares to, and nothing else uses."""
+    """A file's content by PyYAML's own fastest loader. Only `bench compile` uses it, to compare."""
     return list(yaml.load_all(content, Loader=_FASTEST_LOADER))

@@ -13,7 +13,7 @@ from gpuctl.compile.fields_v1 import DeclarationV1, Name, Spec, in_mapping, matc
 from gpuctl.compile.scalars import kind_of
 
 PARAMETER = "$parameter"
-"""`{$parameter: NAME}` stands in a template for a value. No field, variable or label has such a key."""
+"""`{$parameter: NAME}` in a template stands for a value. No field, variable or label can have this name."""
 
 
 def _argument(value: Any) -> Any:

@@ -1,10 +1,11 @@
-"""Jobs that are made of a template: compiled away before anything else reads them.
+"""Jobs that use a template. They are expanded before anything else reads them.
 
-A template's job is data. Where it has `{$parameter: NAME}` it gets the value of that parameter, whole; then the job's
-own fields go before the template's. No text is put together, so no value can become anything but a value, and each
-has a place: what a parameter says stands at the job's line, what the template says is told at the line that names it.
+A template's job is data. First each `{$parameter: NAME}` in it is replaced by the parameter's whole value; then the
+job's own fields are preferred to the template's. No texts are concatenated, so a value can become nothing but a value.
+Each value has a place: one from a parameter is at the job's line for it, one from the template is reported at the line
+that names the template.
 Environment variables, labels, annotations and the fields of `security` and `resources` are filled in one by one,
-volumes by the path they are mounted at; any other field is taken whole.
+volumes by their mount path; any other field is taken whole.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from gpuctl.diag.span import SourceSpan
 from gpuctl.k8s.objects import text
 
 MOST_VALUES = 2000
-"""Keys and values that a template gives a job, with each 100 characters of a text as one more."""
+"""The most keys and values that a template gives a job, with each 100 characters of a text as one more."""
 _SPEC = ("spec",)
 _WITH = ("spec", "template", "with")
 _NAMED = ("spec", "template", "name")
 _JOB = ("spec", "job")
 _LEFT_OPEN = {written(name): UNREAD for name, field in JobSpec.model_fields.items() if field.is_required()}
-"""Fields that a job needs, for one that has them of its template. What is UNREAD is not told as a mistake."""
+"""Required fields as UNREAD, for a job that gets them from its template: UNREAD is not reported as a mistake."""
 _NO_NAMES = {"name": "x", "project": "x"}
 _FIELD_BY_FIELD = frozenset({"env", "labels", "annotations", "security", "resources"})
 _EITHER = {"gpus": "gpuMemory", "gpuMemory": "gpus"}
-"""Fields of which a job has one: the one it says itself."""
+"""Fields that exclude each other: the job's own is preferred."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TemplatedDocument(Document):
-    """A job's document with what its template gives it. `origins`: where that is written, by the longest path.
+    """A job's document together with the values of its template. `origins`: where those are written, by path.
 
-    The place of a value that another document has is the line that names the template: the job's author can change it.
+    A value from the template has the place of the line that names the template: the job's author can change that line.
     """
 
     written: Document
@@ -51,7 +52,7 @@ class TemplatedDocument(Document):
 
     @property
     def as_written(self) -> Document:
-        """The document of the file."""
+        """The document as it is in the file."""
         return self.written
 
     def span(self, path: Path) -> SourceSpan:
@@ -72,7 +73,8 @@ class TemplatedDocument(Document):
     def mistake(
         self, code: str, path: Path, params: Params = NO_PARAMS, fix: str = "", *, at_key: bool = False
     ) -> Diagnostic:
-        """An error of the value at a path, or of its key; with the template's line where it says the value."""
+        """An error of the value at a path, or of its key. If the template has the value, the message names its line
+        too."""
         span = self.key_span(path) if at_key else self.span(path)
         found = self.diagnostic(code, span, params, fix)
         origin, below = origin_of(self.origins, path)
@@ -83,7 +85,7 @@ class TemplatedDocument(Document):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Templated:
-    """A job that names a template. `told`: what is wrong with what it says itself."""
+    """A job that uses a template. `told`: the mistakes in the job's own fields."""
 
     document: Document
     project: str
@@ -92,12 +94,12 @@ class Templated:
 
 
 def _with_image(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of a job as one that lacks no image."""
+    """A job's spec with an unread image, so that a missing one is not reported."""
     return spec if "manifest" in spec else {**_LEFT_OPEN, **spec}
 
 
 def read_templated(document: Document, kinds: JobKinds) -> tuple[Templated | None, list[Diagnostic]]:
-    """A job that names a template, and what is wrong with what it says itself."""
+    """A job that uses a template, and the mistakes in the job's own fields."""
     data, spec = document.data, document.data["spec"]
     _, found = check_shape(replace(document, data={**data, "spec": _with_image(spec)}), JobV1, known=kinds)
     use, _ = check_shape(replace(document, data=spec["template"]), TemplateUse)
@@ -109,7 +111,7 @@ def read_templated(document: Document, kinds: JobKinds) -> tuple[Templated | Non
 
 
 def check_template(document: Document, template: TemplateV1, kinds: JobKinds) -> list[Diagnostic]:
-    """What is wrong with a template whatever a job says: values that a job may give are taken as right."""
+    """Mistakes in a template for any job that uses it: values that jobs give are assumed to be right."""
     parameters = template.spec.parameters
     mistakes: list[Diagnostic] = []
     values: dict[str, tuple[Any, Origin]] = {}
@@ -139,7 +141,7 @@ def check_template(document: Document, template: TemplateV1, kinds: JobKinds) ->
 def expand(
     job: Templated, document: Document, template: TemplateV1, kinds: JobKinds
 ) -> tuple[Document, JobV1 | None, list[Diagnostic]]:
-    """The job with what the template gives it, the model of it, and what is wrong with that.
+    """The job with the template's values, its model, and the mistakes in them.
 
     Cost: linear in the values of the template and of the job.
     """
@@ -170,7 +172,7 @@ def _made(document: Document, data: Any, origins: Mapping[Path, Origin], written
 
 
 _Values: TypeAlias = Mapping[str, tuple[Any, Origin]]
-"""The values of parameters by name, each with its place. UNREAD: one that is not known, or wrong."""
+"""The values of parameters by name, each with its place. UNREAD: not known, or wrong."""
 
 
 def _default_path(name: str) -> Path:
@@ -178,7 +180,7 @@ def _default_path(name: str) -> Path:
 
 
 def _arguments(job: Templated, document: Document, template: TemplateV1) -> tuple[list[Diagnostic], _Values]:
-    """What is wrong with what a job says of parameters, and the values of all."""
+    """The mistakes in a job's arguments, and the values of all parameters."""
     parameters, given = template.spec.parameters, job.use.with_
     mistakes = [
         job.document.mistake("GPU2004", (*_WITH, name), {"field": name}, nearest(name, parameters), at_key=True)
@@ -208,7 +210,7 @@ def _purpose(parameter: Parameter) -> str:
 
 
 def _argument_mistake(parameter: Parameter, value: Any, path: Path) -> Mistake | None:
-    """What is wrong with a value for a parameter."""
+    """The mistake in a value for a parameter."""
     if not _IS_OF[parameter.type](value):
         return wrong_type(path, value, _WANTED[parameter.type])
     if parameter.enum and value not in parameter.enum:
@@ -228,14 +230,14 @@ _IS_OF: Mapping[str, Callable[[Any], bool]] = {
     "list": lambda value: isinstance(value, list),
 }
 _LEFT_OUT = object()
-"""Stands for the value of a parameter that is null."""
+"""Stands for the value of a parameter that is null: the fields with it are left out."""
 
 
 class _Filling:
-    """A template's job with the values of parameters.
+    """Fills the values of parameters into a template's job.
 
-    `origins`: where what is filled in is written, by its path in the job; `used`: parameters that are filled in;
-    `unknown`: paths in the template that name a parameter which it has not.
+    `origins`: where the filled-in values are written, by path in the job; `used`: the parameters that are filled in;
+    `unknown`: paths in the template that name a parameter it does not have.
     """
 
     def __init__(self, document: Document, values: _Values) -> None:
@@ -246,7 +248,7 @@ class _Filling:
         self._values = values
 
     def job(self) -> dict[str, Any]:
-        """The spec of the job. Cost: linear in the template; what parameters say is not copied."""
+        """The spec of the job. Cost: linear in the template; the values of parameters are not copied."""
         return self._mapping(self.document.data["spec"]["job"], _JOB, _SPEC)
 
     def _value(self, value: Any, path: Path, made: Path) -> Any:
@@ -282,7 +284,7 @@ class _Filling:
 
 
 def _merged(own: Mapping[str, Any], given: Mapping[str, Any], filling: _Filling) -> tuple[Any, Mapping[Path, Origin]]:
-    """What a job says with what its template gives it, and where that is written."""
+    """The job's own fields together with the template's, and where the latter are written."""
     spec = dict(own)
     moved: dict[Path, Path] = {}
     for key, value in given.items():
@@ -303,7 +305,7 @@ def _merged(own: Mapping[str, Any], given: Mapping[str, Any], filling: _Filling)
 
 
 def _moved(filling: _Filling, moved: Mapping[Path, Path]) -> Iterator[tuple[Path, Origin]]:
-    """Where parts of the template's job are written that are at other paths in the job."""
+    """The origins of the template's parts, by their path in the job, which may differ from the one in the template."""
     for at, to in moved.items():
         yield to, Origin(filling.document, (*_JOB, *at[len(_SPEC) :]))
     for at, origin in filling.origins.items():

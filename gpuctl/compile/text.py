@@ -16,7 +16,7 @@ from gpuctl.diag.wording import message
 from gpuctl.model.ids import NO_REVISION, Revision
 
 LONGEST_QUOTED_LINE = 2000
-"""A longer line is not quoted in diagnostics."""
+"""The longest line that diagnostics quote."""
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
@@ -26,7 +26,7 @@ NO_PARAMS: Params = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceText:
-    """A file's text. A byte that is not UTF-8 stands in it as a lone surrogate."""
+    """A file's text. A byte that is not UTF-8 becomes a lone surrogate."""
 
     path: str
     text: str
@@ -53,7 +53,7 @@ class SourceText:
         return starts[line - 1] if line <= len(starts) else len(self.text)
 
     def span(self, line: int, column: int, end_column: int = 0) -> SourceSpan:
-        """A range on one line, at least a character wide so that it can be pointed at."""
+        """A range on one line, at least one character wide so that it can be marked."""
         end = max(end_column, column + 1)
         return SourceSpan(file=self.path, line=line, column=column, end_column=end, revision=self.revision)
 
@@ -64,7 +64,7 @@ def _line_starts(source: SourceText) -> Sequence[int]:
 
 
 def diagnose(source: SourceText, code: str, span: SourceSpan, params: Params = NO_PARAMS, fix: str = "") -> Diagnostic:
-    """An error of the catalogue at a place; without a nearer `fix` its help is the catalogue's."""
+    """An error of the catalogue at a place. The help is `fix`, or the catalogue's if there is none."""
     return Diagnostic(
         code=code,
         message=message(code, params),

@@ -63,7 +63,7 @@ _Fact = Annotated[
 
 
 def _within(path: str) -> str:
-    """A path below a folder, as the API server takes it: it leads nowhere else."""
+    """Refuse a path that the API server would refuse: it must stay below the volume's folder."""
     leads_out = path.startswith("..") or {"", ".", ".."} & set(path.split("/"))
     if not leads_out and ":" not in path and len(path) <= PATH_LENGTH and path.isprintable():
         return path

@@ -1,4 +1,4 @@
-"""What one worker of a job asks for: its own container and all others of its pod, as Kubernetes counts them."""
+"""The amounts that one worker of a job asks for: all containers of its pod, as Kubernetes adds them up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 
 class Worker(NamedTuple):
-    """What a worker's pod asks for. `gpu_milli`: of a job that asks by memory it is 0."""
+    """The amounts that a worker's pod asks for. `gpu_milli`: 0 for a job that asks for GPU memory."""
 
     gpu_milli: GpuMilli
     cpu_milli: CpuMilli
@@ -21,7 +21,7 @@ class Worker(NamedTuple):
 
 
 def worker_of(spec: JobSpec) -> Worker:
-    """What one worker asks for. A part of a GPU is the job's own container's: no other has GPUs then."""
+    """The amounts that one worker asks for. If the job has a part of a GPU, no other container has GPUs."""
     if not spec.init_containers and not spec.sidecars:
         return Worker(spec.gpus, spec.resources.cpu, spec.resources.memory)
     own = Requests(cpu_milli=spec.resources.cpu, mem_bytes=spec.resources.memory, gpus=spec.gpus // WHOLE_GPU)
@@ -39,8 +39,8 @@ class Started(NamedTuple):
 
 
 def started(spec: JobSpec) -> Iterator[Started]:
-    """All containers besides the job's own, in the order they start: sidecars that init containers can use, these, and
-    the other sidecars."""
+    """All containers besides the job's own, in the order in which they start: sidecars that start before the init
+    containers, the init containers, the other sidecars."""
     sidecars = [
         (each.before_init, Started(each, stays=True, path=("spec", "sidecars", position)))
         for position, each in enumerate(spec.sidecars)

@@ -1,4 +1,4 @@
-"""What GPU9001 says: an exception that no part of gpuctl should have raised, and where it was."""
+"""The text of GPU9001: an exception that no part of gpuctl should have raised, and its place."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One mistake. `source_line` is the text of `span.line`, for the caret; `help` is the nearest fix.
+    """One mistake. `source_line`: the text of `span.line`, for the caret; `help`: the nearest fix.
 
-    `related` points at other places that explain the mistake ("first declared here"). `policy` is the name of the
-    policy that is broken, where one is: unlike the message it stays the same when a value changes.
+    `related`: other places that explain the mistake ("first declared here"). `policy`: the name of the broken policy,
+    if there is one: unlike the message, it stays the same when a value changes.
     """
 
     code: str

@@ -18,15 +18,15 @@ _COMMAND = re.compile(r"##(?=\w*\[)")
 _BLANKS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Characters that Python takes for printable and that are not seen: fillers of Hangul and Braille, joiners, selectors
-of variants. Source: Default_Ignorable_Code_Point in DerivedCoreProperties.txt, Unicode 17, and U+2800."""
+"""Characters that Python takes for printable but that are not visible: fillers of Hangul and Braille, joiners,
+selectors of variants. Source: Default_Ignorable_Code_Point in DerivedCoreProperties.txt, Unicode 17, and U+2800."""
 _MARKS = re.compile(r"([\\`*_\[\]<|~&])")
 _LINKS = re.compile(r"(?<=www)\.|:(?=//)", re.IGNORECASE)
 _MENTIONS = re.compile(r"([@#!%])(?=\w)|(?<=\bGH)(-)(?=\d)", re.IGNORECASE)
 """What GitHub or GitLab would link: people, issues, merge requests, milestones."""
 _DOLLAR = "<span>$</span>"
-"""GitHub takes what is between two of them for a formula, in which `%` and more hide text, also behind a backslash;
-GitLab links one before a number. Source: docs.github.com, "Writing mathematical expressions"."""
+"""GitHub takes text between two of them for a formula, in which `%` and more hide text, even behind a backslash;
+GitLab makes a link of one before a number. Source: docs.github.com, "Writing mathematical expressions"."""
 
 
 def printable(text: str) -> str:
@@ -37,18 +37,18 @@ def printable(text: str) -> str:
 
 
 def without_command(line: str) -> str:
-    """A whole line of printable parts, which together are no command either."""
+    """A whole line of printable parts, changed so that the parts together are no command either."""
     line = _without_mark(line, r"#\\x23")
     return line.replace("::", "\\x3a:", 1) if line.lstrip().startswith("::") else line
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines; line breaks stay."""
+    """As `printable`, for a text of several lines; line breaks stay."""
     return text if _is_plain(text) else "\n".join(map(printable, text.split("\n")))
 
 
 def json_text(value: Any, indent: int | None = None, *, sort_keys: bool = False) -> str:
-    """JSON without invisible characters and commands: what of them JSON allows in strings is escaped as well."""
+    """JSON without invisible characters and commands: those that JSON allows in strings are escaped as well."""
     text = json.dumps(value, indent=indent, sort_keys=sort_keys, ensure_ascii=False)
     return _without_mark(_escaped(text, _in_json), r"#\\u0023")
 
@@ -70,7 +70,7 @@ def markdown_code(text: str) -> str:
 
 
 def _without_mark(text: str, instead: str) -> str:
-    """The text with another form of what begins a command. Most texts have none."""
+    """The text with another form of the mark that begins a command. Most texts have none."""
     return _COMMAND.sub(instead, text) if "##" in text else text
 
 
@@ -85,12 +85,12 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether there is nothing to escape in any line. Cost: a fifth of looking at each line by itself."""
+    """Whether no line has anything to escape. Cost: a fifth of checking each line by itself."""
     return is_visible(text.replace("\n", ""))
 
 
 def is_visible(text: str) -> bool:
-    """Whether all of a text is seen as it is, in one line. Cost: of ASCII, that of `isprintable`."""
+    """Whether a text is visible as it is, in one line. Cost: for ASCII, that of `isprintable`."""
     return text.isprintable() and (text.isascii() or _BLANKS.search(text) is None)
 
 

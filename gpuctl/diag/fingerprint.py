@@ -12,11 +12,11 @@ Key = tuple[str, str, str, str, str]
 
 
 def fingerprints(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[Diagnostic, str]]:
-    """Each diagnostic with a fingerprint of 32 hex digits, no two alike.
+    """Each diagnostic with a fingerprint of 32 hex digits; all are different.
 
-    It is made of the code, the policy that is broken, the file, the text of the line and the marked part of it: lines
-    that move, and changes of other lines, leave it as it is. Equal lines with equal mistakes are told apart by their
-    order in the file.
+    It is made of the code, the broken policy, the file, the text of the line and the marked part of it: moving the
+    line, or changing other lines, does not change it. Equal mistakes on equal lines are told apart by their order in
+    the file.
     """
     seen: Counter[Key] = Counter()
     for diagnostic in diagnostics:
@@ -28,7 +28,7 @@ def fingerprints(diagnostics: Iterable[Diagnostic]) -> Iterator[tuple[Diagnostic
 
 
 def known_by(diagnostic: Diagnostic) -> Key:
-    """What stays the same of a diagnostic when its line moves. A diagnostic without a line has its message instead."""
+    """The parts of a diagnostic that stay when its line moves; without a line, its message takes the line's place."""
     span, line = diagnostic.span, diagnostic.source_line
     marked = line[span.column - 1 : span.end_column - 1]
     return diagnostic.code, diagnostic.policy, span.file, line.strip() or diagnostic.message, marked

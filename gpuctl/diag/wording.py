@@ -1,8 +1,8 @@
 """Messages of the catalogue with their parameters filled in.
 
-A message is a `str.format` template with plain names and, where a parameter is an amount, its unit after a colon:
-`{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{from:instant}` those since 1970, `{size:memory}`
-bytes, `{cores:cpu}` milli-CPU.
+A message is a `str.format` template with plain names and, for a parameter that is an amount, its unit after a colon:
+`{quota:gpus}` milli-GPU as GPUs, `{limit:duration}` milliseconds, `{from:instant}` milliseconds since 1970,
+`{size:memory}` bytes, `{cores:cpu}` milli-CPU.
 Values are made printable here, so that no file can send control sequences to a terminal.
 """
 
@@ -24,12 +24,12 @@ _LONGEST_LIST = 8
 _LONGEST_VALUE = 200
 """The most that a message shows of a list, in words, and of a value, in characters."""
 _SHOWN_END = 60
-"""How much of that is the end of a longer value."""
+"""How many of these characters are the end of a longer value."""
 _MEMORY_UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
 class ReasonLike(Protocol):
-    """A code with the parameters of its message, as `model.decision.Reason` has them."""
+    """A code with the parameters of its message, in the form of `model.decision.Reason`."""
 
     @property
     def code(self) -> str:
@@ -98,7 +98,7 @@ def message(code: str, params: Mapping[str, str | int]) -> str:
 
 
 def reason_text(reason: ReasonLike) -> str:
-    """A reason in words. A code or a parameter that this version does not know is shown as it is."""
+    """A reason in words. A code or a parameter that this version does not know is shown unchanged."""
     try:
         return message(reason.code, dict(reason.params))
     except KeyError:
@@ -106,7 +106,7 @@ def reason_text(reason: ReasonLike) -> str:
 
 
 def explain_code(code: str) -> str:
-    """What a code means, why it is checked and what to do; KeyError for an unknown one."""
+    """The meaning of a code, why it is checked and how to fix it; KeyError for an unknown one."""
     entry: CodeEntry = CODES[code]
     return f"{entry.code}: {entry.title}\n\n{entry.why}\n\nFix: {entry.fix}\n\nSince {entry.since}.\n"
 

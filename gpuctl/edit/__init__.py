@@ -1,7 +1,7 @@
-"""Edits of declarations: the text of a file and what is wanted of it, to the text that says so. Pure.
+"""Edits of declarations: from the text of a file and the wanted changes to the new text. Pure.
 
-`nodes` where values stand in a text, `values` how a value is written, `splices` the change of one field, `documents`
-an edit with its proof, `layout` the stable form that `gpuctl fmt` gives.
+`nodes`: where values are in a text; `values`: how a value is written; `splices`: the change of one field; `documents`:
+an edit and its check; `layout`: the stable form that `gpuctl fmt` gives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Edits of one declaration in the bytes of a file: a field is set, a document added or removed.
+"""Edits of declarations in the bytes of a file: set a field, add a document, remove one.
 
-Each edit is checked by reading its result: all documents must say what they said, but for what was asked. What can't be
-had that way is refused with a diagnostic, and the file stays as it is.
+Each edit is checked by reading its result: all documents must say the same as before, except for the wanted change. An
+edit that fails this is refused with a diagnostic, and the file stays as it is.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gpuctl.edit.values import Value, block
 
 BOM = "\ufeff"
 Changes = Mapping[Path, Any]
-"""Values by path; REMOVED takes the field out."""
+"""Values by path; REMOVED removes the field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A declaration by its names; `project` of a job only."""
+    """The names of a declaration; `project`: only for a job."""
 
     kind: str
     name: str
@@ -40,7 +40,7 @@ class Target:
         return f"{self.kind.lower()} {self.project}/{self.name}" if self.project else f"{self.kind.lower()} {self.name}"
 
     def is_in(self, document: Document) -> bool:
-        """Whether the document declares it, right or not."""
+        """Whether the document declares the target, with or without mistakes."""
         data = document.data
         metadata = data.get("metadata") if isinstance(data, dict) else None
         if not isinstance(metadata, dict) or data.get("kind") != self.kind or metadata.get("name") != self.name:
@@ -59,7 +59,7 @@ class Refused(Exception):
 def set_fields(path: str, content: bytes, target: Target, changes: Changes) -> bytes:
     """The file with other values in the one declaration that is the target.
 
-    `path` is the file's name in diagnostics. Raises Refused. Cost: linear in the file for each field.
+    `path`: the file's name in diagnostics. Raises Refused. Cost: linear in the file for each field.
     """
     for to in changes.items():
         content = set_field(path, content, [target], to)
@@ -67,8 +67,8 @@ def set_fields(path: str, content: bytes, target: Target, changes: Changes) -> b
 
 
 def set_field(path: str, content: bytes, targets: Sequence[Target], to: tuple[Path, Any]) -> bytes:
-    """The file with one field set in each of several declarations. Raises Refused. Cost: linear in the file, however
-    many there are."""
+    """The file with one field set in each of several declarations. Raises Refused. Cost: linear in the file, for any
+    number of declarations."""
     file, (field, value) = _File.read(path, content), to
     wanted = [each.data for each in file.read_of.documents]
     splices = []
@@ -82,7 +82,7 @@ def set_field(path: str, content: bytes, targets: Sequence[Target], to: tuple[Pa
 
 
 def _splice(document: Document, target: Target, field: Path, value: Any) -> Splice | None:
-    """The change of a field, by its place in the file."""
+    """The change of a field, with its offsets in the file; None if nothing changes."""
     text = document.source.text[document.start : document.end]
     try:
         splice = change(text, root_of(text), field, value, partial(_order, target.kind))
@@ -96,7 +96,7 @@ def _splice(document: Document, target: Target, field: Path, value: Any) -> Spli
 
 
 def remove(path: str, content: bytes, *targets: Target) -> bytes | None:
-    """The file without the declarations; None when nothing else is declared in it. Raises Refused. Cost: linear."""
+    """The file without the declarations; None if it declares nothing else. Raises Refused. Cost: linear."""
     file = _File.read(path, content)
     found = dict(map(file.only, targets))
     if file.read_of.begun == len(found) and not file.read_of.fragments:
@@ -107,19 +107,19 @@ def remove(path: str, content: bytes, *targets: Target) -> bytes | None:
         begin = splices.pop().start if splices and splices[-1].end == document.start else document.start
         splices.append(Splice(begin, document.end, ""))
     start, end, _ = splices[-1]
-    if end == len(text) and not text.endswith(("\n", "\r")):  # the last line keeps having no break
+    if end == len(text) and not text.endswith(("\n", "\r")):  # keep the last line without a line break
         splices[-1] = Splice(len(text[:start].rstrip("\r\n")), end, "")
     wanted = [each.data for at, each in enumerate(file.read_of.documents) if at not in found]
     return file.checked(splices, wanted, min(found.values(), key=lambda each: each.start), _all(path, targets))
 
 
 def _all(path: str, targets: Sequence[Target]) -> str:
-    """The declarations as messages name them."""
+    """The name of the declarations in messages."""
     return str(targets[0]) if len(targets) == 1 else path
 
 
 def add(path: str, content: bytes | None, body: Mapping[str, Value]) -> bytes:
-    """The file with one more document at its end; a file of its own without `content`. Raises Refused."""
+    """The file with one more document at its end; without `content`, a new file. Raises Refused."""
     lines = block(body)
     if content is None:
         made = "".join(f"{line}\n" for line in lines).encode()
@@ -137,8 +137,8 @@ def add(path: str, content: bytes | None, body: Mapping[str, Value]) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _File:
-    """A file that is edited. `text` is without the byte order mark; `named`: its documents with their positions, by
-    kind and name."""
+    """A file that is edited. `text`: without the byte order mark; `named`: its documents with their positions, by kind
+    and name."""
 
     path: str
     bom: str
@@ -156,7 +156,7 @@ class _File:
         return _File(path, bom, text.removeprefix(BOM), read, named)
 
     def only(self, target: Target) -> tuple[int, Document]:
-        """The one document that declares the target, and its position."""
+        """The one document that declares the target, and its position. Raises Refused for none or several."""
         found = [each for each in self.named.get((target.kind, target.name), ()) if target.is_in(each[1])]
         if len(found) != 1:
             why = "it is not declared in this file" if not found else "it is declared twice in this file"
@@ -164,7 +164,7 @@ class _File:
         return found[0]
 
     def checked(self, splices: Iterable[Splice], wanted: Sequence[Any], document: Document | None, what: str) -> bytes:
-        """The file's bytes after splices, if they say what is wanted and are wrong in nothing else than before."""
+        """The file's bytes after splices, if they have the wanted content and no new mistakes; else raises Refused."""
         after = f"{self.bom}{applied(self.text, splices)}".encode(errors="surrogateescape")
         source = SourceText(self.path, self.text)
 
@@ -195,7 +195,7 @@ def _same(
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of one kind: true is not 1."""
+    """Whether two values are equal and of one type: true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(alike(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -204,7 +204,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def _with(data: Any, path: Path, value: Any) -> Any:
-    """The data with another value at a path; a mapping that has no key left stays, empty."""
+    """The data with another value at a path; a mapping without any key left stays, empty."""
     if not path:
         return value
     key, rest = path[0], path[1:]

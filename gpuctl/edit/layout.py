@@ -1,8 +1,8 @@
 """The stable form of declarations, for `gpuctl fmt`: two spaces a level, keys in the order of the schema, quotes only
 where they are needed, a list below its key and not indented, at most one empty line, two spaces before a comment.
 
-The text is gone through once, from begin to end, so that each comment is met once and goes with the field below it, or
-beside it. Values are written as they were, but for quotes and the spaces inside brackets; what cannot be joined to one
+The text is processed once, from beginning to end, so that each comment is met once and stays with the field below or
+beside it. Values stay as written, except for quotes and the spaces inside brackets; a value that can't be joined to one
 line keeps its lines.
 """
 
@@ -23,7 +23,7 @@ from gpuctl.edit.nodes import BREAK, Form, Node, comments, root_of
 from gpuctl.edit.values import INDENT, is_plain
 
 WIDTH = 100
-"""What is in brackets over several lines is joined to one, if that is no longer."""
+"""A value in brackets over several lines is joined to one line if that is no longer than this."""
 _MOST_ROUNDS = 6
 _NOTE = re.compile(r"(?:^|(?<=[ \t]))#.*")
 _NOTE_LINES = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
@@ -32,12 +32,12 @@ _HEADER_INDENT = re.compile(r"[|>][-+]?[1-9]")
 
 
 class _Unusual(ValueError):
-    """What this module lays no hand on; the message says what."""
+    """A form of YAML that this module does not change; the message says which."""
 
 
 def format_file(path: str, content: bytes) -> bytes:
-    """The file in the stable form, the same for a file that has it. Raises Refused where the result would not say the
-    same, or the file is not right YAML. Cost: linear in the file, some hundred times what parsing it costs."""
+    """The file in the stable form; unchanged if it has that form. Raises Refused if the result would have another
+    meaning, or if the file is not valid YAML. Cost: linear in the file, some hundred times the cost of parsing it."""
     whole = content.decode("utf-8", errors="surrogateescape")
     bom = BOM if whole.startswith(BOM) else ""
     text = whole.removeprefix(BOM)
@@ -68,9 +68,9 @@ def format_file(path: str, content: bytes) -> bytes:
 
 
 def _settled(path: str, text: str, *, ordered: bool) -> str | None:
-    """The text laid out until nothing changes any more; None if that has no end.
+    """The text laid out again and again until nothing changes; None if it does not settle.
 
-    A second time is needed where the order of fields has brought a comment below another one.
+    A second round is needed if the order of fields has moved a comment below another one.
     """
     for _ in range(_MOST_ROUNDS):
         made = _formatted(path, text, ordered=ordered)
@@ -86,7 +86,7 @@ def _refusal(path: str, text: str, why: str) -> Refused:
 
 
 def _formatted(path: str, text: str, *, ordered: bool) -> str:
-    """The text of all documents, and what is between them."""
+    """The text of all documents, and the lines between them."""
     out, at = list[str](), 0
     for document in read_file(path, text.encode(errors="surrogateescape")).documents:
         out.extend(_between(text[at : document.start]))
@@ -100,7 +100,7 @@ def _formatted(path: str, text: str, *, ordered: bool) -> str:
 
 
 def _between(text: str) -> list[str]:
-    """Comments and marks outside of documents."""
+    """The comments and marks outside of documents."""
     lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
     return _squeezed(lines) if any(lines) else []
 
@@ -124,14 +124,14 @@ class _Order:
     kind: str
 
     def sorted(self, path: tuple[str | int, ...], entries: Sequence[_Entry]) -> list[_Entry]:
-        """Entries in the order of the schema; those that it does not know stay behind, in their own."""
+        """Entries in the order of the schema; unknown ones come last, in their own order."""
         fields = _fields(self.kind, tuple(0 if isinstance(step, int) else step for step in path))
         return sorted(entries, key=lambda entry: fields.get(entry.key, len(fields)))
 
 
 @lru_cache(maxsize=512)
 def _fields(kind: str, path: tuple[str | int, ...]) -> Mapping[str, int]:
-    """The place of each field of the mapping at a path."""
+    """The position of each field of the mapping at a path."""
     model = KINDS.get(kind)
     return {name: at for at, name in enumerate(fields_at(model, path))} if model is not None else {}
 
@@ -147,7 +147,7 @@ class _Entry:
 
 
 class _Layout:
-    """Lays one document out. `_at` is how far its text has been gone through."""
+    """Lays out one document. `_at`: how far its text has been processed."""
 
     def __init__(self, text: str, order: _Order) -> None:
         self._text = text
@@ -155,7 +155,7 @@ class _Layout:
         self._at = 0
 
     def lines(self) -> list[str]:
-        """The document's lines, its mark and the comments at its end included."""
+        """The document's lines, with its mark and the comments at its end."""
         text, root = self._text, root_of(self._text)
         head = list[str]()
         if text.startswith("%"):
@@ -176,7 +176,7 @@ class _Layout:
         return [lines[0].lstrip(" "), *lines[1:]]
 
     def _block(self, node: Node, column: int, path: tuple[str | int, ...]) -> list[str]:
-        """The lines of a mapping or a list, each entry with the comments that go with it."""
+        """The lines of a mapping or a list, each entry with its comments."""
         entries = list[_Entry]()
         old_column = node.column if node.pairs else _dash_column(self._text, node.items[0])
         children = node.pairs or [(item, item) for item in node.items]
@@ -235,7 +235,7 @@ class _Layout:
         return _Entry("", [line.strip() for line in lines[:first] if line.strip()], [joined, *lines[first + 1 :]])
 
     def _value(self, node: Node, column: int, old_column: int, lead: str, path: tuple[str | int, ...]) -> list[str]:
-        """The lines of a value behind its key or dash, which is at a column, and was at another one."""
+        """The lines of a value behind its key or dash, which moves from `old_column` to `column`."""
         if node.is_empty:
             return [lead]
         text = self._text[node.start : node.end]
@@ -260,7 +260,7 @@ class _Layout:
         return [f"{lead} {header.rstrip()}", *(_shifted(line, delta, keep=True) for line in content)]
 
     def _flow(self, node: Node, path: tuple[str | int, ...]) -> str | None:
-        """A value in brackets on one line; None for one that has comments or lines of its own in it."""
+        """A value in brackets on one line; None if it contains comments, or values on lines of their own."""
         if comments(self._text, node, node.start, node.end):
             return None
         if node.is_empty or (not node.form.is_flow and "\n" in self._text[node.start : node.end]):
@@ -280,7 +280,7 @@ class _Layout:
         return f"{f'{lead} ' if lead else ''}{opened}{', '.join(part.lines[0] for part in parts)}{closed}"
 
     def _scalar(self, node: Node) -> str:
-        """A scalar or an alias as it is, without quotes that are not needed."""
+        """A scalar or an alias as written, without unneeded quotes."""
         if node.form is Form.QUOTED and not node.decorated and is_plain(node.text):
             return node.text
         return (
@@ -294,14 +294,14 @@ class _Layout:
         return "".join(f" {word}" for word in words)
 
     def _after_decoration(self, node: Node) -> int:
-        """Where the anchor and tag of a collection end; where it has none, where reading goes on."""
+        """Where the anchor and tag of a collection end; without them, where processing goes on."""
         if not node.decorated:
             return self._at
         found = re.compile(r"[&!][^\s,\[\]{}]*(?:[ \t]+[&!][^\s,\[\]{}]*)?").match(self._text, node.start)
         return found.end() if found else self._at
 
     def _beside(self, offset: int) -> str:
-        """The comment beside what ends there."""
+        """The comment beside a value that ends at this offset."""
         found = _BESIDE.match(self._text, offset)
         self._at = max(self._at, found.end() if found else offset)
         return f"  {found[1].rstrip()}" if found and found[1] else ""
@@ -334,7 +334,7 @@ def _is_block_collection(node: Node) -> bool:
 
 
 def _divided(gap: list[str], column: int) -> tuple[list[str], list[str]]:
-    """What is indented below the entry before, and what is above the next one."""
+    """The lines of a gap that belong below the entry before, by their indentation; and those above the next entry."""
     count = next((at for at, line in enumerate(gap) if not line or len(line) - len(line.lstrip()) <= column), len(gap))
     return [line.strip() for line in gap[:count]], gap[count:]
 
@@ -352,7 +352,7 @@ def _squeezed(lines: Sequence[str]) -> list[str]:
 
 
 def _shifted(line: str, delta: int, *, keep: bool = False) -> str:
-    """A line further right or left, as far as it has spaces. `keep`: what is at its end is part of a value."""
+    """A line moved right or left, as far as it has spaces. `keep`: spaces at its end are part of a value."""
     if not line.strip(" "):
         return line[max(0, -delta) :] if keep and delta < 0 else f"{' ' * delta}{line}" if keep and line else ""
     moved = f"{' ' * delta}{line}" if delta > 0 else line[min(-delta, len(line) - len(line.lstrip(" "))) :]

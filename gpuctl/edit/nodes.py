@@ -17,7 +17,7 @@ _DECORATION = re.compile(r"(?:[&!][^\s,\[\]{}]*\s+)+")
 
 
 class Form(Enum):
-    """What a value is, and how it is written."""
+    """The kind of a value, and how it is written."""
 
     PLAIN = "a scalar without quotes"
     QUOTED = "a scalar in quotes"
@@ -51,10 +51,10 @@ class Form(Enum):
 
 @dataclass(slots=True)
 class Node:
-    """A value. `start` and `end` are offsets in the text, `start` before its anchor and tag; `column` is from 0.
+    """A value. `start`, `end`: offsets in the text, `start` before its anchor and tag; `column`: from 0.
 
-    `pairs` are the keys and values of a mapping, `items` the entries of a list, `text` what a scalar says. `decorated`:
-    it has an anchor or a tag.
+    `pairs`: the keys and values of a mapping; `items`: the entries of a list; `text`: the content of a scalar.
+    `decorated`: it has an anchor or a tag.
     """
 
     form: Form
@@ -90,7 +90,7 @@ class Node:
 
 
 def root_of(text: str) -> Node:
-    """The value of a document's text, which has been read before, so that it is known to be YAML.
+    """The value of a document's text. The text has been read before, so it is valid YAML.
 
     Cost: a parse of the text.
     """
@@ -149,7 +149,7 @@ def _list(node: Node, stream: Iterator[Any]) -> Any:
 
 
 def comments(text: str, node: Node, start: int, end: int) -> list[str]:
-    """The comments between two offsets, which are no part of a scalar of the node."""
+    """The comments between two offsets that are not part of a scalar of the node."""
     found = []
     bounds = [start, *(bound for leaf in _leaves(node) for bound in (leaf.start, leaf.end)), end]
     for gap, (left, right) in enumerate(pairwise(bounds)):
@@ -166,14 +166,14 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def line_end(text: str, offset: int) -> int:
-    """Where the line of an offset ends, before its break; the text's end on the last line."""
+    """The end of an offset's line, before its break; on the last line, the text's end."""
     found = BREAK.search(text, offset)
     return found.start() if found else len(text)
 
 
 def next_line(text: str, offset: int) -> int:
-    """Where the line after that of an offset begins; the text's end on the last line. An offset at the begin of a line
-    is its own answer."""
+    """The beginning of the line after an offset's; on the last line, the text's end. An offset at the beginning of a
+    line is returned itself."""
     if offset == 0 or _at_line_start(text, offset):
         return offset
     found = BREAK.search(text, offset)

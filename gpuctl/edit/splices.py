@@ -1,7 +1,7 @@
-"""Changes of one field as splices of a document's text: everything outside of a splice stays as it is, byte for byte.
+"""Changes of one field as splices of a document's text: everything outside of a splice stays the same, byte for byte.
 
-A value on one line is replaced where it stands; a new field becomes a line of its own, among its neighbours in the
-order of the schema.
+A value on one line is replaced in place; a new field becomes a line of its own, at its place in the order of the
+schema.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Order = Callable[[Path], Sequence[str]]
 
 
 class _Removed:
-    """Says that a field is to have no value of its own."""
+    """The value of a field that is to be removed."""
 
 
 REMOVED: Final = _Removed()
 
 
 class Splice(NamedTuple):
-    """The text between two offsets becomes another one."""
+    """Replaces the text between two offsets."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Splice(NamedTuple):
 
 
 def applied(text: str, splices: Iterable[Splice]) -> str:
-    """The text with splices, none of which reaches into another. Cost: linear."""
+    """The text after splices that do not overlap. Cost: linear."""
     parts, at = list[str](), 0
     for splice in sorted(splices):
         parts += [text[at : splice.start], splice.text]
@@ -42,7 +42,7 @@ def applied(text: str, splices: Iterable[Splice]) -> str:
 
 
 class NotSpliced(ValueError):
-    """The text is written in a way that leaves no place for the change. The message says which; `at`: an offset."""
+    """The text has a form in which the change can't be made. The message says which; `at`: an offset."""
 
     def __init__(self, why: str, at: int) -> None:
         super().__init__(why)
@@ -50,7 +50,7 @@ class NotSpliced(ValueError):
 
 
 def change(text: str, root: Node, path: Path, value: Value | _Removed, order: Order) -> Splice | None:
-    """The splice that gives a field a value, or none any more; None if there is nothing to remove.
+    """The splice that gives a field a value or removes it; None if there is nothing to remove.
 
     Raises NotSpliced. Cost: linear in the document.
     """
@@ -90,7 +90,7 @@ def _nested(path: Path, value: Value) -> Value:
 
 
 def _filled(text: str, parent: Node, empty: Node, value: dict[str, Value]) -> Splice:
-    """A mapping for a key that has none yet."""
+    """A mapping for a key without a value."""
     if parent.form.is_flow or not empty.is_empty:
         lead = " " if empty.is_empty else ""
         return Splice(empty.start, empty.end, f"{lead}{inline(value, in_flow=parent.form.is_flow)}")
@@ -99,7 +99,7 @@ def _filled(text: str, parent: Node, empty: Node, value: dict[str, Value]) -> Sp
 
 
 def _inserted(text: str, mapping: Node, path: Path, value: Value, order: Order) -> Splice:
-    """A new entry of a mapping: behind the last of those that the schema has before it."""
+    """A new entry of a mapping: after the last one that comes before it in the schema."""
     key = path[-1]
     if mapping.form is Form.FLOW_MAPPING:
         if not mapping.pairs:
@@ -124,7 +124,7 @@ def _entry(key: str, value: Value, column: int) -> str:
 
 
 def _line_after(text: str, offset: int, line: str) -> Splice:
-    """A line of its own below the one that an offset is in; the last line keeps having no break, if it has none."""
+    """A line of its own below the line of an offset; a last line without a line break keeps having none."""
     broken = line_break(text, offset)
     at = next_line(text, offset)
     if at == len(text) and line_start(text, at) != at:
@@ -149,7 +149,7 @@ def _replaced(text: str, key: Node, old: Node, value: Value, *, in_flow: bool) -
 
 
 def _end_of_lines(text: str, node: Node) -> int:
-    """Where the last line of a value ends that has no closing mark, without its break."""
+    """The end of a value's last line, without its break, for a value without a closing mark."""
     last = node
     while last.form.is_mapping or last.form.is_list:
         if last.form.is_flow:
@@ -164,7 +164,7 @@ def _end_of_lines(text: str, node: Node) -> int:
 
 
 def _removed(text: str, root: Node, path: Path) -> Splice:
-    """Take a field out; with it the mapping that has no other, which becomes an empty one."""
+    """Remove a field. If its mapping has no other field, that becomes an empty mapping."""
     mapping = root
     for step in path[:-1]:
         found = mapping.find(step)

@@ -26,11 +26,11 @@ _OTHERWISE = re.compile(
     r"|[-+]?\.?[0-9][0-9_,]*(?:[.:][0-9_]*)*(?:e[-+]?[0-9]+)?|0[xob][0-9a-f_]+"
     r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[t ].*)?|[-+]?\.(?:inf|nan)"
 )
-"""What some version of YAML reads as something else than text."""
+"""Texts that some version of YAML reads as something other than text."""
 
 
 class _Representer(RoundTripRepresenter):
-    """Knows exact decimal numbers too: 1e5 has a point, else it is a whole number when it is read again."""
+    """Also writes exact decimal numbers: 1e5 with a point, as it would be read as a whole number otherwise."""
 
 
 def _decimal(representer: _Representer, value: Decimal) -> Any:

@@ -1,4 +1,5 @@
-"""What a cluster needs to run gpuctl: the controller, its rights, and policies. Pure: `gpuctl install` prints it."""
+"""The objects that a cluster needs to run gpuctl: the controller, its rights, and policies. Pure: `gpuctl install`
+prints them."""
 
 from __future__ import annotations
 

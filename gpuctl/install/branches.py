@@ -1,7 +1,7 @@
-"""One template out of many objects: what differs between installations stands in branches.
+"""Makes one template of many objects: differences between installations are put in branches.
 
-`Case`: the switches that are on. Objects are given for many cases; what is equal in all of them is written once, and
-what is there in some is put in an `if` over the fewest switches that tell those cases from the others.
+`Case`: the switches that are on. Objects are given for many cases. Parts that are equal in all of them are written
+once; a part that only some have is put in an `if` over the fewest switches that tell those cases from the others.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 Case = frozenset[str]
 Variant = tuple[Any, frozenset[Case]]
-"""A value, and the cases that have it. Those of one place have different values."""
+"""A value, and the cases that have it. The variants of one place have different values."""
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@-]*(?::[A-Za-z0-9_./@-]+)*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"})
 _MOST = 3
-"""How many switches are on, or off, at once in the cases that are looked at."""
+"""The most switches that are on, or off, in the examined cases."""
 
 
 class Variants:
-    """The different ones of some values, in the order of their first cases. Equal ones are kept once, which makes a
-    chart in 84 MiB in place of 326."""
+    """The different values among some values, in the order of their first cases. Keeping equal ones once makes a chart
+    in 84 MiB instead of 326."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -33,38 +33,39 @@ class Variants:
         self._key = ""
 
     def add(self, value: Any, cases: Iterable[Case]) -> None:
-        """A value, and cases that have it."""
-        if value is not self._last and value != self._last:  # neighbours are compared: writing each out takes longer
+        """Add a value, and cases that have it."""
+        if value is not self._last and value != self._last:  # compare neighbours: writing each value out takes longer
             self._key = json.dumps(value, sort_keys=True)
             self._last = self._values.setdefault(self._key, value)
         self._cases.setdefault(self._key, []).extend(cases)
 
     def each(self) -> Sequence[Variant]:
-        """All of them."""
+        """All variants."""
         return [(self._values[key], frozenset(cases)) for key, cases in self._cases.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """Writes templates. `switches`: each with the expression that is true where it is on, in order of preference.
+    """Writes templates. `switches`: each with the expression that is true if it is on, in order of preference.
 
-    `spelt` gives the expression in place of a scalar or a list that is a value's, or None.
+    `spelt` gives the expression for a scalar or list that comes from a value of the chart; else None.
     """
 
     switches: Mapping[str, str]
     spelt: Callable[[Any], str | None]
 
     def cases(self) -> list[Case]:
-        """Those with up to three switches on, or up to three off. Cost: grows with the third power of the switches."""
+        """The cases with up to three switches on, or up to three off. Cost: the third power of the number of
+        switches."""
         every = frozenset(self.switches)
         few = [frozenset(some) for size in range(_MOST + 1) for some in combinations(self.switches, size)]
         return list(dict.fromkeys([*few, *(every - some for some in few)]))
 
     def document(self, bodies: Variants, among: Iterable[Case]) -> str:
-        """An object that is there in some of the cases.
+        """The template of an object that some of the cases have.
 
-        Cost: each different value is looked at once for all cases that have it: a chart takes 2.7 s of processor
-        time, not 6.5.
+        Cost: each different value is visited once for all cases that have it: a chart takes 2.7 s of processor time
+        instead of 6.5.
         """
         known, variants = frozenset(among), bodies.each()
         lines = ["---", *self._block(variants)]
@@ -75,7 +76,7 @@ class Branches:
         yield from self._entries(variants, "{}:".format)
 
     def _items(self, variants: Sequence[Variant]) -> Iterator[str]:
-        """The lines of a list: its elements are told apart by their name, or by all of them."""
+        """The lines of a list. Its elements are matched by their name; without one, by their whole value."""
         yield from self._entries([(self._named(value), cases) for value, cases in variants], lambda _: "-")
 
     def _entries(
@@ -93,7 +94,7 @@ class Branches:
             yield from self._only(some, known, lines)
 
     def _entry(self, prefix: str, variants: Sequence[Variant]) -> Iterator[str]:
-        """`prefix` with a value behind it or below it."""
+        """The lines of `prefix` with a value behind it or below it."""
         values = [value for value, _ in variants]
         spelt = [self._inline(value) for value in values]
         if spelt[0] is not None and all(each == spelt[0] for each in spelt):
@@ -112,7 +113,7 @@ class Branches:
             yield from self._either(prefix, variants)
 
     def _either(self, prefix: str, variants: Sequence[Variant]) -> Iterator[str]:
-        """One branch for each value that an entry may have."""
+        """The lines with one branch for each value that an entry may have."""
         left = _union(cases for _, cases in variants)
         word = "if"
         for value, mine in variants:
@@ -122,7 +123,7 @@ class Branches:
         yield "{{- end }}"
 
     def _inline(self, value: Any) -> str | None:
-        """What stands on one line; None for a mapping or list that is written below."""
+        """A value on one line; None for a mapping or list that is written below."""
         spelt = self.spelt(value)
         if spelt is not None:
             return f"{{{{ {spelt} }}}}"
@@ -133,7 +134,7 @@ class Branches:
         return json.dumps(value)
 
     def _named(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The elements of a list by what they are known by; equal ones by their number."""
+        """The elements of a list by their name or value; equal ones are numbered."""
         found: dict[str, Any] = {}
         for value in values:
             named = isinstance(value, Mapping) and "name" in value
@@ -179,12 +180,12 @@ def _union(some: Iterable[frozenset[Case]]) -> frozenset[Case]:
 
 
 def go_list(parts: Iterable[str]) -> str:
-    """The expression of a text made of parts, each an expression of a text."""
+    """The expression for a text made of parts; each part is the expression of a text."""
     return f'list {" ".join(parts)} | join "" | toJson'
 
 
 def _quoted(text: str) -> str:
-    """A text as Go and JSON both read it."""
+    """A text in a form that both Go and JSON read."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -199,7 +200,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
-    """One order of all elements that keeps each of some orders. ValueError where there is none."""
+    """One order of all elements that agrees with each of the orders. ValueError if there is none."""
     waits: dict[str, set[str]] = {}
     for order in {tuple(each): None for each in orders}:
         for at, key in enumerate(order):

@@ -1,8 +1,8 @@
 """The Helm chart: templates that give, for any values, the objects of `all_objects` for these options.
 
-It is made by asking `all_objects` for installations with marks in place of values, and with each option left out and
-given: where a mark comes out, the template has the value; what comes and goes with an option is in a branch. So an
-option or an object that is added to an installation is in the chart too.
+It is made by calling `all_objects` for installations with marks in place of values, and with each option left out and
+given. Where a mark comes out, the template gets the value; what comes and goes with an option is put in a branch. So
+every option or object that is added to an installation is in the chart too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gpuctl.model.state import Body
 _SSH = "by_ssh"
 _PORT = 50_021
 _FIRST = 7_300_021
-"""Numbers of no meaning that stand for values."""
+"""Meaningless numbers that stand for values."""
 _STEP = 1_009
 _DERIVED = {
     _SSH: '(include "gpuctl.bySsh" .)',
@@ -61,7 +61,8 @@ UNGUARDED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What is known of an option: its text of help, and what it may be. `never`: a pattern that no value matches."""
+    """The known facts of an option: its help text and its allowed values. `never`: a pattern that no value may
+    match."""
 
     help: str = ""
     pattern: str = ""
@@ -76,7 +77,7 @@ _UNKNOWN = Choice()
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of the chart: an option of an installation. `types`: the Python types it may have but None."""
+    """A value of the chart: an option of an installation. `types`: the Python types it may have, except None."""
 
     field: str
     types: tuple[Any, ...]
@@ -85,7 +86,7 @@ class Value:
 
     @property
     def name(self) -> str:
-        """As charts spell it."""
+        """Its name in the form that charts use."""
         first, *others = self.field.split("_")
         return first + "".join(word.capitalize() for word in others)
 
@@ -135,7 +136,7 @@ def chart(
 
 
 class _Marks:
-    """What stands for each value in an installation, and what a template has where it comes out."""
+    """The mark that stands for each value in an installation, and the template's text where the mark comes out."""
 
     def __init__(self, values: Sequence[Value]) -> None:
         self._values = values
@@ -153,7 +154,7 @@ class _Marks:
         self.branches = Branches({_SSH: _DERIVED[_SSH], **switches}, self._spelt)
 
     def installation(self, case: Case) -> Installation:
-        """The one whose switches are those of the case."""
+        """The installation whose switches are those of the case."""
         options = dict(self._marks)
         for value in self._values:
             if value.is_switch and value.field not in case:
@@ -162,7 +163,7 @@ class _Marks:
         return Installation(**options)
 
     def _spelt(self, value: Any) -> str | None:
-        """The expression of a scalar or a list that has marks in it."""
+        """The expression for a scalar or a list that contains marks; None without marks."""
         if isinstance(value, list | tuple) and value and all(isinstance(each, str) for each in value):
             return self._listed(list(value))
         if isinstance(value, int) and not isinstance(value, bool):

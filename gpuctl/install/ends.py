@@ -1,4 +1,5 @@
-"""The admission policy by which a run ends with its pods, and its pods with their processes."""
+"""The admission policy that keeps a run and its pods together: the run ends with its pods, and these with their
+processes."""
 
 from __future__ import annotations
 
@@ -12,26 +13,31 @@ from gpuctl.k8s import names
 _USUAL_GRACE_S = 30
 _MOST = {"labels": 64, "annotations": 48, "managedFields": 12}
 _LONGEST_NOTE = 4096
-"""Entries of the metadata of what is a run's, and characters of an annotation. With all of them there is room left for
-what controllers write: 64 KiB of annotations, which that of Deployments copies, and half a MiB in all. Each manager's
-entry has each key once more."""
+"""The most entries in the metadata of a run's objects, and the most characters of an annotation. Even with all of them
+there is room for what controllers write: 64 KiB of annotations (the one of Deployments is a copy), and half a MiB in
+all. Each manager's entry contains each key once more."""
 _EVICTION_GRACE_S = 600
-"""The most that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
+"""The most grace that Kubernetes' cluster autoscaler gives. Admission of an eviction does not see the pod."""
 
 
 def ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
-    """A run ends with its pods: those that outlive their workload would keep its GPUs, and count for no project.
+    """A run ends with its pods: pods that outlive their workload would keep its GPUs, and count for no project.
 
-    A workload that is deleted leaves its pods behind if it is asked to (`Orphan`), or for as long as a finalizer holds
-    it, in which time its controller stops no pod any more. A pod that has lost its owner, or a label by which its
-    controller knows it, is made again beside itself; one with another owner too, such as a ConfigMap, is not deleted
-    with its workload. One that is deleted with years to end, no pause ends sooner: its Job deletes no pod twice, and
-    only a request for less time shortens that. One that is forced off is gone while its processes still run: the
-    kubelet counts its GPUs as free, and gives them to the next. One that is filled up to the size that the server takes
-    has no room for its own end: the kubelet can't report it, and the pod is there for ever. Accounts that may change
-    nodes, such as the garbage collector's, may write finalizers, owners and labels, and give more time or none.
+    Security: these are the ways in which a tenant could cause that, and that the policy refuses:
 
-    What other controllers make of a run has its labels on pods at least.
+    - A workload that is deleted leaves its pods behind if that is asked for (`Orphan`), or as long as a finalizer holds
+      it; in that time its controller stops no pod.
+    - A pod that loses its owner, or a label by which its controller knows it, goes on while its controller replaces it.
+      A pod with a second owner, such as a ConfigMap, is not deleted with its workload.
+    - A pod that is deleted with years of grace is ended by no pause: its Job deletes no pod twice, and only a request
+      with less grace shortens it.
+    - A pod that is deleted by force is gone while its processes still run: the kubelet counts its GPUs as free, and
+      gives them to the next pod.
+    - A pod that is filled up to the server's size limit has no room for its own end: the kubelet can't report the end,
+      and the pod stays for ever.
+
+    Accounts that may change nodes, such as the garbage collector's, may write finalizers, owners and labels, and give
+    more grace or none. Objects that other controllers make of a run have its labels at least on their pods.
     """
     changed = ("UPDATE", "DELETE")
     marked = " || ".join(
@@ -63,7 +69,7 @@ def ends(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]
 
 
 def _is_on_a_node() -> str:
-    """Whether the pod that is deleted may have processes."""
+    """Whether the deleted pod may have processes."""
     ended = "dyn(oldObject).?status.?phase.orValue('') in ['Succeeded', 'Failed']"
     return f"dyn(oldObject).spec.?nodeName.orValue('') != '' && !({ended})"
 
@@ -113,5 +119,5 @@ def _ends_with_its_pods() -> Iterator[Mapping[str, Any]]:
 
 
 def _entries(field: str, source: str) -> str:
-    """A list of the metadata."""
+    """The expression for a list in the metadata."""
     return f"dyn({source}).metadata.?{field}.orValue([])"

@@ -1,6 +1,6 @@
-"""What the options of an installation may be, as patterns that Python and the schema of the Helm chart both check.
+"""The allowed forms of an installation's options, as patterns that Python and the Helm chart's schema both check.
 
-Early: the API server, or the controller in its pod, would refuse other values later.
+The check comes early: the API server, or the controller in its pod, would refuse other values only later.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _HOST = r"([A-Za-z0-9][A-Za-z0-9_.-]*|\[[0-9a-fA-F:]+\])"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A text is of it where it matches `pattern` and not `never`; `words` say so, behind the option."""
+    """A text has the form if it matches `pattern` and not `never`; `words` follow the option's name in messages."""
 
     pattern: str
     words: str
     never: str = ""
 
     def fits(self, text: str) -> bool:
-        """Whether a text is of it."""
+        """Whether a text has the form."""
         return bool(re.search(self.pattern, text)) and not (self.never and re.search(self.never, text))
 
 
@@ -44,11 +44,11 @@ FORMS: Mapping[str, Form] = {
     "utilisation_exporter": HTTP_URL,
     "image": Form(r"^[a-z0-9][A-Za-z0-9_.:/@-]*$", "is not an image"),
 }
-"""By the field of `Installation`. A list's is that of each of its texts."""
+"""The form of each field of `Installation`. For a list: of each of its texts."""
 
 
 def misfits(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The options that have another form: field, value, and the words."""
+    """The options that do not have their form: field, value, and the words of the message."""
     for name, form in FORMS.items():
         given = options.get(name, ())
         for text in [given] if isinstance(given, str) else given:

@@ -1,11 +1,11 @@
-"""Admission policies: what keeps the controller in its namespaces, and people from taking GPUs past it.
+"""Admission policies that keep the controller in its namespaces, and people from taking GPUs past it.
 
-The API server evaluates them itself; nothing of gpuctl has to be up. They hold for administrators too, but for
-annotations that schedulers and agents of GPUs write. A user with the right to delete or change the policies, or to
-start pods in namespaces that are not a project's, can get round them: these are the cluster's owners.
+The API server evaluates them itself, whether gpuctl is up or not. They apply to administrators too, except for
+annotations that schedulers and agents of GPUs write. Security: a user who may delete or change the policies, or start
+pods in namespaces that are not a project's, can get round them: these users are the cluster's owners.
 
-A pod comes by way of a Job or a ReplicaSet, so its maker is a controller of Kubernetes: its labels of gpuctl prove
-something only because no other user may write those labels onto anything that makes pods.
+Kubernetes' controllers create the pods of a Job or a ReplicaSet. So gpuctl's labels on a pod prove something only
+because no other user may write those labels on anything that makes pods.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gpuctl.k8s.kinds import group_of
 from gpuctl.model.state import Body
 
 ONE_FOR_ALL = "system:kube-controller-manager"
-"""What Kubernetes' controllers are where they share one account."""
+"""The user of Kubernetes' controllers if they share one account."""
 CONTROLLERS = (
     "system:serviceaccount:kube-system:deployment-controller",
     "system:serviceaccount:kube-system:job-controller",
@@ -40,14 +40,14 @@ CONTROLLERS = (
     "system:serviceaccount:kube-system:statefulset-controller",
 )
 AUTOSCALER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
-"""What scales Deployments by autoscalers, which anybody may make, where controllers have an account each."""
+"""The user that scales Deployments by autoscalers, which any user may create, if controllers have an account each."""
 MAKERS = (ACCOUNT, ONE_FOR_ALL, *CONTROLLERS)
-"""The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from what gpuctl made."""
+"""The users that make objects with gpuctl's labels: gpuctl, and Kubernetes' controllers from gpuctl's objects."""
 
 _MARK = "gpuctl.dev/"
 _OF_PODS = (names.IDLE_SINCE_ANNOTATION, names.PROGRESS_ANNOTATION, names.CHECKPOINTED_ANNOTATION)
 _IS_MARK = " && ".join((f"k.startsWith('{_MARK}')", *(f"k != '{name}'" for name in _OF_PODS)))
-"""What others measure and write down, and what a pod says of itself, is none."""
+"""Whether a key is a mark of gpuctl. Keys for measurements of others, and for what a pod reports, are not."""
 _PLACES = tuple(
     f"{place}.?{field}"
     for place in (
@@ -59,22 +59,22 @@ _PLACES = tuple(
     )
     for field in ("labels", "annotations")
 )
-"""Where marks may stand: on the object, on the claims, pods or Jobs it makes, and on the pods of those Jobs."""
+"""Where marks may be: on the object, on the claims, pods or Jobs it makes, and on the pods of those Jobs."""
 _OWN_PODS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 """Labels by which the Job controller knows its pods: it adopts a pod without an owner that has them."""
 _OF_RAY = "ray.io/cluster"
 _OF_RUNS = "matches('-[0-9a-f]{8}(-[a-z0-9]+)?$')"
-"""Whether a name is like those of runs' objects, and of what controllers make of them."""
+"""Whether a name has the form of a run's objects, and of what controllers make of them."""
 _ALSO_MADE = {
     "kubeflow.org": ("jaxjobs", "mxjobs", "paddlejobs", "tfjobs", "xgboostjobs"),
     "ray.io": ("raycronjobs", "rayservices"),
 }
-"""What the controllers of the built-in kinds make pods of besides: no job's manifest is one unless it is declared."""
+"""Other kinds of which the built-in kinds' controllers make pods: no job's manifest is one unless it is declared."""
 _WRITES = ("CREATE", "UPDATE")
 
 
 def makers_of(wanted: Installation, duties: Duties) -> tuple[str, ...]:
-    """The users that make objects with gpuctl's labels in this cluster, or change them."""
+    """The users that create or change objects with gpuctl's labels in this cluster."""
     engine = ENGINE_ACCOUNTS.get(duties.engine)
     return (*MAKERS, *([engine] if engine else []), *wanted.controllers)
 
@@ -96,7 +96,8 @@ def policies(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
 
 
 def _fence(prefix: str, engine: str) -> tuple[str, Mapping[str, Any]]:
-    """The controller's rights are the cluster's wherever namespaces come and go; this bounds them to its own."""
+    """Bounds the controller to its own namespaces: since namespaces come and go, its rights are for the whole
+    cluster."""
     home = names.SYSTEM_NAMESPACE
     here = cel_list(kinds.KINDS[kind].plural for kind in (kinds.CONFIG_MAP, kinds.LEASE))
     resource = "request.resource.resource"
@@ -126,9 +127,9 @@ def _fence(prefix: str, engine: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """Pods of others have no GPU, by any of the ways to one; and no pod at all goes past the scheduler.
+    """Refuses GPUs, by any way, in pods of others; and any pod that bypasses the scheduler.
 
-    An update adds containers to look into a pod, gpuctl's too: of it only those are judged.
+    An update of a pod, gpuctl's included, may add ephemeral containers: only those are judged.
     """
     by_maker = f"request.userInfo.username in {cel_list(makers)}"
     ours = f"{by_maker} && '{names.JOB_LABEL}' in object.metadata.?labels.orValue({{}})"
@@ -161,7 +162,7 @@ def _gpu_pods(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """What may be changed of a pod that is there, and would give it GPUs or take it onto a GPU node."""
+    """Refuses changes of an existing pod that would give it GPUs or let it run on a GPU node."""
     notes, tolerations = (
         "dyn({}).metadata.?annotations.orValue({{}})".format,
         "dyn({}).spec.?tolerations.orValue([])".format,
@@ -184,9 +185,9 @@ def _pod_updates(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _marks(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """Gpuctl's labels and annotations are written by gpuctl only, and what carries them is changed by it only.
+    """Only gpuctl writes its labels and annotations, and only gpuctl changes objects that carry them.
 
-    Nothing takes the place of a claim template that was deleted: the next pod of its run would claim what that says.
+    A deleted claim template may not be replaced: the next pod of its run would claim what the new one says.
     """
     return "gpuctl-marks", {
         "matchConstraints": in_projects(
@@ -232,10 +233,10 @@ def _own_objects(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[st
 
 
 def _owners(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
-    """Whose a pod or a claim is, only Kubernetes' controllers write: a forged one would count as a run's.
+    """Only Kubernetes' controllers write the owner of a pod or a claim: with a forged one it would count as a run's.
 
-    The owner is in a reference; or the Job controller writes that, for each pod without an owner that has the labels of
-    its Job. Pods have such labels from a template too, and no owner any more once their workload is deleted alone.
+    The owner is in a reference. The Job controller adds that reference to each pod without an owner that has the labels
+    of its Job. Pods also get such labels from a template, and lose their owner when only their workload is deleted.
     """
     owners = "['Job', 'ReplicaSet', 'Deployment', 'StatefulSet']"
     workload = f"o.kind in {owners} && o.apiVersion.split('/')[0] in ['batch', 'apps']"
@@ -272,10 +273,11 @@ def _owners(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, An
 
 
 def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
-    """Where a controller is trusted with gpuctl's labels, others may not have it make what bears them.
+    """Where a controller is trusted with gpuctl's labels, other users may not let it create objects with them.
 
-    Its objects hold pod templates in lists that no expression of `_marks` reaches, so others write none of them here.
-    Where no controller but Kubernetes' own is trusted, what others make has no marks that count.
+    Such a controller's objects have pod templates in lists, which no expression of `_marks` reaches, so other users may
+    not write them here at all. If only Kubernetes' own controllers are trusted, marks from other controllers have no
+    effect.
     """
     pairs = (*duties.pairs, *((group, plural) for group, plurals in _ALSO_MADE.items() for plural in plurals))
     rules = [rule(group, "*", (plural,), _WRITES) for group, plural in dict.fromkeys(pairs)]
@@ -292,14 +294,15 @@ def _other_workloads(makers: Sequence[str], duties: Duties) -> tuple[str, Mappin
 
 
 def _makers_of_pods() -> Iterator[Mapping[str, Any]]:
-    """Pods and what makes them, at any remove."""
+    """Pods, and every kind that makes them, directly or not."""
     yield rule("", "v1", ("pods", "pods/resize", "replicationcontrollers"), _WRITES)
     yield rule("apps", "v1", ("deployments", "replicasets", "statefulsets", "daemonsets"), _WRITES)
     yield rule("batch", "v1", ("jobs", "cronjobs"), _WRITES)
 
 
 def _scale(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any]]:
-    """How many pods a run has, Git says. The selectors of other controllers' objects are not gpuctl's: names tell."""
+    """Git decides how many pods a run has. Other controllers' objects have selectors that are not gpuctl's: there,
+    names decide."""
     resources = ("deployments/scale", "replicasets/scale", "statefulsets/scale")
     others = (rule(group, "*", (f"{plural}/scale",), ("UPDATE",)) for group, plural in duties.pairs)
     return "gpuctl-scale", {
@@ -315,7 +318,7 @@ def _scale(makers: Sequence[str], duties: Duties) -> tuple[str, Mapping[str, Any
 
 
 def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """Only gpuctl makes an autoscaler for what has a name like its runs: which services follow their load, Git says.
+    """Only gpuctl makes an autoscaler for an object with a name like a run's: Git decides which services scale.
 
     The engine reads the status of gpuctl's autoscalers, so only Kubernetes' controller may write it.
     """
@@ -333,7 +336,7 @@ def _autoscalers(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _services(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
-    """No Service has addresses outside of it: every node sends it what any pod sends there, whoever has the address."""
+    """Refuses external IPs of Services: every node would send the Service what any pod sends to that address."""
     external = "dyn({}).spec.?externalIPs.orValue([])".format
     before = f"request.operation == 'UPDATE' ? {external('oldObject')} : []"
     return "gpuctl-services", {
@@ -350,12 +353,12 @@ def _services(makers: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _places_of(source: str) -> str:
-    """The mappings that may hold marks, as a CEL list."""
+    """The mappings that may contain marks, as a CEL list."""
     return "[" + ", ".join(f"dyn({source}).{place}.orValue({{}})" for place in _PLACES) + "]"
 
 
 def _same(now: str, before: str, matters: str) -> str:
-    """Whether two mappings have the same of the keys `k` that matter."""
+    """Whether two mappings are equal in the keys `k` that matter."""
     kept = f"{now}.all(k, !({matters}) || (k in {before} && {before}[k] == {now}[k]))"
     return f"{kept} && {before}.all(k, !({matters}) || k in {now})"
 

@@ -1,4 +1,4 @@
-"""What a cluster says of itself before gpuctl is installed there, and what follows from it. Pure."""
+"""The facts of a cluster before gpuctl is installed there, and what follows from them. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ACCOUNT = f"system:serviceaccount:{KUBE_SYSTEM}:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`absent`: kinds that gpuctl uses and the server does not have. `api_ports`: where API servers listen. `accounts`:
-    the names of the ServiceAccounts of kube-system. Both are None where the reader has no right to them.
+    """The facts. `absent`: kinds that gpuctl uses and the server lacks. `api_ports`: where API servers listen.
+    `accounts`: the names of kube-system's ServiceAccounts. Both are None if the reader has no right to them.
     """
 
     version: str
@@ -26,12 +26,12 @@ class Host:
 
     @property
     def api_port(self) -> int | None:
-        """The one port of all API servers; None where it is not known, or there are several."""
+        """The one port of all API servers; None if it is not known, or if there are several."""
         return next(iter(self.api_ports)) if self.api_ports is not None and len(self.api_ports) == 1 else None
 
 
 def findings(host: Host, given_port: int | None, default_port: int) -> Iterator[str]:
-    """A sentence for each thing that was looked for, found or not."""
+    """A sentence for each fact that was looked for, found or not."""
     lacks = f"; it has no {all_of(host.absent)}, which gpuctl uses" if host.absent else ""
     yield f"Kubernetes {host.version}{lacks}."
     claims = "serves" if host.serves_claims else "does not serve"

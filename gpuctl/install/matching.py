@@ -1,7 +1,7 @@
-"""The parts of an admission policy: which requests it is about, with the API server's defaults written out, and CEL.
+"""The parts of an admission policy: which requests it is about, and CEL. The API server's defaults are written out.
 
-`kubectl apply` takes a list with a default that was left away for a changed one at each apply; and one field that is
-missing in `matchConstraints`, which has one owner as a whole, refuses `kubectl apply --server-side` after it.
+Without them, `kubectl apply` takes a list with an omitted default as changed at each apply; and if a field is missing
+in `matchConstraints`, which has one owner as a whole, a later `kubectl apply --server-side` is refused.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def rule(group: str, version: str, resources: Iterable[str], operations: Iterabl
 
 
 def by_others(makers: Sequence[str], *more: str) -> Mapping[str, str]:
-    """The condition that the user is none of these."""
+    """The condition that the user is not one of these."""
     return {"name": "by-others", "expression": f"!(request.userInfo.username in {cel_list((*makers, *more))})"}
 
 
 def variable(name: str, expression: str) -> Mapping[str, str]:
-    """What expressions call `variables.NAME`."""
+    """A variable, which expressions use as `variables.NAME`."""
     return {"name": name, "expression": expression}
 
 
 def validation(expression: str, text: str) -> Mapping[str, str]:
-    """A request for which the expression is false is refused with the text."""
+    """Refuse requests for which the expression is false, with this text."""
     return {"expression": expression, "message": text, "reason": "Forbidden"}
 
 

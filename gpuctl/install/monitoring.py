@@ -1,6 +1,6 @@
-"""What watches gpuctl by Prometheus: alerts, a dashboard for Grafana, and the objects of the Prometheus operator.
+"""Monitoring of gpuctl by Prometheus: alerts, a dashboard for Grafana, and the objects of the Prometheus operator.
 
-One source: each alert and panel is a row of a table here. Tests hold the metrics in them equal to those that there are.
+The tables here are the one source of all alerts and panels. Tests check that they use exactly the existing metrics.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from gpuctl.k8s import names
 from gpuctl.model.state import Body
 
 _SCHEMA = 39
-"""Of Grafana 11 and later."""
+"""The schema version of Grafana 11 and later."""
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _WIDTH, _HEIGHT = 12, 8
 _NEVER = "min(process_start_time_seconds and on (instance) gpuctl_leader == 1)"
-"""What counts in place of the last good time while there was none yet: the leader's start."""
+"""Stands for the last good time while there has been none: the leader's start."""
 _STATUS = "gpuctl status says what is wrong, and what to do."
 
 _BOUNDED = (
     ("gpuctl_declared_jobs", "gpuctl_declared_jobs_limit"),
     ("gpuctl_declared_text_bytes", "gpuctl_declared_text_limit_bytes"),
 )
-"""What is declared, each with what there is memory for."""
+"""The declared amounts, each with the amount that there is memory for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Fires where the expression has had a value for so long. `what` and `do`: for the person who is woken."""
+    """Fires once the expression has had a value for `lasts`. `what` and `do`: for the person who is alerted."""
 
     name: str
     expr: str
@@ -43,7 +43,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """A chart: expressions, each by the name of its lines. `unit` as Grafana calls it."""
+    """A chart: its expressions by the names of their lines. `unit`: in Grafana's words."""
 
     title: str
     lines: Mapping[str, str]
@@ -220,7 +220,7 @@ PANELS = (
 
 
 def rule_groups() -> dict[str, Any]:
-    """The alerts as Prometheus reads a file of rules."""
+    """The alerts as a file of rules for Prometheus."""
     rules = [
         {
             "alert": each.name,
@@ -235,7 +235,7 @@ def rule_groups() -> dict[str, Any]:
 
 
 def operator_objects() -> tuple[Body, ...]:
-    """The same for the Prometheus operator, and what has it read the metrics."""
+    """The alerts for the Prometheus operator, and the object by which it reads the metrics."""
     home, version = names.SYSTEM_NAMESPACE, "monitoring.coreos.com/v1"
     monitor = {
         "selector": {"matchLabels": LABELS},
@@ -248,7 +248,7 @@ def operator_objects() -> tuple[Body, ...]:
 
 
 def grafana_dashboard() -> str:
-    """The dashboard as Grafana imports it."""
+    """The dashboard as a file that Grafana imports."""
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     board = {
         "uid": NAME,

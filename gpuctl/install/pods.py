@@ -1,14 +1,14 @@
-"""What the guard refuses to pods that are not gpuctl's: ways to a GPU, to the node itself, and onto tainted GPU nodes.
+"""Ways that the guard closes to pods that are not gpuctl's: to a GPU, to the node itself, and onto tainted GPU nodes.
 
-Each way is a CEL expression that is true of a pod that takes it. The expressions use variables of the policy: `pod`
+Each way is a CEL expression that is true for a pod that takes it. The expressions use variables of the policy: `pod`
 (the spec, or what an update adds to it), `containers` (of all kinds) and `notes` (annotations).
 
-One way stays open, for admission sees no images: an image that sets NVIDIA_VISIBLE_DEVICES itself has GPUs on each node
-whose runtime honours that variable. So the taints: with them, such a pod gets onto no GPU node.
+Security: one way stays open, since admission does not see images: an image that itself sets NVIDIA_VISIBLE_DEVICES gets
+GPUs on each node whose runtime honours that variable. The taints close it: with them, such a pod gets onto no GPU node.
 
-Source: NVIDIA container toolkit, internal/config/image/cuda_image.go. GPUs are given by NVIDIA_VISIBLE_DEVICES; where
-it is not set, to images with CUDA_VERSION; by mounts below /var/run/nvidia-container-devices; by annotations. `void`
-in a pod's own variable gives none, whatever its image or an envFrom says. Kubernetes, "Pod Security Standards".
+Source: NVIDIA container toolkit, internal/config/image/cuda_image.go. GPUs are given by NVIDIA_VISIBLE_DEVICES; if it
+is not set, to images with CUDA_VERSION; by mounts below /var/run/nvidia-container-devices; by annotations. `void` in a
+pod's own variable gives none, whatever its image or an envFrom says. Kubernetes, "Pod Security Standards".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HARMLESS = (
 
 
 def ways() -> Iterator[tuple[str, str]]:
-    """Each way as an expression, and what to tell the person who tries it."""
+    """Each way as an expression, with the message for a person who tries it."""
     yield from _ways_to_a_gpu()
     yield from _ways_to_the_node()
     yield (
@@ -42,7 +42,7 @@ def ways() -> Iterator[tuple[str, str]]:
 
 
 def hides_gpus_before() -> str:
-    """Whether each init container that has no GPU hides those of the node, whatever its image says."""
+    """Whether each init container without a GPU hides those of the node, whatever its image says."""
     has = "c.?resources.?limits.orValue({}).exists(k, k.startsWith('nvidia.com/'))"
     hides = f"c.?env.orValue([]).exists(e, {_HIDES})"
     return f"variables.pod.?initContainers.orValue([]).all(c, {has} || {hides})"
@@ -79,7 +79,8 @@ def _ways_to_a_gpu() -> Iterator[tuple[str, str]]:
 
 
 def _ways_to_the_node() -> Iterator[tuple[str, str]]:
-    """Pod Security's baseline refuses them too, but not in namespaces that are privileged by exception."""
+    """Ways to the node. Pod Security's baseline refuses them too, but not in namespaces that are privileged by
+    exception."""
     privileged = "c.?securityContext.?privileged.orValue(false)"
     yield _any_container(privileged), "a privileged container has every GPU of its node"
     added = f"c.?securityContext.?capabilities.?add.orValue([]).exists(k, !(k in {list(_HARMLESS)}))"
@@ -98,7 +99,7 @@ def is_gpu_note(key: str = "k") -> str:
 
 
 def reaches_gpu_nodes(toleration: str = "t") -> str:
-    """Whether a toleration takes a pod past the taints that keep all but gpuctl's pods off GPU nodes."""
+    """Whether a toleration lets a pod past the taints that keep all but gpuctl's pods off GPU nodes."""
     key, effect = f"{toleration}.?key.orValue('')", f"{toleration}.?effect.orValue('')"
     return f"({key} in {['', *names.TOLERATED_TAINT_KEYS]} && {effect} in ['', 'NoSchedule'])"
 

@@ -1,10 +1,11 @@
-"""Roles for people. An administrator binds them; `gpuctl install` binds them to no one.
+"""Roles for people. `gpuctl install` binds them to no one; an administrator does.
 
-ClusterRole `gpuctl-reader`, bound in a project's namespace, shows the jobs there; bound in the cluster, all of them.
-Role `gpuctl-reader` in gpuctl's namespace shows the overview and what GPUs do, for every team and without jobs' names.
-Role `gpuctl-operator` there shows what does: ledgers, for `diff` and `plan --context`, and the status with its Lease.
-Role `gpuctl-history` there shows the past of all teams, by a port of the controller's pods.
-Role `gpuctl-freezer` there is the one that writes: annotations of a single object.
+ClusterRole `gpuctl-reader`: bound in a project's namespace, it shows the jobs there; bound in the cluster, all jobs.
+Role `gpuctl-reader` in gpuctl's namespace: shows the overview and the use of GPUs, for every team and without jobs'
+names.
+Role `gpuctl-operator` there: shows ledgers, for `diff` and `plan --context`, and the status with its Lease.
+Role `gpuctl-history` there: shows the past of all teams, by a port of the controller's pods.
+Role `gpuctl-freezer` there: the only one that writes, annotations of a single object.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def history_role() -> Iterator[Body]:
 def freezer_role() -> Iterator[Body]:
     """The role of people who may freeze a part and have Git read now, and the object that they write.
 
-    It shows the overview too, which names the projects there are. The object is made without annotations, so that
-    applying it again ends no freeze.
+    It also shows the overview, which names the projects. The object is created without annotations, so applying it
+    again ends no freeze.
     """
     home = names.SYSTEM_NAMESPACE
     note = "gpuctl freeze, unfreeze and sync write annotations here: who may change this object may do that."
@@ -53,7 +54,7 @@ def freezer_role() -> Iterator[Body]:
 
 
 def _cluster_rules(duties: Duties) -> Iterator[Mapping[str, Any]]:
-    """What a cycle reads, without ConfigMaps; logs and events."""
+    """The rules for everything a cycle reads except ConfigMaps; for logs and events."""
     shown = {kind for kind in kinds.OBSERVED if kind != kinds.CONFIG_MAP} | {kinds.CORE_EVENT, kinds.EVENT}
     by_group: dict[str, list[str]] = defaultdict(list)
     for kind in shown:

@@ -1,7 +1,8 @@
-"""What the controller may do: the verbs it uses, and no other.
+"""The controller's rights: the verbs it uses, and no other.
 
-Objects of people (Secrets above all), nodes, and everything that decides over rights and admission are not among them.
-A RoleBinding may name the roles of `Installation.roles` alone: the API server asks for the right to bind each.
+They do not include objects of people (Secrets above all), nodes, and everything that decides about rights and
+admission. A RoleBinding may name only the roles of `Installation.roles`: the API server requires the right to bind
+each.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def _place(kind: kinds.Kind) -> _Place:
 
 
 def _rights(duties: Duties) -> Mapping[_Place, tuple[str, ...]]:
-    """The verbs on all that is not only in gpuctl's own namespace.
+    """The verbs on everything that is not only in gpuctl's own namespace.
 
-    Where another engine decides, its objects are written, and neither workloads of other controllers nor claims.
+    If another engine decides, its objects are written; workloads of other controllers and claims are then only read.
     """
     own = {kind for kind in kinds.VERBS if kinds.KINDS[kind].own_namespace}
     found = {_place(kind): kinds.VERBS[kind] for kind in kinds.VERBS.keys() - own}
@@ -56,7 +57,7 @@ def _rights(duties: Duties) -> Mapping[_Place, tuple[str, ...]]:
 
 
 def _rules(rights: Mapping[_Place, tuple[str, ...]]) -> list[Mapping[str, Any]]:
-    """A rule for each API group and set of verbs."""
+    """One rule for each API group and set of verbs."""
     grouped: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (group, plural), may in rights.items():
         grouped[group, may].append(plural)
@@ -67,7 +68,8 @@ def _rules(rights: Mapping[_Place, tuple[str, ...]]) -> list[Mapping[str, Any]]:
 
 
 def _leading_here() -> Iterator[Mapping[str, Any]]:
-    """What the leader needs to have the dashboard's Service lead to it. No right to create can name an object."""
+    """The rights by which the leader points the dashboard's Service to itself. A right to create can't name an
+    object."""
     kind = kinds.ENDPOINT_SLICE
     slices = {"apiGroups": [kinds.group_of(kind)], "resources": [kinds.KINDS[kind].plural]}
     yield {**slices, "verbs": ["create"]}

@@ -1,12 +1,12 @@
-"""Policies as admission policies: the API server holds what it is asked to make against the rules of the repository.
+"""Policies as admission policies: the API server checks what it is asked to create against the repository's rules.
 
-A rule is about a declaration. What of that stands in a pod or a workload is put together again, by variables of the
-admission policy, one declaration a container; the expression is then the policy's own, word for word, or says what its
-JSON Schema does. A rule that reads anything else can't be said about objects: it is named with the reason.
+A rule is about a declaration. Variables of the admission policy rebuild the parts of it that are in a pod or a
+workload, one declaration for each container. The expression is then the policy's own, word for word, or the translation
+of its JSON Schema. A rule that reads anything else can't be checked on objects: it is listed with the reason.
 
-What gpuctl makes was checked when it was compiled, so for it this is a second lock; for what people with rights in a
-project's namespace make, it is the only one. An update is judged where others than gpuctl and Kubernetes' controllers
-change what pods are: a job that breaks a newer rule can still be paused, and deleted.
+gpuctl's own objects were checked when they were compiled, so for them this is a second check; for objects of people
+with rights in a project's namespace it is the only one. An update is judged if a user other than gpuctl and Kubernetes'
+controllers changes what pods are: a job that breaks a newer rule can still be paused and deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNMOUNTED = (
     ".map(v, {'mountPath': dyn(''), ?'hostPath': v.?hostPath.?path})"
 )
 _VOLUMES = f"{_MOUNTED} + {_UNMOUNTED}"
-"""The volumes of a container, an entry for each place where it sees one; those that another container mounts, too."""
+"""The volumes of a container, an entry for each of its mounts; and volumes that it does not mount."""
 _ENTRIES = {"command": "c.?command.orValue([])", "args": "c.?args.orValue([])", "volumes": _VOLUMES}
 _FIELDS = {
     "image": "c.image",
@@ -50,9 +50,10 @@ SHOWN = frozenset({
     ("spec", "volumes", "*", "mountPath"),
     *(("spec", name) for name in (*_ENTRIES, *_FIELDS)), *(("spec", name, "*") for name in _ENTRIES),
 })  # fmt: skip
-"""Fields of a job that its pods show as they are declared. Others are decided later (workers), or shown nowhere."""
+"""Fields of a job that its pods show as declared. Other fields are decided later (workers), or not shown at all."""
 _OF_THE_CLUSTER = f"request.userInfo.username == '{ACCOUNT}' && c.name == '{names.GIT_CONTAINER}'"
-"""What gpuctl adds to a job is the Cluster's, and no declaration says it: the same name in a person's pod is judged."""
+"""gpuctl's addition to a job comes from the Cluster, not from a declaration. A person's container of that name is
+judged."""
 _WORKLOADS = (
     ("", "v1", ("pods", "pods/ephemeralcontainers", "replicationcontrollers")),
     ("batch", "v1", ("jobs", "cronjobs")),
@@ -62,7 +63,7 @@ _WORKLOADS = (
 
 @dataclass(frozen=True, slots=True)
 class GitAlone:
-    """A policy that can't be said about objects, and why."""
+    """A policy that can't be checked on objects, and why."""
 
     policy: str
     why: str
@@ -71,10 +72,11 @@ class GitAlone:
 def admission_rules(
     policies: Iterable[Declaration[PolicyV1]], owners: Mapping[str, str | None], makers: Sequence[str]
 ) -> Iterator[Body | GitAlone]:
-    """An admission policy and its binding for each policy, in order of names; or why there is none.
+    """An admission policy and its binding for each policy, in order of names; or the reason why there is none.
 
-    `owners`: the project in whose folder a file is, by the file's path. A project's own policy gets none: an object of
-    the cluster is the administrators' to write. `makers`: the users whose pods were judged as templates (`makers_of`).
+    `owners`: the project in whose folder a file is, by the file's path. A project's own policy gets no admission
+    policy: only administrators write objects of the cluster. `makers`: the users whose pods were judged as templates
+    (`makers_of`).
     """
     for policy in sorted(policies, key=lambda policy: policy.model.metadata.name):
         name, spec = policy.model.metadata.name, policy.model.spec
@@ -90,7 +92,7 @@ def admission_rules(
 
 
 def _said(policy: Declaration[PolicyV1]) -> str | Unsaid:
-    """The expression of a policy, or why it can't be said about objects."""
+    """The expression of a policy, or why it can't be checked on objects."""
     spec = policy.model.spec
     if spec.match.kind != "Job":
         return Unsaid(f"it is about a {spec.match.kind}, {NO_FIELD}")
@@ -107,7 +109,7 @@ def _said(policy: Declaration[PolicyV1]) -> str | Unsaid:
 
 
 def _why_not(rule: CelRule) -> str:
-    """Why an expression about jobs can't be said about objects; "" if it can."""
+    """Why an expression about jobs can't be checked on objects; "" if it can."""
     for path in rule.paths:
         if path[0] in {"old", "oldTotal"}:
             return f"it reads {'.'.join(path)}: it is about a change in Git"
@@ -138,9 +140,10 @@ def _spec(policy: Declaration[PolicyV1], cel: str, makers: Sequence[str]) -> Map
 
 
 def _condition(makers: Sequence[str]) -> Mapping[str, str]:
-    """Not the pods that controllers make: their templates were judged, and others may have added to the pods since.
+    """Excludes pods that controllers create: their templates were judged, and other users may have added to the pods
+    since.
 
-    No updates by gpuctl and controllers either, and none that leaves the pods as they are.
+    Also excludes updates by gpuctl and controllers, and updates that do not change the pods.
     """
     listed = ", ".join(f"'{maker}'" for maker in makers)
     by_makers = f"request.userInfo.username in [{listed}]"
@@ -150,7 +153,7 @@ def _condition(makers: Sequence[str]) -> Mapping[str, str]:
 
 
 def _pods_of(source: str) -> str:
-    """What an object says of its pods, or of itself."""
+    """The expression for the pod spec in an object."""
     return " : ".join((
         f"request.resource.resource == 'pods' ? dyn({source}).spec",
         f"request.resource.resource == 'cronjobs' ? dyn({source}).spec.jobTemplate.spec.template.spec",
@@ -165,12 +168,13 @@ def _matches(value: str, globs: Iterable[str]) -> str:
 
 
 def _quoted(character: str) -> str:
-    """A character in a regular expression in a text of CEL."""
+    """A character, quoted for a regular expression in a CEL text."""
     return character if character.isalnum() or character in "-_" else f"\\\\x{{{ord(character):x}}}"
 
 
 def _variables(match: Match) -> Iterator[tuple[str, str]]:
-    """Whether the project is one of the policy's; and the declarations, one a container, and what they are made of."""
+    """The variables: whether the policy is for the project; the declarations, one for each container; and their
+    parts."""
     yield "project", f"namespaceObject.metadata.?labels[?'{names.PROJECT_LABEL}'].orValue('')"
     chosen, excepted = (_matches("variables.project", globs) for globs in (match.projects, match.except_))
     yield "bound", f"({chosen}) && !({excepted})"

@@ -1,9 +1,9 @@
-"""A policy's JSON Schema as an expression in CEL, for admission policies.
+"""Translates a policy's JSON Schema into a CEL expression, for admission policies.
 
-What is translated has the same verdict on a declaration and on the pods that are made of it. Each field that a pod
-shows is text, a list or a mapping, so keywords are translated by what the field is: `pattern` says nothing of a list.
-Where a pod looks the same for two ways of writing, as for `command: []` and no `command`, the schema must have one
-verdict on both. All else is refused, with the reason.
+A translated schema gives the same verdict on a declaration and on the pods made from it. Each field that a pod shows is
+text, a list or a mapping, so keywords are translated by the type of the field: `pattern` does not apply to a list. If a
+pod looks the same for two declarations, as for `command: []` and no `command`, the schema must give the same verdict on
+both. Everything else is refused, with the reason.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ LOOKS_LEFT_OUT: Mapping[tuple[str, ...], Any] = {
     ("spec", "workingDir"): None,
     ("spec", "volumes", "*", "hostPath"): None,
 }
-"""The value with which a pod looks as it does without the field. Fields that are not here are in every declaration."""
+"""The value with which a pod looks as it does without the field. Fields not listed here are in every declaration."""
 _SAYS_NOTHING = frozenset({
     "$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
     "format",
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
 })  # fmt: skip
-"""Keywords without a meaning in a policy, and those about numbers: no field that a pod shows is one."""
+"""Keywords without a meaning in a policy, and keywords about numbers: no field that a pod shows is a number."""
 _JOINED = frozenset({"properties", "required", "contains", "minContains", "maxContains"})
-"""Keywords that are read together."""
+"""Keywords that are translated together."""
 _PORTABLE = re.compile(r"(?:(?!\(\?[^:])[ -\[\]-~]|\\[ABDSWbdfnrstvwz!-/:-@\[-`{-~])*")
-"""Regular expressions that mean the same to RE2 and to Go: without flags, and classes that grow with Unicode."""
+"""Regular expressions with the same meaning in RE2 and Go: without flags, and classes that grow with Unicode."""
 _MOST_NESTING = 32
 _MOST_CHARACTERS = 4_000
 _YES, _NO = "true", "false"
@@ -46,13 +46,13 @@ _YES, _NO = "true", "false"
 
 @dataclass(frozen=True, slots=True)
 class Unsaid:
-    """Why there is no expression."""
+    """Why a schema has no expression."""
 
     why: str
 
 
 class _NoFormError(Exception):
-    """A part of the schema has no form in CEL."""
+    """A part of the schema can't be written in CEL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +65,20 @@ class _Place:
 
     @property
     def type(self) -> str:
-        """What it is, in the words of JSON Schema."""
+        """Its type in the words of JSON Schema."""
         if (*self.path, "*") in self.shown:
             return "array"
         return "object" if self._has_fields(self.path) else "string"
 
     def field(self, name: str) -> _Place:
-        """A field of it."""
+        """A field of this part."""
         path = (*self.path, name)
         if path not in self.shown and not self._has_fields(path):
             raise _NoFormError(f"it reads {_named(path)}, {NO_FIELD}")
         return _Place(path, f"{self.value}.{name}", self.shown)
 
     def entry(self) -> _Place:
-        """Each of its entries, by a variable of its own."""
+        """Each of its entries, as a variable."""
         return _Place((*self.path, "*"), f"e{len(self.path)}", self.shown)
 
     def _has_fields(self, path: tuple[str, ...]) -> bool:
@@ -86,9 +86,9 @@ class _Place:
 
 
 def schema_cel(schema: Mapping[str, Any], shown: frozenset[tuple[str, ...]]) -> str | Unsaid:
-    """The expression about `object` that is true exactly where a job keeps the schema, or why there is none.
+    """The expression about `object` that is true exactly if a job keeps the schema, or why there is none.
 
-    `shown`: paths of the fields that a pod shows as they are declared, `*` for an entry. Cost: linear in the schema.
+    `shown`: paths of the fields that a pod shows as declared, `*` for an entry. Cost: linear in the schema.
     """
     try:
         if not isinstance(check_form(schema), RuleForm):
@@ -213,7 +213,7 @@ def _named(path: Iterable[str]) -> str:
 
 
 def _text(value: str) -> str:
-    """A text as CEL writes it."""
+    """A text as a CEL literal."""
     plain = {'"': '\\"', "\\": "\\\\"}
     return '"' + "".join(plain.get(c, c) if " " <= c <= "~" else f"\\U{ord(c):08x}" for c in value) + '"'
 

@@ -1,7 +1,7 @@
-"""The controller itself: its namespace, its replicas, and what lets them be reached, evicted and followed.
+"""The controller itself: its namespace, its replicas, and the objects to reach, evict and follow them.
 
-A pod has a read-only root, no privileges, and the token of its account; the clone is in an emptyDir and is fetched anew
-by a new pod. Only one replica works at a time: the Lease says which.
+A pod has a read-only root, no privileges, and the token of its account; the clone is in an emptyDir, and a new pod
+fetches it anew. Only one replica works at a time: the Lease decides which.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _SSH = (
 )
 _DNS_PORT = 53
 _NODE_DNS = "169.254.20.10/32"
-"""Where nodes that keep names themselves answer."""
+"""The address at which nodes with a name cache of their own answer."""
 _SERVICE_PORT, SERVER_PORT = 443, 6443
-"""Of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
+"""The ports of the Service `kubernetes`, and of the servers behind it as most installers set them up."""
 _KEPT = {"helm.sh/resource-policy": "keep"}
-"""The ledgers are in the namespace: without them, jobs that have ended would run again."""
+"""Keeps the namespace: it has the ledgers, and without them, jobs that have ended would run again."""
 _TERMINATION_S = 30
 _PODS_ON_A_NODE = 110
-"""Pods of all users: the most that Kubernetes puts on a node by default."""
+"""The most pods, of all users, that Kubernetes puts on a node by default."""
 BASE_MIB, JOB_KIB, NODE_KIB = 256, 48, 40 + 4 * _PODS_ON_A_NODE
-"""What the process may take: with nothing to do, for each declared job and its pods, for each node and its pods.
+"""The memory of the process: with nothing to do, for each declared job and its pods, for each node and its pods.
 
-By `gpuctl bench cluster`: 10,000 jobs on 1,000 nodes take some 330 MiB at rest and at most 450 while they are made; a
-pod of any user takes 2 to 3 KiB. A job's environment and arguments count several times over.
+By `gpuctl bench cluster`: 10,000 jobs on 1,000 nodes take some 330 MiB at rest and at most 450 while they are created;
+a pod of any user takes 2 to 3 KiB. A job's environment and arguments count several times.
 """
 STEP_MIB = 64
 
 
 def controller(wanted: Installation, duties: Duties = USUAL) -> Iterator[Body]:
-    """Everything but the account."""
+    """All objects except those of the account."""
     yield _namespace()
     yield _git_secret(wanted)
     yield from _more_secrets(wanted)
@@ -100,7 +100,7 @@ def _namespace() -> Body:
 
 
 def _git_secret(wanted: Installation) -> Body:
-    """Without data, so that applying it again never takes away what was filled in."""
+    """The Secret for Git, without data, so that applying it again never removes what was filled in."""
     if wanted.by_ssh:
         note = (
             f"Needs {_KEY}, a deploy key that may read the repository, and {_HOSTS}, the Git server's host keys. "
@@ -115,7 +115,7 @@ def _git_secret(wanted: Installation) -> Body:
 
 
 def _more_secrets(wanted: Installation) -> Iterator[Body]:
-    """Those of what is off by default, without data like Git's."""
+    """The Secrets of parts that are off by default, without data like Git's."""
     if wanted.notify:
         note = (
             "Who is notified, by the keys that are there: slack-url; webhook-url, webhook-key; github-token or "
@@ -145,7 +145,8 @@ def _more_secrets(wanted: Installation) -> Iterator[Body]:
 
 
 def fill_in(*keys: str, secret: str = GIT_SECRET) -> str:
-    """The command that puts files into a Secret, as a manager of its own: what it owns, `gpuctl install` leaves."""
+    """The command that puts files into a Secret, with a field manager of its own: `gpuctl install` leaves its
+    fields."""
     files = " ".join(f"--from-file={key}=FILE" for key in keys)
     return (
         f"kubectl -n {_HOME} create secret generic {secret} {files} --dry-run=client -o yaml | "
@@ -154,7 +155,7 @@ def fill_in(*keys: str, secret: str = GIT_SECRET) -> str:
 
 
 def memory_mib(jobs: int, nodes: int) -> int:
-    """The most memory that the controller is given for so many declared jobs on so many nodes."""
+    """The memory limit of the controller for so many declared jobs on so many nodes."""
     most_kib = 1024 * BASE_MIB + JOB_KIB * jobs + NODE_KIB * nodes
     return -(-most_kib // (1024 * STEP_MIB)) * STEP_MIB
 
@@ -277,7 +278,7 @@ def _container(wanted: Installation, duties: Duties) -> Mapping[str, Any]:
 
 
 def arguments(wanted: Installation) -> Iterator[str]:
-    """How `gpuctl` is called in the pod."""
+    """The arguments of `gpuctl` in the pod."""
     yield from ("reconcile", "--repo", wanted.repo, "--path", wanted.path)
     if wanted.branch is not None:
         yield from ("--branch", wanted.branch)
@@ -313,13 +314,14 @@ def _service(name: str, number: int) -> Body:
 
 
 def _leaders_service(name: str, number: int) -> Body:
-    """Without a selector: it leads to the replica that leads, which says where that is. It alone has the history."""
+    """A Service without a selector: it leads to the leader, which writes its own address. Only the leader has the
+    history."""
     return made(kinds.SERVICE, f"{NAME}-{name}", {"spec": {"ports": [{"name": name, "port": number}]}}, namespace=_HOME)
 
 
 def _network(wanted: Installation) -> Mapping[str, Any]:
-    """In: metrics and webhooks; a node reaches its own pods for probes all the same. Out: names, the API server, Git,
-    the source of GPU metrics and receivers of notifications, whose addresses are not known here, only their ports."""
+    """In: metrics and webhooks; a node can always reach its own pods for probes. Out: names, the API server, Git, the
+    source of GPU metrics and receivers of notifications: only their ports are known here, not their addresses."""
     servers = (_SERVICE_PORT, wanted.api_port or SERVER_PORT)
     is_measured = wanted.utilisation_prometheus is not None or wanted.utilisation_exporter is not None
     return {
@@ -345,7 +347,7 @@ def _network(wanted: Installation) -> Mapping[str, Any]:
 
 
 def _dashboard_network(wanted: Installation) -> Mapping[str, Any]:
-    """Lets in requests for pages, beside what the controller's own policy lets in."""
+    """Lets in requests for pages, in addition to the controller's own policy."""
     return {
         "podSelector": {"matchLabels": LABELS},
         "policyTypes": ["Ingress"],
@@ -354,7 +356,7 @@ def _dashboard_network(wanted: Installation) -> Mapping[str, Any]:
 
 
 def _let_in(port: int, namespace: str) -> Mapping[str, Any]:
-    """Who may reach a port: pods of one namespace; where none is named, all."""
+    """An ingress rule for a port: from pods of one namespace; if none is named, from all."""
     by_name = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
     some = {"from": [{"namespaceSelector": by_name}]} if namespace else {}
     return {"ports": [{"port": port, "protocol": "TCP"}], **some}

@@ -1,7 +1,7 @@
-"""Kinds that a Cluster declares as JSON values, for what the leader publishes, and back.
+"""Kinds that a Cluster declares, as JSON values for what the leader publishes, and back.
 
-What reading objects takes is in them, not what a manifest may have: only the compiler asks that. Decoding raises
-ValueError, TypeError, KeyError or IndexError for what is none.
+They contain what reading objects takes, not what a manifest may have: only the compiler needs that. Decoding raises
+ValueError, TypeError, KeyError or IndexError for any other value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpuctl.k8s.published import short_text
 from gpuctl.model.workload_kind import Count, Path, PodSets, Suspension, Told, WorkloadKind
 
 MOST_READ = 20
-"""As many as a Cluster may declare: of more, the first are read."""
+"""The most kinds that are read, which is as many as a Cluster may declare."""
 _MOST_PARTS = 20
 
 
@@ -29,7 +29,7 @@ def kind_value(row: WorkloadKind) -> list[Any]:
 
 
 def decode_kind(value: Any) -> WorkloadKind:
-    """Read one back."""
+    """A kind from its JSON value."""
     version, kind, plural, pods, suspend, is_count, states, active = value
     suspended, succeeded, failed = map(_state, states)
     return WorkloadKind(

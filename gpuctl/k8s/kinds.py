@@ -1,10 +1,9 @@
-"""Every kind of object that gpuctl meets in a cluster, and what gpuctl does with it: one table, `KINDS`.
+"""Every kind of object that gpuctl uses in a cluster, and what gpuctl does with it: one table, `KINDS`.
 
-Paths, rights, what is watched and the order of deletion all derive from it, so no file has a list of kinds of its own
-that a new one could be missing from. What a Cluster declares in `workloadKinds` is beside the table: gpuctl meets no
-other kind that is not in it, so one that is not in it is such a kind (`is_declared`). Which fields of others' objects
-are read is in app/kept.py.
-tests/unit/k8s/test_kinds.py checks that whatever is rendered has all it needs.
+Paths, rights, what is watched and the order of deletion derive from it, so no other list of kinds can miss a new one.
+The kinds of a Cluster's `workloadKinds` are not in the table; gpuctl uses no others outside of it, so a kind that is
+not in the table is declared (`is_declared`). app/kept.py says which fields of others' objects are read.
+tests/unit/k8s/test_kinds.py checks that every rendered kind has all it needs.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ ADMISSION_POLICY_BINDING: Kind = (_ADMISSION, "ValidatingAdmissionPolicyBinding"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which objects of a kind are read: those of one namespace, with a label, by their fields. Empty: all."""
+    """The objects of a kind that are read: those of one namespace, with a label, by their fields. Empty: all."""
 
     namespace: str = ""
     label_selector: str = ""
@@ -73,14 +72,18 @@ class Scope:
 class KindInfo:
     """What gpuctl does with a kind.
 
-    `plural`: its name in the API server's paths and in RBAC rules. `observed`: a cycle reads its objects, those of
-    `scope`. `writes`: the verbs used besides those of a cycle's
-    reading. `own_namespace`: only in gpuctl's own namespace. `prune_rank`:
-    the order in which objects that are no longer declared are deleted, from 1; 0 for a kind that gpuctl never renders.
-    `needed_for`: what does not work on a server without it. `of_others`: it is another controller's, or made by one: a
-    server may be without it, and gpuctl without rights on it until it is installed anew. `of_engine`: it is another
-    engine's, and read only by a gpuctl that leaves decisions to that.
-    Raises ValueError where a kind is deleted without a rank.
+    - `plural`: its name in the API server's paths and in RBAC rules.
+    - `observed`: a cycle reads its objects, those in `scope`.
+    - `writes`: the verbs used besides those of a cycle's reading.
+    - `own_namespace`: it is used only in gpuctl's own namespace.
+    - `prune_rank`: the order in which objects that are no longer declared are deleted, from 1; 0 for a kind that gpuctl
+      never renders.
+    - `needed_for`: what does not work on a server without it.
+    - `of_others`: it belongs to another controller, or is made by one: a server may lack it, and gpuctl may have no
+      rights on it until it is installed anew.
+    - `of_engine`: it belongs to another engine, and is read only by a gpuctl that leaves decisions to that engine.
+
+    Raises ValueError if a kind is deleted without a rank.
     """
 
     plural: str
@@ -95,20 +98,20 @@ class KindInfo:
     of_engine: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a row that would be deleted at no certain moment."""
+        """Refuse a row whose objects would be deleted in no defined order."""
         if "delete" in self.writes and not self.prune_rank:
             raise ValueError(f"{self.plural} are deleted and have no prune_rank")
 
 
 _READ = ("list", "watch")
 _APPLY = ("create", "patch")
-"""Server-side apply is a patch; the server asks for the right to create too when there is nothing yet."""
+"""Server-side apply is a patch; if the object does not exist yet, the server requires the right to create too."""
 _WRITE = (*_APPLY, "delete")
 _LABELLED = Scope(label_selector=f"{MANAGED_BY_LABEL}={MANAGED_BY}")
 _UNPUBLISHED = Scope(
     namespace=SYSTEM_NAMESPACE, field_selector=",".join(f"metadata.name!={name}" for name in PUBLISHED)
 )
-"""Ledgers. What the leader publishes beside them is read by people only, and must not wake the loop."""
+"""Ledgers. The other ConfigMaps there are published by the leader for people, and must not wake the loop."""
 _DRA = "pools with `sharing: dra`"
 
 
@@ -144,7 +147,7 @@ KINDS: Mapping[Kind, KindInfo] = {
     CONFIG_MAP: KindInfo(
         plural="configmaps", observed=True, scope=_UNPUBLISHED, writes=_WRITE, own_namespace=True, prune_rank=20,
     ),
-    # All claims, also those that people made: a project's namespace goes with the data of every claim in it.
+    # All claims, also those that people made: deleting a project's namespace deletes the data of every claim in it.
     CLAIM: KindInfo(plural="persistentvolumeclaims", observed=True, writes=_WRITE, prune_rank=13),
     RESOURCE_QUOTA: KindInfo(plural="resourcequotas", observed=True, scope=_LABELLED, writes=_WRITE, prune_rank=15),
     DEPLOYMENT: KindInfo(
@@ -155,7 +158,7 @@ KINDS: Mapping[Kind, KindInfo] = {
         needed_for="jobs with `scaling`",
     ),
     REPLICA_SET: KindInfo(plural="replicasets", observed=True),
-    # All of them: a tenant could take a label off, and the run's pods would be foreign, its GPUs taken twice.
+    # All of them: if a tenant took a label off, the run's pods would count as foreign, and its GPUs twice.
     STATEFUL_SET: KindInfo(
         plural="statefulsets", observed=True, needed_for="jobs that are LeaderWorkerSets", of_others=True,
     ),
@@ -202,59 +205,60 @@ KINDS: Mapping[Kind, KindInfo] = {
     ADMISSION_POLICY: KindInfo(plural="validatingadmissionpolicies", namespaced=False),
     ADMISSION_POLICY_BINDING: KindInfo(plural="validatingadmissionpolicybindings", namespaced=False),
 }  # fmt: skip
-"""One row a kind, in the order they are read. The last ones are made by `gpuctl install` or known by name alone.
+"""One row for each kind, in the order in which they are read. The last rows are kinds that `gpuctl install` makes or
+that are known only by name.
 
-Jobs are read before pods, so that of a pod that a Job's status counts the object was heard of too.
+Jobs are read before pods: of a pod that a Job's status counts, the object is then known too.
 """
 
 OBSERVED: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.observed)
-"""What a cycle reads. A server without one of them has none of it."""
+"""The kinds that a cycle reads. A server that lacks one of them has no objects of it."""
 
 OF_OTHERS: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.of_others)
-"""Kinds of other controllers, and what is read because of them."""
+"""Kinds of other controllers, and kinds that are read because of them."""
 
 RENDERED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if info.prune_rank)
-"""Kinds of which an object may be gpuctl's own."""
+"""Kinds whose objects may be gpuctl's own."""
 
 OF_DEVICES: frozenset[Kind] = frozenset(
     kind for kind, info in KINDS.items() if info.needed_for == _DRA and not info.writes
 )
-"""What tells which devices there are and which pods have them, for pools with `sharing: dra`."""
+"""Kinds that say which devices exist and which pods hold them, for pools with `sharing: dra`."""
 
 CLUSTER_SCOPED: frozenset[Kind] = frozenset(kind for kind, info in KINDS.items() if not info.namespaced)
 
 SCOPES: Mapping[Kind, Scope] = {kind: info.scope for kind, info in KINDS.items() if info.scope != Scope()}
-"""Kinds of which a cycle reads only a part: the ledgers, and what bears our label. Of every other kind it reads all."""
+"""Kinds of which a cycle reads only a part: the ledgers, and objects with our label. It reads all of the others."""
 
 WITH_PEOPLES: Mapping[Kind, Scope] = {kind: scope for kind, scope in SCOPES.items() if scope != _LABELLED}
-"""What commands read that tell what a cycle would write: also what people made, which may be in its place. A controller
-does not: it would have each change of all Services and autoscalers of the cluster."""
+"""The scopes of commands that show what a cycle would write: they also read objects that people made, which may be in
+its place. A controller does not: it would get each change of all Services and autoscalers of the cluster."""
 
 VERBS: Mapping[Kind, tuple[str, ...]] = {
     kind: tuple(sorted({*info.writes, *(_READ if info.observed else ())}))
     for kind, info in sorted(KINDS.items())
     if (info.observed or info.writes) and not info.of_engine
 }
-"""What the controller does with each kind it uses, sorted."""
+"""The verbs that the controller uses on each kind, sorted."""
 
 
 READ_VERBS = _READ
 
 OF_ENGINES: tuple[Kind, ...] = tuple(kind for kind, info in KINDS.items() if info.of_engine)
-"""Kinds of other engines, whichever."""
+"""Kinds of other engines."""
 
 
 _OF_DECLARED_RANK = 11
-"""Objects of kinds that a Cluster declares are deleted with the last of the built-in workloads."""
+"""The prune rank of kinds that a Cluster declares: with the last of the built-in workloads."""
 
 
 def is_declared(kind: Kind) -> bool:
-    """Whether it is a kind that a Cluster declares."""
+    """Whether a Cluster declares the kind."""
     return kind not in KINDS
 
 
 def is_of_others(kind: Kind) -> bool:
-    """Whether its objects are another controller's, so that a server may be without it, and gpuctl without rights."""
+    """Whether the kind belongs to another controller: a server may lack it, and gpuctl may have no rights on it."""
     return is_declared(kind) or KINDS[kind].of_others
 
 
@@ -264,10 +268,11 @@ def in_words(kind: Kind) -> str:
 
 
 def is_decisive(kind: Kind) -> bool:
-    """Whether no cluster can be decided about without seeing its objects.
+    """Whether gpuctl must see the objects of a kind before it can decide anything about a cluster.
 
-    Objects of which gpuctl reads only its own are written, and no decision follows from them; but for autoscalers,
-    without which a service keeps the workers that it has. Without seeing claims no namespace is deleted.
+    A kind of which gpuctl reads only its own objects is not decisive: they are written, and no decision follows from
+    them. Exception: without autoscalers, a service keeps the workers that it has. Without claims, no namespace is
+    deleted.
     """
     return not (is_of_others(kind) or kind in OF_DEVICES or kind == CLAIM or KINDS[kind].scope == _LABELLED)
 
@@ -278,29 +283,29 @@ def may_be_own(kind: Kind) -> bool:
 
 
 def prune_rank(kind: Kind) -> int:
-    """When its objects are deleted that are no longer declared."""
+    """The order in which objects of a kind that are no longer declared are deleted."""
     return _OF_DECLARED_RANK if is_declared(kind) else KINDS[kind].prune_rank
 
 
 def of_engine(engine: str) -> tuple[Kind, ...]:
-    """The kinds of another engine that gpuctl reads and writes where that engine decides."""
+    """The kinds of another engine that gpuctl reads and writes if that engine decides."""
     return tuple(kind for kind, info in KINDS.items() if info.of_engine == engine)
 
 
 def verbs_of_engine(kind: Kind) -> tuple[str, ...]:
-    """What the controller does with a kind of another engine, sorted."""
+    """The verbs that the controller uses on a kind of another engine, sorted."""
     return tuple(sorted({*KINDS[kind].writes, *_READ}))
 
 
 def group_of(kind: Kind) -> str:
-    """The API group; empty for the core one."""
+    """The API group; "" for the core group."""
     return kind[0].rpartition("/")[0]
 
 
 def for_people(namespace: str = "") -> Mapping[Kind, Scope]:
-    """The scopes of a person's commands: what is published is among the ledgers.
+    """The scopes of a person's commands; they read what is published together with the ledgers.
 
-    `namespace`: of kinds that have one, only that; the ledgers are where they are.
+    `namespace`: only this namespace, for kinds that have one; the ledgers stay where they are.
     """
     namespaced = KINDS.keys() - CLUSTER_SCOPED - {CONFIG_MAP} if namespace else frozenset[Kind]()
     own = {kind: Scope(namespace=namespace, label_selector=KINDS[kind].scope.label_selector) for kind in namespaced}

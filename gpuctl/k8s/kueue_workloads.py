@@ -1,4 +1,4 @@
-"""What Kueue says of a run: the conditions of the Workload that it keeps for a Job, or for each pod of a service.
+"""Kueue's view of a run: the conditions of the Workload that it keeps for a Job, or for each pod of a service.
 
 Source: Kueue 0.19, apis/kueue/v1beta2/workload_types.go.
 """
@@ -12,13 +12,13 @@ from gpuctl.k8s.objects import items, text
 from gpuctl.model.state import Body
 
 _TOLD = ("Finished", "Evicted", "Preempted", "Admitted", "QuotaReserved")
-"""The conditions that say why it runs or waits, the last event first."""
+"""The conditions that say why a run runs or waits, the last event first."""
 _LONGEST = 500
 _MOST = 20
 
 
 class Condition(NamedTuple):
-    """One condition of a Workload: `holds` as its status says."""
+    """One condition of a Workload; `holds`: its status."""
 
     workload: str
     type: str
@@ -28,22 +28,22 @@ class Condition(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What it says: `not QuotaReserved (Pending): insufficient unused quota`."""
+        """The condition in words: `not QuotaReserved (Pending): insufficient unused quota`."""
         return f"{'' if self.holds else 'not '}{self.type} ({self.reason}): {self.message}"
 
 
 def conditions_of(workloads: Iterable[Body], owners: Collection[str]) -> list[Condition]:
-    """The conditions of the Workloads that objects of these uids own; of many Workloads the first."""
+    """The conditions of the Workloads that are owned by objects with these uids, at most _MOST."""
     own = (body for body in workloads if any(text(owner, "uid") in owners for owner in _owners(body)))
     found = [told for body in own for told in _conditions(body)]
     return found[:_MOST]
 
 
 def deciding(conditions: Sequence[Condition]) -> Condition | None:
-    """The one condition that says why a run runs or waits; None where there is none.
+    """The one condition that says why a run runs or waits; None if there is none.
 
-    Of one Workload the last event that holds, else what it waits for. Of the pods of a service, each with a Workload,
-    the first that waits.
+    For one Workload: the last event that holds, else what it waits for. For the pods of a service, each with a
+    Workload: that of the first one that waits.
     """
     found: dict[str, Condition] = {}
     for each in conditions:

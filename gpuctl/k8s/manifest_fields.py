@@ -1,7 +1,7 @@
-"""What the pods of another controller's object may have, as data: no more than those of a job of gpuctl's own fields.
+"""The fields that the pods of another controller's object may have, as data: no more than gpuctl's own fields give.
 
-A list of what is allowed, not of what is forbidden: a field that a later version of Kubernetes adds is refused until it
-was looked at. `gpuctl/compile/manifest_v1.py` walks through a manifest with it.
+A list of allowed fields, not of forbidden ones: a field that a later version of Kubernetes adds is refused until it has
+been reviewed. `gpuctl/compile/manifest_v1.py` checks a manifest against it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from gpuctl.model.workload_kind import Allowed
 
 ANY: Allowed = {}
-"""Whatever the field takes."""
+"""Any value is allowed."""
 
 
 def any_of(*fields: str) -> dict[str, Allowed]:
-    """Fields with whatever they take."""
+    """Fields that may have any value."""
     return dict.fromkeys(fields, ANY)
 
 
@@ -50,7 +50,7 @@ CONTAINER: Allowed = {
         "capabilities": any_of("add", "drop"),
     },
 }  # fmt: skip
-"""What a container of such a workload may have: no more than one of a job of gpuctl's own fields."""
+"""The fields that a container of such a workload may have: no more than a job's own fields give."""
 POD: Allowed = {
     "containers": CONTAINER,
     "initContainers": CONTAINER,
@@ -79,6 +79,6 @@ POD: Allowed = {
     **any_of("restartPolicy", "terminationGracePeriodSeconds", "dnsPolicy", "hostname", "subdomain"),
     **any_of("enableServiceLinks", "setHostnameAsFQDN"),
 }
-"""What the spec of its pods may have. Where they run, as which account and in which order is gpuctl's to say."""
+"""The fields that the spec of its pods may have. Only gpuctl says where they run, as which account, in which order."""
 TEMPLATE: Allowed = {"metadata": METADATA, "spec": POD}
 """A pod template."""

@@ -7,22 +7,22 @@ from hashlib import sha256
 
 FIELD_MANAGER = "gpuctl"
 REPORTER = "gpuctl.dev/gpuctl"
-"""The controller that gpuctl's Events name as theirs."""
+"""The controller that gpuctl's Events name as their source."""
 SYSTEM_NAMESPACE = "gpuctl-system"
 LEASE_NAME = "gpuctl"
 """The Lease in SYSTEM_NAMESPACE that decides which replica may write."""
 OVERVIEW_NAME = "gpuctl-overview"
 """The ConfigMap in SYSTEM_NAMESPACE that the leader publishes for people who may not read the whole cluster."""
 STATUS_NAME, STATUS_KEY = "gpuctl-status", "status.json"
-"""The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes its own state, and the key of it."""
+"""The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes its own state, and its key there."""
 CONTROL_NAME = "gpuctl-control"
-"""The ConfigMap in SYSTEM_NAMESPACE by which people with rights there freeze a part, or have Git read now."""
+"""The ConfigMap in SYSTEM_NAMESPACE by which people with rights there freeze a part, or ask to read Git now."""
 UTILISATION_NAME = "gpuctl-utilisation"
-"""The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes what GPUs do."""
+"""The ConfigMap in SYSTEM_NAMESPACE in which the leader publishes the use of GPUs."""
 DASHBOARD_SERVICE = "gpuctl-dashboard"
 """The Service in SYSTEM_NAMESPACE that leads to the leader's dashboard, by an EndpointSlice of the same name."""
 PUBLISHED = (OVERVIEW_NAME, STATUS_NAME, UTILISATION_NAME)
-"""All ConfigMaps there that are published, and no ledgers. Nothing is decided by them, and a cycle reads none."""
+"""All ConfigMaps there that are published and are not ledgers. Nothing is decided by them, and a cycle reads none."""
 READER_ROLE = "gpuctl-reader"
 """The ClusterRole of people who look at jobs, and the Role in SYSTEM_NAMESPACE for what is published to them."""
 OPERATOR_ROLE = "gpuctl-operator"
@@ -45,20 +45,20 @@ RUN_LABEL = "gpuctl.dev/run"
 TYPE_LABEL = "gpuctl.dev/type"
 LEDGER_LABEL = "gpuctl.dev/ledger"
 MANAGED_LABEL = "gpuctl.dev/managed"
-"""On a project's namespace: admission policies select it by this."""
+"""On a project's namespace: admission policies select it by this label."""
 ADOPT_LABEL = "gpuctl.dev/adopt"
 """On a namespace that an administrator releases: the project that may take it over."""
 POD_SECURITY_LABEL = "pod-security.kubernetes.io/"
-"""On a namespace, with `enforce`, `enforce-version` or `warn`: what the API server itself lets its pods have."""
+"""On a namespace, with `enforce`, `enforce-version` or `warn`: the Pod Security level of the API server."""
 WORKERS_LABEL = "gpuctl.dev/workers"
 """On a gang's pods: how many workers it was started with."""
 WORKER_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 """Written on a gang's pods by the Job controller."""
 INDEX_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
-"""Written by it on the pods of a gang with a limit for each worker: how often that worker failed before."""
+"""On the pods of a gang with a limit for each worker: how often that worker failed. Written by the Job controller."""
 SWEEP_LABEL = "gpuctl.dev/sweep"
 INDEX_LABEL = "gpuctl.dev/index"
-"""On what belongs to a job of a sweep: the sweep's name, and what the job's own name has after that."""
+"""On the objects of a job of a sweep: the sweep's name, and the rest of the job's own name."""
 
 SOURCE_ANNOTATION = "gpuctl.dev/source"
 REVISION_ANNOTATION = "gpuctl.dev/revision"
@@ -78,41 +78,41 @@ RESERVED_ANNOTATION = "gpuctl.dev/reserved"
 """On the run of an elastic job: the places reserved for workers that it lacks, until other runs have left them."""
 CHARGE_ANNOTATION = "gpuctl.dev/charge"
 HOST_ANNOTATION = "gpuctl.dev/host"
-"""On an Ingress whose declared host is an address, which its rules may not name: where people find it."""
+"""On an Ingress whose declared host is an address, which its rules may not name: where people reach it."""
 FROZEN_ANNOTATION = "gpuctl.dev/frozen"
 SYNC_ANNOTATION = "gpuctl.dev/sync"
-"""On the ConfigMap CONTROL_NAME: what is frozen, by whom and why; and when Git was last asked for."""
+"""On the ConfigMap CONTROL_NAME: what is frozen, by whom and why; and when reading Git was last asked for."""
 TEMPLATE_ANNOTATION = "gpuctl.dev/template"
-"""On a Job: a digest of what its pod template was made with and the API server takes no change of."""
+"""On a Job: a digest of the parts of its pod template that the API server does not let change."""
 IDLE_SINCE_ANNOTATION = "gpuctl.dev/idle-since"
 PROGRESS_ANNOTATION = "gpuctl.dev/progress"
 CHECKPOINTED_ANNOTATION = "gpuctl.dev/checkpointed-at"
-"""How far a pod says that its work is: 0.42 or 42%."""
+"""How far a pod says its work has got: 0.42 or 42%."""
 PREEMPTIBLE_ANNOTATION = "gpuctl.dev/preemptible"
-"""On a run whose job may be stopped for others though its type may not, or the other way round."""
+"""On a run whose job is preemptible although its type is not by default, or the other way round."""
 VALUES_ANNOTATION = "gpuctl.dev/values"
 """On the run of a job of a sweep with a matrix: the variables of its combination, for people."""
 MIN_WORKERS_ANNOTATION = "gpuctl.dev/min-workers"
-"""On the run of an elastic job: with how few workers it may go on. It gives up those of the highest index first."""
+"""On the run of an elastic job: the fewest workers with which it goes on. It gives up the highest index first."""
 MAX_WORKERS_VARIABLE = "MAX_WORKERS"
-"""In the environment of its pods: with how many it would go on at the most, which is what it asks for."""
+"""In the environment of an elastic job's pods: the most workers it goes on with, which is what it asks for."""
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 """In the environment of the pods of a sweep with `completions`: the number of the index."""
 GRACE_VARIABLE = "GPUCTL_PAUSE_GRACE_SECONDS"
-"""In the environment of its pods: how long they have from SIGTERM to their end, where that is declared."""
+"""In the environment of a job's pods: how long they have from SIGTERM to their end, if that is declared."""
 QUOTA_ANNOTATION = "gpuctl.dev/quota"
-"""On a project's namespace: what it may have of each quota domain, for people who look at the cluster alone."""
+"""On a project's namespace: its claims by quota domain, for people who see only the cluster."""
 DEPARTMENT_ANNOTATION = "gpuctl.dev/department"
 
 PROVENANCE_ANNOTATIONS = frozenset({SOURCE_ANNOTATION, REVISION_ANNOTATION})
-"""Written with any other change, never for themselves: a commit that only moves lines writes nothing."""
+"""Written together with another change, never alone: a commit that only moves lines writes nothing."""
 
 TOLERATED_TAINT_KEYS = ("gpuctl.dev/managed", "nvidia.com/gpu")
-"""Taints, of any value and effect NoSchedule, that keep other pods away from GPU nodes and let gpuctl's on."""
+"""Taints of GPU nodes, with any value and effect NoSchedule, that keep other pods away; gpuctl's pods tolerate them."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 MIG_RESOURCE_PREFIX = "nvidia.com/mig-"
-"""Before a profile: what a device plugin of strategy `mixed` calls slices of it."""
+"""Followed by a profile: a device plugin of strategy `mixed` calls its slices so."""
 GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"
 """Written by GPU feature discovery, in MiB."""
 DRA_DRIVER = "hami-core-gpu.project-hami.io"
@@ -121,7 +121,7 @@ NVIDIA_DRIVER = "gpu.nvidia.com"
 NVIDIA_GPU_CLASS = "gpu.nvidia.com"
 NVIDIA_MIG_CLASS = "mig.nvidia.com"
 CLAIMED_DEVICES = ".deviceclass.resource.k8s.io/devices"
-"""After a DeviceClass: by what name a ResourceQuota counts the devices that are claimed of it."""
+"""Follows a DeviceClass: the name by which a ResourceQuota counts devices claimed from that class."""
 
 HAMI_SCHEDULER = "hami-scheduler"
 HAMI_MEMORY_PERCENT_RESOURCE = "nvidia.com/gpumem-percentage"
@@ -138,15 +138,15 @@ HAMI_CORDON_ANNOTATION = "hami.io/device-cordon"
 """On a node: uuids of GPUs that take no new work."""
 HAMI_NODE_ANNOTATION = "hami.io/vgpu-node"
 HAMI_DEVICES_ANNOTATION = "hami.io/vgpu-devices-allocated"
-"""On a pod, written by HAMi's scheduler: where it put the pod, and what it gave it."""
+"""On a pod, written by HAMi's scheduler: the node it chose, and the devices it gave the pod."""
 
 RESERVED_ENV_NAMES = frozenset({
     "NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_DEVICE_SM_LIMIT", "CUDA_DEVICE_MEMORY_SHARED_CACHE",
     "CUDA_OVERSUBSCRIBE", "CUDA_TASK_PRIORITY", "GPU_CORE_UTILIZATION_POLICY",
 })  # fmt: skip
 RESERVED_ENV_PREFIXES = ("CUDA_DEVICE_MEMORY_LIMIT",)
-"""Variables by which a container would see GPUs it was not given, have more of one than it was given, or go before
-another team's there. Source: Project-HAMi/HAMi-core, src/multiprocess.
+"""Variables by which a container would see GPUs it was not given, use more of one than it was given, or take precedence
+over another team on one. Source: Project-HAMi/HAMi-core, src/multiprocess.
 """
 
 _SHARD = re.compile(r"ledger-[0-9]+-of-[0-9]+")
@@ -154,7 +154,7 @@ _DIGEST = re.compile(r"[0-9a-f]{8}")
 _SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 CLUSTER_LEDGER = ""
-"""The project key of the ledger that is the cluster's own: no project can have this name."""
+"""Stands for a project in the name of the cluster's own ledger: no project can have this name."""
 
 
 def ledger_name(cluster: str, project: str) -> str:
@@ -163,13 +163,13 @@ def ledger_name(cluster: str, project: str) -> str:
 
 
 def ledger_owner(name: str) -> tuple[str, str] | None:
-    """The cluster and the project of a ledger's name; neither has a dot in its own. None for another name."""
+    """The cluster and project in a ledger's name; neither contains a dot. None for another name."""
     role, *whose = name.split(".")
     return (whose[0], "".join(whose[1:])) if role == "ledger" and len(whose) in {1, 2} else None
 
 
 def shard_owner(name: str) -> tuple[str, str] | None:
-    """The cluster and the project of a shard's name; None for another name."""
+    """The cluster and project in a shard's name; None for another name."""
     role, _, whose = name.partition(".")
     return ledger_owner(f"ledger.{whose}") if _SHARD.fullmatch(role) else None
 
@@ -180,7 +180,7 @@ def shard_name(cluster: str, project: str, number: int, count: int) -> str:
 
 
 def run_name(job: str, digest: str) -> str:
-    """The object of one run of a job: its Job or Deployment, its claim template, a gang's Service.
+    """The name of the objects of one run of a job: its Job or Deployment, its claim template, a gang's Service.
 
     The job's name is cut so that a worker's host name, `<run>-<index>`, stays a DNS label.
     """
@@ -194,18 +194,19 @@ def names_a_run(name: str) -> bool:
 
 
 def is_run_name(name: str, job: str) -> bool:
-    """Whether a run of the job may have the name."""
+    """Whether a run of the job may have this name."""
     run, _, digest = name.rpartition("-")
     return f"{run}-" == run_name(job, "") and _DIGEST.fullmatch(digest) is not None
 
 
 def service_name(name: str) -> str:
-    """A job's or a run's name as a Service may have it: a DNS label that begins with a letter, different for each."""
+    """A job's or a run's name as a Service may have it: a DNS label that begins with a letter; different names stay
+    so."""
     if _SERVICE.fullmatch(name):
         return name
     return f"s-{sha256(name.encode()).hexdigest()[:8]}-{name.replace('.', '-')[:48].rstrip('-')}"
 
 
 def claim_name(job: str, index: int) -> str:
-    """The PersistentVolumeClaim of a job's n-th `newClaim` volume; the same for all its runs."""
+    """The name of the PersistentVolumeClaim of a job's n-th `newClaim` volume; the same for all its runs."""
     return f"pvc-{job}-{index}"

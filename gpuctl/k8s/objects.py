@@ -1,6 +1,6 @@
-"""Typed reading of Kubernetes objects as decoded JSON. What is absent or of another type reads as empty, never raises.
+"""Typed reading of Kubernetes objects as decoded JSON. An absent value, or one of another type, reads as empty.
 
-The API server checks the objects; what reaches gpuctl broken all the same (a hand-made file of state) must not stop it.
+The API server checks its objects. But broken ones from elsewhere (a hand-made file of state) must not stop gpuctl.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuctl.model.units import Instant
 
 _NOTHING: Mapping[str, Any] = {}
 _MAPPING = (dict, Mapping)
-"""What decoding gives first: that a dict is a Mapping takes ten times as long to find out."""
+"""dict first, which is the usual type: finding out that a dict is a Mapping takes ten times as long."""
 
 
 def ref_of(body: Body) -> ObjectRef:
@@ -33,7 +33,7 @@ def ref_of(body: Body) -> ObjectRef:
 
 
 def _value(body: Body, path: Sequence[str]) -> Any:
-    """What is at a path, or None. What is missing is left at once: that None is no Mapping takes long to find out."""
+    """The value at a path, or None. Stops at the first None: finding out that None is no Mapping takes long."""
     value: Any = body
     for key in path:
         value = value.get(key) if isinstance(value, _MAPPING) else None
@@ -56,7 +56,7 @@ def items(body: Body, *path: str) -> Iterator[Mapping[str, Any]]:
 
 
 def with_value(body: Body, path: Sequence[str], value: object) -> dict[str, Any]:
-    """The body with a value at a path; mappings that are missing on the way are made."""
+    """The body with a value at a path; missing mappings on the way are created."""
     first, *rest = path
     return {**body, first: with_value(mapping(body, first), rest, value) if rest else value}
 
@@ -79,7 +79,7 @@ def texts(body: Body, *path: str) -> Iterator[str]:
 
 
 def number(body: Body, *path: str, default: int = 0) -> int:
-    """The integer at a path, or the default; so too for one that no API server holds."""
+    """The integer at a path; the default if there is none, or one that no API server holds."""
     value = _value(body, path)
     return value if type(value) is int and -MOST_AMOUNT <= value <= MOST_AMOUNT else default
 
@@ -139,13 +139,13 @@ def is_deleting(body: Body) -> bool:
 
 
 def is_own_apply(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of managed fields says that gpuctl applied the object: not that it updated it, nor a part."""
+    """Whether an entry of managed fields says that gpuctl applied the object, not only updated it or a subresource."""
     is_own = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
     return is_own and not entry.get("subresource")
 
 
 def condition(body: Body, kind: str) -> Mapping[str, Any]:
-    """The condition of that type when its status is "True", else an empty mapping."""
+    """The condition of that type if its status is "True", else an empty mapping."""
     for entry in items(body, "status", "conditions"):
         if entry.get("type") == kind:
             return entry if entry.get("status") == "True" else _NOTHING
@@ -153,6 +153,6 @@ def condition(body: Body, kind: str) -> Mapping[str, Any]:
 
 
 def status_of(body: Body, kind: str) -> str:
-    """The status of the condition of that type: "True", "False" or "Unknown"; "" where there is none."""
+    """The status of the condition of that type: "True", "False" or "Unknown"; "" if there is none."""
     entries = items(body, "status", "conditions")
     return next((text(entry, "status") for entry in entries if entry.get("type") == kind), "")

@@ -1,4 +1,4 @@
-"""The overview as a ConfigMap in gpuctl's own namespace, and back. Its rows are lists, for there may be thousands."""
+"""The overview as a ConfigMap in gpuctl's own namespace, and back. Its rows are lists, as there may be thousands."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KEY = "overview.json"
 _SHORT_REVISION = 12
 _PARTS = ("projects", "departments", "nodes", "positions", "starts", "removed")
 MOST_CHARACTERS = 900_000
-"""An object of the API server has room for a million bytes, and what is written here is ASCII."""
+"""An object of the API server holds about a million bytes; the text written here is ASCII."""
 
 
 def encode_overview(overview: Overview) -> Body:
-    """The object as gpuctl applies it. Where it is too large for one object, what is left out is counted.
+    """The object as gpuctl applies it. If it is too large, rows are left out and counted.
 
-    Cost: linear, some times that where it is too large.
+    Cost: linear; a few times that if it is too large.
     """
     said = compact_json(_document(overview))
     while len(said) > MOST_CHARACTERS:
@@ -40,12 +40,12 @@ def encode_overview(overview: Overview) -> Body:
 
 
 def digest_of(overview: Overview) -> str:
-    """A text that differs between overviews that say different things, whenever they were made."""
+    """A text that differs between overviews with different content, whenever they were made."""
     return sha256(compact_json(_document(replace(overview, at_ms=0))).encode()).hexdigest()
 
 
 def decode_overview(body: Body) -> Overview | None:
-    """Read it back; None for another object and for one that is damaged."""
+    """The overview from its object; None for another object, or a damaged one."""
     said = published_text(body, OVERVIEW_REF, KEY)
     if said is None:
         return None
@@ -84,8 +84,8 @@ def _document(overview: Overview) -> Mapping[str, Any]:
 
 
 def _shortened(overview: Overview) -> Overview:
-    """Without the last half of its longest part: of the queue, the jobs that are last in it, or start last. So one
-    team's long queue leaves no project or node out."""
+    """The overview without the last half of its longest part; of the queue, without the jobs that come or start last.
+    So one team's long queue displaces no project or node."""
     parts: dict[str, Any] = {name: getattr(overview, name) for name in _PARTS}
     name, rows = max(parts.items(), key=lambda part: len(part[1]))
     half = len(rows) // 2
@@ -99,7 +99,7 @@ def _in_order(name: str, rows: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
 
 
 def newest_removals(removed: Mapping[str, Removal]) -> list[tuple[str, Removal]]:
-    """The newest first."""
+    """Removals, the newest first."""
     return sorted(removed.items(), key=lambda entry: (-entry[1].at_ms, entry[0]))
 
 

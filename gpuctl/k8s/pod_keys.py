@@ -1,4 +1,4 @@
-"""Keys of labels and annotations of pods that are more than words: runtimes, drivers and controllers obey them.
+"""Keys of pods' labels and annotations that runtimes, drivers and controllers act on.
 
 Source: the container runtimes' and drivers' own pages: NVIDIA container toolkit and HAMi; the CDI specification; CRI-O,
 "Annotations"; NRI, "Device injector"; Kubernetes, "Well-Known Labels, Annotations and Taints".
@@ -12,7 +12,7 @@ GPU_ANNOTATIONS = (
     "hami.io/", "nvidia.com/", "nvidia.cdi.k8s.io", "cdi.k8s.io", "gpu-", "io.kubernetes.cri-o.", "devices.nri.io",
     "cdi-devices.nri.io", "devices.noderesource.dev", "cdi-devices.noderesource.dev", "devices.crio.io",
 )  # fmt: skip
-"""An annotation with a key that begins so may give a pod GPUs, or other devices of its node."""
+"""An annotation whose key begins so may give a pod GPUs, or other devices of its node."""
 _OF_OTHERS = (
     "gpuctl.dev", "kubernetes.io", "k8s.io", "nvidia.com", "hami.io", "nri.io", "noderesource.dev", "crio.io",
 )  # fmt: skip
@@ -23,10 +23,10 @@ _FOR_PEOPLE = "app.kubernetes.io/"
 
 
 def is_for_people(key: str) -> bool:
-    """Whether a job may give its pods a label or annotation of that key: neither gpuctl nor the cluster goes by it.
+    """Whether a job may put a label or annotation with that key on its pods: neither gpuctl nor the cluster acts on it.
 
-    Of keys with a domain of Kubernetes, only the recommended labels `app.kubernetes.io/...` are so. A key may be a
-    domain alone: `devices.crio.io`.
+    Of the keys with a domain of Kubernetes, only the recommended labels `app.kubernetes.io/...` are allowed. A key may
+    be only a domain: `devices.crio.io`.
     """
     if key.startswith(_FOR_PEOPLE):
         return key != names.MANAGED_BY_LABEL
@@ -37,11 +37,11 @@ def is_for_people(key: str) -> bool:
 
 
 def reserved_after(prefix: str) -> str:
-    """A reserved variable that a key of a Secret or ConfigMap could make, put after the prefix; "" if none."""
+    """A reserved variable that the prefix and some key of a Secret or ConfigMap could form together; "" if none."""
     reserved = (*sorted(names.RESERVED_ENV_NAMES), *names.RESERVED_ENV_PREFIXES)
     return next((name for name in reserved if _may_name(prefix, name)), "")
 
 
 def _may_name(prefix: str, reserved: str) -> bool:
-    """Whether a key after the prefix can make that variable, or one that begins so."""
+    """Whether the prefix and a key can form that variable, or one that begins so."""
     return reserved.startswith(prefix) or (prefix.startswith(reserved) and reserved in names.RESERVED_ENV_PREFIXES)

@@ -1,6 +1,6 @@
-"""How far a job says that its work is: by an annotation of its pod, or by a line in its log.
+"""The progress that a job reports: by an annotation of its pod, or by a line in its log.
 
-A tenant writes both. It is shown to people, and nothing is decided by it.
+Security: a tenant writes both. It is shown to people, and nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpuctl.model.units import DurationMs
 
 WHOLE_PPM = 1_000_000
 MOST_LOG_BYTES, MOST_LOG_LINES = 64 * 1024, 200
-"""The end of a log that is looked at."""
+"""How much of the end of a log is read."""
 _RATIO = re.compile(r"(?:0(?:\.(\d{1,6})\d{0,12})?|(1)(?:\.0{1,18})?)")
 _PERCENT = re.compile(r"(\d{1,3})(?:\.(\d{1,4})\d{0,12})?\s?%")
 _LINE = re.compile(rb"gpuctl: progress ([0-9.]{1,20} ?%?)\s*$")
@@ -31,7 +31,7 @@ def decode_progress(text: object) -> int | None:
 
 
 def progress_in_log(parts: Iterable[bytes]) -> int | None:
-    """The progress of the last line `gpuctl: progress 0.42`, of at most MOST_LOG_BYTES."""
+    """The progress in the last line `gpuctl: progress 0.42`, in at most MOST_LOG_BYTES."""
     text = bytearray()
     for part in parts:
         text += part[: MOST_LOG_BYTES - len(text)]
@@ -42,7 +42,7 @@ def progress_in_log(parts: Iterable[bytes]) -> int | None:
 
 
 def left_ms(progress_ppm: int, ran_ms: DurationMs) -> DurationMs | None:
-    """How long the rest takes at the pace so far; None where nothing is done yet, or nothing is left."""
+    """How long the rest takes at the pace so far; None if nothing is done yet, or nothing is left."""
     if not 0 < progress_ppm < WHOLE_PPM or ran_ms <= 0:
         return None
     return ran_ms * (WHOLE_PPM - progress_ppm) // progress_ppm

@@ -1,6 +1,6 @@
-"""What the ConfigMaps have in common in which the leader publishes: JSON under one key, and rows under tickets.
+"""Common parts of the ConfigMaps that the leader publishes: JSON under one key, and rows under tickets.
 
-What is read back may be damaged, or of another release: each value is checked as it is taken out.
+Published data that is read back may be damaged, or of another release: each value is checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpuctl.model.ids import ObjectRef
 from gpuctl.model.state import Body
 
 DAMAGE = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
-"""What reading a document may raise that has another form."""
+"""The exceptions that reading a document of another form may raise."""
 
 
 def published_object(ref: ObjectRef, key: str, said: str) -> Body:
@@ -25,20 +25,20 @@ def published_object(ref: ObjectRef, key: str, said: str) -> Body:
 
 
 def published_text(body: Body, ref: ObjectRef, key: str) -> str | None:
-    """What stands under the key; None for another object, and where there is no text."""
+    """The text under the key; None for another object, or if there is no text."""
     said = mapping(body, "data").get(key)
     return said if ref_of(body) == ref and isinstance(said, str) else None
 
 
 def amount(value: Any) -> int:
-    """The value, if it is an amount. Raises ValueError."""
+    """The value if it is an amount; else raises ValueError."""
     if not is_amount(value, MOST_AMOUNT):
         raise ValueError("no amount")
     return value
 
 
 def short_text(value: Any) -> str:
-    """The value, if it is a text that is not too long. Raises ValueError."""
+    """The value if it is a text that is not too long; else raises ValueError."""
     if not is_short(value):
         raise ValueError("no short text")
     return value

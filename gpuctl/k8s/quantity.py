@@ -1,8 +1,8 @@
-"""Kubernetes quantities ("500m", "80Gi") as exact integers and back. Two texts of one amount are equal here.
+"""Kubernetes quantities ("500m", "80Gi") as exact integers and back. Different texts of one amount are equal here.
 
-Reading accepts every form the API server accepts, numbers included, and rounds up to the unit asked for, as the
-server does for a pod's requests. An amount is at most what the server can hold, as it is there. Writing uses the
-shortest exact form: binary suffixes for bytes, `m` for CPU.
+Reading accepts every form that the API server accepts, numbers included, and rounds up to the wanted unit, as the
+server does for a pod's requests. An amount is bounded by what the server can hold. Writing uses the shortest exact
+form: binary suffixes for bytes, `m` for CPU.
 Source: k8s.io/apimachinery/pkg/api/resource, the grammar in Quantity's documentation.
 """
 
@@ -33,7 +33,7 @@ MEBIBYTE: MemBytes = 1024**2
 
 @lru_cache(maxsize=4096)
 def exact(text: str) -> Fraction:
-    """The amount itself. ValueError for what is no quantity."""
+    """The exact amount. Raises ValueError for a text that is not a quantity."""
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         raise ValueError(f"not a quantity: {text!r}")
@@ -43,12 +43,12 @@ def exact(text: str) -> Fraction:
 
 
 def parse_milli(value: object) -> CpuMilli:
-    """Thousandths, rounded up: "500m" -> 500, "4" -> 4000. ValueError for what is no quantity."""
+    """Thousandths, rounded up: "500m" -> 500, "4" -> 4000. ValueError for a value that is not a quantity."""
     return _ceil(exact(str(value)) * 1000)
 
 
 def parse_whole(value: object) -> MemBytes:
-    """Units (bytes, devices), rounded up: "16255Mi" -> 17044602880. ValueError for what is no quantity."""
+    """Units (bytes, devices), rounded up: "16255Mi" -> 17044602880. ValueError for a value that is not a quantity."""
     return _ceil(exact(str(value)))
 
 
@@ -76,5 +76,5 @@ def format_cpu(cpu_milli: CpuMilli) -> str:
 
 
 def _ceil(amount: Fraction) -> int:
-    """The whole number next above, within what a server holds."""
+    """The amount rounded up to a whole number, within the server's bounds."""
     return max(-MOST_AMOUNT, min(MOST_AMOUNT, -(-amount.numerator // amount.denominator)))

@@ -1,4 +1,4 @@
-"""What a pod, or a template of pods, requests of its node: CPU, memory, and devices of the device plugin."""
+"""The amounts that a pod, or a pod template, requests of its node: CPU, memory, and devices of the device plugin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gpuctl.model.units import CpuMilli, MemBytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requests:
-    """What a pod keeps others from using; `gpus`, and MIG `slices` by profile, by the device plugin only."""
+    """The amounts that a pod keeps from others; `gpus`, and MIG `slices` by profile, only those of the device
+    plugin."""
 
     cpu_milli: CpuMilli = 0
     mem_bytes: MemBytes = 0
@@ -22,7 +23,7 @@ class Requests:
     slices: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, other: Requests) -> Requests:
-        """Both together."""
+        """The sum of both."""
         return Requests(
             cpu_milli=self.cpu_milli + other.cpu_milli,
             mem_bytes=self.mem_bytes + other.mem_bytes,
@@ -31,7 +32,7 @@ class Requests:
         )
 
     def times(self, count: int) -> Requests:
-        """So many of it."""
+        """The requests of `count` such pods."""
         return Requests(
             cpu_milli=self.cpu_milli * count,
             mem_bytes=self.mem_bytes * count,
@@ -50,15 +51,15 @@ class Requests:
 
 
 class Starting(NamedTuple):
-    """What an init container requests; `stays`: it is a sidecar, which is there until the pod's end."""
+    """The requests of an init container; `stays`: it is a sidecar, which runs until the pod's end."""
 
     need: Requests
     stays: bool
 
 
 def of_containers(running: Iterable[Requests], starting: Iterable[Starting]) -> Requests:
-    """What the scheduler counts: the sum of the containers and sidecars, or an init container's need on top of the
-    sidecars before it, whichever is more, resource by resource. `starting`: in the order they start.
+    """The amounts that the scheduler counts, for each resource: the sum of containers and sidecars, or the need of an
+    init container and of the sidecars before it, if that is more. `starting`: in the order in which they start.
 
     Source: kubernetes/enhancements, KEP-753 (sidecar containers), "Resources calculation for scheduling".
     """
@@ -75,7 +76,7 @@ def of_containers(running: Iterable[Requests], starting: Iterable[Starting]) -> 
 
 
 def requests_of(spec: Mapping[str, Any]) -> Requests:
-    """What the scheduler counts of a pod's spec."""
+    """The amounts that the scheduler counts for a pod's spec."""
     starting = (
         Starting(_of_container(container), container.get("restartPolicy") == "Always")
         for container in items(spec, "initContainers")
@@ -85,14 +86,14 @@ def requests_of(spec: Mapping[str, Any]) -> Requests:
 
 
 def profile_counts(amounts: Mapping[str, object]) -> dict[str, int]:
-    """Slices by profile in a list of resources."""
+    """The number of slices by profile in a list of resources."""
     prefix = names.MIG_RESOURCE_PREFIX
     found = {name.removeprefix(prefix): whole(amounts, name) for name in amounts if name.startswith(prefix)}
     return {profile: count for profile, count in found.items() if count > 0 and is_profile_name(profile)}
 
 
 def _of_pod(spec: Mapping[str, Any], needs: Requests) -> Requests:
-    """CPU and memory that the pod asks for as a whole stand for those of its containers.
+    """The requests of a pod: CPU and memory requested for the pod as a whole replace those of its containers.
 
     Source: kubernetes/enhancements, KEP-2837 (pod-level resources).
     """
@@ -109,7 +110,7 @@ def _of_pod(spec: Mapping[str, Any], needs: Requests) -> Requests:
 
 
 def _of_container(container: Mapping[str, Any]) -> Requests:
-    """A request that is absent is its limit."""
+    """The requests of a container. An absent request equals the limit."""
     resources = mapping(container, "resources")
     return _amounts({**mapping(resources, "limits"), **mapping(resources, "requests")})
 

@@ -1,7 +1,6 @@
 """A run's entry in a ledger as a JSON value, and back; and the facts that a run's object tells people.
 
-An entry holds no more than it must: what is as it is for every run that waits is left out. Decoding raises ValueError
-or TypeError for what is no entry.
+An entry leaves out values that every waiting run has. Decoding raises ValueError or TypeError for any other value.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from gpuctl.model.state import Body, RunEntry
 
 
 def entry_value(entry: RunEntry) -> dict[str, object]:
-    """An entry as a JSON value. `queuedAt` and `uid` are there for nearly all, the rest once a run was let go."""
+    """An entry as a JSON value. Nearly all have `queuedAt` and `uid`; the rest appears once a run was released."""
     record, at_start = entry.record, entry.started_with == entry.placement
     parts: dict[str, object] = {
         "uid": entry.uid,
@@ -57,7 +56,7 @@ def entry_value(entry: RunEntry) -> dict[str, object]:
 
 
 def entry_of(value: object) -> RunEntry:
-    """An entry of its JSON value. Raises ValueError, TypeError."""
+    """An entry from its JSON value. Raises ValueError, TypeError."""
     if not isinstance(value, dict):
         raise TypeError("not an entry")
     uid, let_go, least = value.get("uid", ""), value.get("letGo", False), value.get("minWorkers")
@@ -94,7 +93,7 @@ def _amount(value: Mapping[str, Any], key: str) -> int:
 
 
 def _part(value: Mapping[str, Any], key: str, read: Any) -> Any:
-    """A part that may be left out, and must be readable where it is there."""
+    """A part that may be absent; if it is there, it must be readable."""
     if key not in value:
         return None
     found = read(value[key])
@@ -104,7 +103,7 @@ def _part(value: Mapping[str, Any], key: str, read: Any) -> Any:
 
 
 def told_entry(body: Body, rows: Rows) -> RunEntry:
-    """What a Job or Deployment tells people of its run: all there is to go by where its ledger can't be read."""
+    """The facts of a run on its Job or Deployment, for people. They are used if the run's ledger can't be read."""
     notes = annotations_of(body)
     template = annotations_of(mapping(body, "spec", "template"))
     return RunEntry(

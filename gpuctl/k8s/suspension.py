@@ -1,7 +1,7 @@
-"""Which workloads are stopped, and how one is stopped: the one place that says it for every kind.
+"""Whether workloads are stopped, and how to stop one: the only place that knows it, for every kind.
 
 A Job is stopped by `suspend: true`, a Deployment by `replicas: 0`, an object of another controller as its row says.
-Rendering, observing and planning ask here, and have no case for a kind.
+Rendering, observing and planning use this module, and do not distinguish kinds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def suspension_of(body: Body, rows: Rows) -> Suspension:
 
 
 def is_suspended(suspension: Suspension, body: Body) -> bool:
-    """Whether the object is to have no pods."""
+    """Whether the object is set to have no pods."""
     if suspension.is_count:
         return number(body, *suspension.field, default=1) <= 0
     return flag(body, *suspension.field)
 
 
 def is_at_rest(suspension: Suspension, body: Body) -> bool:
-    """Whether it is suspended, and its controller has heard: its pods are gone as far as the object itself says."""
+    """Whether the object is suspended and its controller has acted: by the object's own status, its pods are gone."""
     if not is_suspended(suspension, body) or any(_is_active(body, path) for path in suspension.active):
         return False
     if suspension.begun and text(body, *suspension.begun):
@@ -46,23 +46,23 @@ def _is_active(body: Body, path: Path) -> bool:
 
 
 def with_suspension(suspension: Suspension, body: Body, *, stopped: bool) -> dict[str, Any]:
-    """The object stopped, or let go. A count that lets it go is the one that it has."""
+    """The object, stopped or released. A released object keeps its count."""
     if suspension.is_count:
         return with_value(body, suspension.field, 0) if stopped else dict(body)
     return with_value(body, suspension.field, stopped)
 
 
 def suspended_like(suspension: Suspension, body: Body, other: Body) -> dict[str, Any]:
-    """The object, stopped or let go as another one of its kind is."""
+    """The object, stopped or released as another one of its kind is."""
     *above, last = suspension.field
     return with_value(body, suspension.field, mapping(other, *above).get(last))
 
 
 def is_let_go(body: Body, rows: Rows) -> bool:
-    """Whether a workload may have pods, or is to have them."""
+    """Whether a workload may have pods."""
     return not is_suspended(suspension_of(body, rows), body)
 
 
 def is_stopped(body: Body, rows: Rows) -> bool:
-    """Whether a workload is suspended and its pods are gone as far as its own object says."""
+    """Whether a workload is suspended and, by its own status, its pods are gone."""
     return is_at_rest(suspension_of(body, rows), body)

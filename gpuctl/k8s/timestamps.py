@@ -1,6 +1,6 @@
-"""RFC 3339 texts and milliseconds since the Unix epoch, without floats.
+"""RFC 3339 texts to milliseconds since the Unix epoch and back, without floats.
 
-gpuctl writes milliseconds in UTC; Kubernetes itself writes whole seconds. Both are read, with any offset. An instant is
+gpuctl writes milliseconds in UTC; Kubernetes itself writes whole seconds. Both are read, with any offset. Instants are
 from 1970 to 9999 in UTC: every one that can be read can be written.
 """
 
@@ -18,7 +18,7 @@ _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def parse_timestamp(text: str) -> Instant:
-    """Milliseconds since the epoch, finer parts dropped. ValueError for what is no instant, or has no offset."""
+    """Milliseconds since the epoch, finer parts dropped. ValueError for any other text, or without an offset."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"a timestamp without an offset: {text!r}")
@@ -35,5 +35,5 @@ def format_timestamp(at_ms: Instant) -> str:
 
 
 def format_seconds(at_ms: Instant) -> str:
-    """As Kubernetes writes its own fields, parts of a second dropped: "2020-07-29T05:20:00Z"."""
+    """An instant in the form of Kubernetes' own fields, without parts of a second: "2020-07-29T05:20:00Z"."""
     return instant(at_ms)

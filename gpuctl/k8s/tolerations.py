@@ -8,13 +8,13 @@ from gpuctl.k8s import names
 from gpuctl.model.taints import Toleration
 
 OF_ALL_PODS = tuple(Toleration(key=key, effect="NoSchedule") for key in names.TOLERATED_TAINT_KEYS)
-"""What each pod of a job tolerates wherever it runs."""
+"""The taints that every pod of a job tolerates."""
 OF_THE_CLUSTER = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Taint keys with these prefixes say that a node is lost, full or leaving: a pool may tolerate none of them."""
+"""Prefixes of taint keys for nodes that are lost, full or leaving: a pool may tolerate none of them."""
 
 
 def tolerations(declared: Iterable[Toleration]) -> list[Mapping[str, str]]:
-    """The tolerations of a pod, as Kubernetes writes them; `declared` are those of its pools."""
+    """The tolerations of a pod, in Kubernetes' form; `declared`: those of its pools."""
     return [_written(each) for each in dict.fromkeys((*OF_ALL_PODS, *declared))]
 
 

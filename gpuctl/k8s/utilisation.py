@@ -1,7 +1,7 @@
-"""What GPUs do as a ConfigMap in gpuctl's own namespace, and back.
+"""The use of GPUs as a ConfigMap in gpuctl's own namespace, and back.
 
-A run's row is filed under a ticket that is made from the uid of its object, as in the overview: the right to read the
-object is what it takes to find the row. Sums by project are for all teams.
+A run's row is filed under a ticket made from the uid of its object, as in the overview: finding the row takes the right
+to read the object. Sums by project are for all teams.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ KEY = "utilisation.json"
 MOST_RUNS = 10_000
 """The most runs that are published: a row takes 80 bytes, and the object holds a million."""
 _COARSE_BYTES = 1 << 26
-"""Memory is published to 64 MiB, so that a run at rest is the same from one time to the next."""
+"""Memory is published in steps of 64 MiB, so that the row of a run at rest stays the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedUse:
-    """What was published. `runs` by ticket."""
+    """The published use. `runs`: by ticket."""
 
     at_ms: Instant
     runs: Mapping[str, RunUse] = field(default_factory=dict)
     projects: Mapping[ProjectName, ProjectUse] = field(default_factory=dict)
 
     def of(self, object_uid: str) -> RunUse | None:
-        """What is known of the run whose object has that uid."""
+        """The use of the run whose object has that uid."""
         return self.runs.get(_ticket(object_uid)) if object_uid else None
 
 
 def mark_of(known: Utilisation) -> str:
-    """A text that differs between what says different things, whenever it was read."""
+    """A text that differs between different contents, whenever they were read."""
     runs = sorted(known.runs.items())
     rows = [[str(job), digest, *_row(use), use.idle_since_ms is not None] for (job, digest), use in runs]
     return sha256(compact_json(rows).encode()).hexdigest()
@@ -70,7 +70,7 @@ def encode_utilisation(known: Utilisation, state: ClusterState) -> Body:
 
 
 def decode_utilisation(body: Body) -> PublishedUse | None:
-    """Read it back; None for another object and for one that is damaged."""
+    """The use from its object; None for another object, or a damaged one."""
     said = published_text(body, UTILISATION_REF, KEY)
     if said is None:
         return None
@@ -89,8 +89,9 @@ def decode_utilisation(body: Body) -> PublishedUse | None:
 
 
 def resumed(published: PublishedUse | None, state: ClusterState) -> Utilisation:
-    """What another replica knew, for this one to go on from. How old it is, is judged as for any other reading: of each
-    run by when it was seen, or replicas that follow each other would make one idle that nothing measures any more."""
+    """The use that another replica published, for this one to go on from. Its age counts as for any other reading, for
+    each run from when it was seen: otherwise a run that nothing measures any more would become idle by a succession of
+    replicas."""
     if published is None:
         return Utilisation()
     found = {own.run: use for own in state.own.values() if (use := published.of(own.uid)) is not None}
@@ -98,7 +99,7 @@ def resumed(published: PublishedUse | None, state: ClusterState) -> Utilisation:
 
 
 def uses_by_ref(published: PublishedUse, state: ClusterState) -> Mapping[ObjectRef, RunUse]:
-    """What is known of each run whose object may be read."""
+    """The use of each run whose object may be read."""
     found = ((ref, published.of(uid(state.live.get(ref, {})))) for ref in state.own)
     return {ref: use for ref, use in found if use is not None}
 

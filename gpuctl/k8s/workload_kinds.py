@@ -1,7 +1,7 @@
-"""Objects of other controllers, read by the rows of their kinds: pods, counts, ended.
+"""Reads objects of other controllers by the rows of their kinds: their pods, counts and ends.
 
-From it follow how many workers a job with such a manifest has, and when its run has ended
-(`gpuctl/observe/workloads.py`). How its object is stopped is in `gpuctl/k8s/suspension.py`.
+From these follow the number of workers of a job with such a manifest, and when its run has ended
+(`gpuctl/observe/workloads.py`). `gpuctl/k8s/suspension.py` has how its object is stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuctl.model.workload_kind import Count, Kind, PodSets, Told, WorkloadKind
 class PodSet(NamedTuple):
     """Pods of one template: how many at a time, and what each requests.
 
-    `at` leads from the spec to the `entry` that they are of.
+    `at`: the path from the spec to their `entry`.
     """
 
     sets: PodSets
@@ -34,12 +34,12 @@ class PodSet(NamedTuple):
 
 
 def row_of(body: Body, rows: Rows) -> WorkloadKind | None:
-    """The row of an object's kind; None for any other kind."""
+    """The row of an object's kind; None for a kind without a row."""
     return rows.get((text(body, "apiVersion"), text(body, "kind")))
 
 
 def pod_sets(row: WorkloadKind, spec: Body) -> Iterator[PodSet]:
-    """The pods that a spec makes, in the order of the row. Cost: linear in the containers."""
+    """The sets of pods that a spec makes, in the order of the row. Cost: linear in the containers."""
     for sets in row.pods:
         for at, entry in _entries(sets, spec):
             template = mapping(entry, *sets.template)
@@ -59,7 +59,7 @@ def _entries(sets: PodSets, spec: Body) -> Iterator[tuple[tuple[str | int, ...],
 
 
 def product(counts: Iterable[Count], entry: Body) -> int:
-    """How many the fields say together; none is below 0."""
+    """The product of the counts of an entry; none counts as less than 0."""
     found = 1
     for each in counts:
         less = bool(each.but_one and mapping(entry, *each.but_one))
@@ -68,10 +68,10 @@ def product(counts: Iterable[Count], entry: Body) -> int:
 
 
 class WorkerSum(NamedTuple):
-    """What a workload is to the engine: equal workers, and pods without GPUs beside them.
+    """A workload as the engine sees it: equal workers, and pods without GPUs beside them.
 
-    `worker` is what one worker is charged: the most that any of them requests, and CPU and memory of all the `helpers`,
-    the pods without GPUs, for any of its nodes may get those. `beside`: what the helpers request together.
+    `worker`: the charge of one worker: the largest requests of any worker, and CPU and memory of all `helpers`, the
+    pods without GPUs, since any of its nodes may get those. `beside`: the requests of all helpers together.
     """
 
     workers: int
@@ -81,12 +81,12 @@ class WorkerSum(NamedTuple):
 
     @property
     def pods(self) -> int:
-        """All of its pods at a time."""
+        """The number of all its pods at a time."""
         return self.workers + self.helpers
 
 
 def sum_of(row: WorkloadKind, spec: Body) -> WorkerSum:
-    """The workers of a spec: its pods with GPUs, or all where none has any."""
+    """The workers of a spec: its pods with GPUs, or all pods if none has any."""
     sets = list(pod_sets(row, spec))
     ask = [each for each in sets if each.requests.gpus] or sets
     worker, beside = Requests(), Requests()
@@ -110,7 +110,7 @@ def made_of(row: WorkloadKind, spec: Body) -> Mapping[Kind, int]:
 
 
 def is_told(body: Body, state: Told, *, or_nothing: bool = False) -> bool:
-    """Whether the object tells that state; `or_nothing`: or none at all in that place."""
+    """Whether the object reports that state; `or_nothing`: also if it reports nothing in that place."""
     if state.condition:
         told = [entry for entry in items(body, "status", "conditions") if entry.get("type") == state.condition]
         return all(entry.get("status") == "True" for entry in told) and bool(told or or_nothing)
@@ -119,14 +119,14 @@ def is_told(body: Body, state: Told, *, or_nothing: bool = False) -> bool:
 
 
 class End(NamedTuple):
-    """How and when a workload ended, as far as it says when."""
+    """How a workload ended, and when, if it says so."""
 
     succeeded: bool
     at_ms: Instant | None
 
 
 def end_of(row: WorkloadKind, body: Body) -> End | None:
-    """How it ended by its own status; None for one that goes on."""
+    """The end that the object's own status reports; None if it goes on."""
     for state, succeeded in ((row.succeeded, True), (row.failed, False)):
         if state is not None and is_told(body, state):
             told = condition(body, state.condition)

@@ -1,9 +1,9 @@
-"""The kinds of other controllers that a job may be: one row a kind.
+"""The kinds of other controllers that a job may be: one row for each kind.
 
-A Cluster may declare further rows, in `workloadKinds`: `rows_of` has both, and they are read alike.
+A Cluster may declare further rows in `workloadKinds`: `rows_of` gives both, and they are read alike.
 
-A built-in kind is a row here and one in `kinds.KINDS`; the shape of its fields for the embedded cluster is in
-`gpuctl/adapters/embedded/shapes.py`. tests/jobset and tests/workloads hold each row against the kind's definition.
+A built-in kind has a row here and one in `kinds.KINDS`; the shape of its fields for the embedded cluster is in
+`gpuctl/adapters/embedded/shapes.py`. tests/jobset and tests/workloads check each row against the kind's definition.
 Sources: JobSet 0.12, api/jobset/v1alpha2/jobset_types.go, pkg/webhooks/jobset_webhook.go. Training Operator 1.9,
 pkg/apis/kubeflow.org/v1, pkg/controller.v1/common/job.go, pkg/webhooks/pytorch. MPI Operator 0.8,
 pkg/apis/kubeflow/validation, pkg/controller/mpi_job_controller.go. KubeRay 1.6, controllers/ray/rayjob_controller.go,
@@ -34,10 +34,11 @@ Rows: TypeAlias = Mapping[Kind, WorkloadKind]
 """The kinds of other controllers that a job may be in a cluster."""
 
 BY_REPLICAS = Suspension(("spec", "replicas"), is_count=True, active=(("status", "replicas"),))
-"""How a Deployment is stopped, and what is scaled as it is."""
+"""How a Deployment is stopped, and any kind that is scaled in the same way."""
 OF_JOB = Suspension(("spec", "suspend"), active=(("status", "active"),), begun=("status", "startTime"))
-"""How a Job is stopped. Source: pkg/controller/job, Kubernetes 1.36: it clears `startTime` when it has heard. Until its
-pods are deleted, which may fail at first, the server takes no change of their template."""
+"""How a Job is stopped. Source: pkg/controller/job, Kubernetes 1.36: the controller clears `startTime` when it has
+acted on the suspension. Until the pods are deleted, which may fail at first, the server allows no change of their
+template."""
 
 _REPLICAS = Count(("replicas",))
 _PARALLELISM: Path = ("template", "spec", "parallelism")
@@ -93,7 +94,7 @@ JOBSET = WorkloadKind(
 _REPLICA: Allowed = {**any_of("replicas", "restartPolicy"), "template": TEMPLATE}
 _RUN_POLICY: Allowed = any_of("backoffLimit", "cleanPodPolicy")
 _CLEAN: Path = ("runPolicy", "cleanPodPolicy")
-"""What becomes of pods that still run at the end. Left alone, they would hold their GPUs for ever."""
+"""What happens to pods that still run at the end. Without it, they would hold their GPUs for ever."""
 _CLEANED = ("Running", "All")
 _TYPED: Path = ("status", "replicaStatuses")
 
@@ -183,12 +184,12 @@ _RAY: Allowed = {
     "headGroupSpec": _GROUP,
     "workerGroupSpecs": {**_GROUP, **any_of("groupName", "replicas", "numOfHosts")},
 }
-"""Neither an autoscaler, which changes counts, nor `minReplicas` and `maxReplicas`, which bound them; no Service or
-Ingress beyond the usual, no labels over gpuctl's, no Redis with a pod of its own to clean up."""
+"""Not allowed: an autoscaler, which changes counts, and `minReplicas` and `maxReplicas`, which bound them; a Service or
+Ingress beyond the usual; labels over gpuctl's; Redis with a pod of its own to clean up."""
 
 
 def _ray_pods(*above: str, made: tuple[Made, ...] = ()) -> tuple[PodSets, ...]:
-    """The pods of a RayCluster's spec, which is `above`."""
+    """The sets of pods of a RayCluster's spec, which is at the path `above`."""
     head = PodSets(
         entries=(*above, "headGroupSpec"), template=("template",), called="head", made=made, needed=True
     )  # fmt: skip

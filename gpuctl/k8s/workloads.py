@@ -1,4 +1,4 @@
-"""Which objects run a job's pods, and which run an object belongs to."""
+"""Which objects run a job's pods, and to which run an object belongs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpuctl.model.state import Body
 
 _LONGEST_INDEXES = 8 * MOST_WORKERS
 _OF_IMAGES = (kinds.JOB, kinds.DEPLOYMENT)
-"""What jobs without a manifest are."""
+"""The kinds of jobs without a manifest."""
 _OF_SERVER = frozenset({"foregroundDeletion", "orphan"})
-"""Finalizers by which the garbage collector was asked to deal with dependents first."""
+"""Finalizers that ask the garbage collector to handle dependents first."""
 _WORKLOADS = frozenset({*_OF_IMAGES, *BUILT_IN})
 
 
@@ -36,19 +36,19 @@ def is_of_manifest(ref: ObjectRef) -> bool:
 
 
 def holders(body: Body) -> list[str]:
-    """The finalizers of others that keep a deleted object, sorted. The garbage collector takes its own off."""
+    """The finalizers of others that keep a deleted object, sorted. The garbage collector removes its own itself."""
     return sorted(set(texts(body, "metadata", "finalizers")) - _OF_SERVER)
 
 
 def keeps_its_pods(ref: ObjectRef, body: Body) -> bool:
-    """Whether nothing stops the pods of a deleted Job or Deployment as long as finalizers of others keep it: not its
-    controller, and not the garbage collector, which was asked to delete them after it."""
+    """Whether the pods of a deleted Job or Deployment go on as long as finalizers of others keep it. Its controller
+    does not stop them then, and the garbage collector, which was asked to delete them after it, does not either."""
     is_asked = _OF_SERVER.isdisjoint(texts(body, "metadata", "finalizers"))
     return is_asked and is_deleting(body) and bool(holders(body)) and (ref.api_version, ref.kind) in _OF_IMAGES
 
 
 def kind_of(job: Job) -> Kind:
-    """What the object of a job's run is."""
+    """The kind of the object of a job's run."""
     manifest = job.container.manifest
     if manifest is not None:
         return manifest.api_version, manifest.kind
@@ -56,13 +56,13 @@ def kind_of(job: Job) -> Kind:
 
 
 def workers_of(body: Body) -> int:
-    """How many pods a Job or Deployment that is let go is to have."""
+    """How many pods a released Job or Deployment should have."""
     field = "replicas" if text(body, "kind") == kinds.DEPLOYMENT[1] else "parallelism"
     return number(body, "spec", field, default=1)
 
 
 def named_nodes(body: Body) -> tuple[NodeName, ...]:
-    """The nodes that the pods of a workload may go to, where its template names them as gpuctl does."""
+    """The nodes that the pods of a workload may go to, if its template names them in gpuctl's form."""
     required = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     affinity = mapping(body, "spec", "template", "spec", "affinity", *required)
     fields = [field for term in items(affinity, "nodeSelectorTerms") for field in items(term, "matchFields")]
@@ -75,12 +75,12 @@ def completed_indexes(job: Body) -> set[int]:
 
 
 def failed_indexes(job: Body) -> set[int]:
-    """The indexes of an Indexed Job's workers that failed as often as its limit for each allows, and once more."""
+    """The indexes of an Indexed Job's workers that have failed more often than the limit for each allows."""
     return indexes_of(text(job, "status", "failedIndexes"))
 
 
 def indexes_of(told: str) -> set[int]:
-    """The indexes in a text as "0,2-4".
+    """The indexes in a text such as "0,2-4".
 
     Of a text that no Job can have, only a part is read. Cost: O(MOST_WORKERS), however long the text is.
     """
@@ -94,9 +94,9 @@ def indexes_of(told: str) -> set[int]:
 
 
 def run_of(body: Body, cluster: str = "") -> RunKey | None:
-    """The run that labels say an object belongs to; None for what is not gpuctl's, or another cluster's than `cluster`.
+    """The run that an object's labels name; None if it is not gpuctl's, or of another cluster than `cluster`.
 
-    Without a cluster, the runs of every one that shares the API server.
+    Without a cluster, the runs of all clusters that share the API server count.
     """
     labels = labels_of(body)
     project, job, digest = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL, names.RUN_LABEL))
@@ -108,16 +108,16 @@ def run_of(body: Body, cluster: str = "") -> RunKey | None:
 
 
 def job_of(body: Body) -> JobId | None:
-    """The job that labels say an object belongs to, in one of its runs or in all; None for others."""
+    """The job that an object's labels name, for an object of one of its runs or of the job itself; else None."""
     labels = labels_of(body)
     project, job = (labels.get(key) for key in (names.PROJECT_LABEL, names.JOB_LABEL))
     return JobId(ProjectName(str(project)), str(job)) if project and job else None
 
 
 def own_run(ref: ObjectRef, body: Body, cluster: str = "") -> RunKey | None:
-    """The run that this is the object of; None for all else, also for a copy under a run's labels and another name.
+    """The run whose own object this is; None for anything else, also for a copy with a run's labels and another name.
 
-    The labels in its pod template come before its own: a Job's template can't be changed by hand.
+    The labels in its pod template are preferred to its own: a Job's template can't be changed by hand.
     """
     if not is_workload(ref):
         return None

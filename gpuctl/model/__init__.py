@@ -1,1 +1,1 @@
-"""The frozen values the stages exchange. Standard library only; no I/O, no clock, no Kubernetes."""
+"""The frozen values that the stages pass on. Standard library only; no I/O, no clock, no Kubernetes."""

@@ -1,4 +1,4 @@
-"""What is to be done to the cluster, complete: applying a plan makes no choices."""
+"""The writes to the cluster, complete in every detail: applying a plan makes no choices."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One write. `project` and `stage` group it: when a project's ledger or namespace can't be written, its later
-    stages are skipped; after another failure those of the same namespace and name.
+    """One write. `project` and `stage` group it: if a project's ledger or namespace can't be written, the project's
+    later stages are skipped; after another failure, those for the same namespace and name.
 
-    `reason` says why in a word or two for people (missing, drift: spec.suspend, no longer declared). `may_rest`: it
-    only puts fields right that matter to no other team, so that it may wait where they are changed back each time.
-    `frees`: it may take GPUs back from a run, so that it never waits long.
+    - `reason`: why, in a word or two for people (missing, drift: spec.suspend, no longer declared).
+    - `may_rest`: the write only repairs fields that matter to no other team, so it may wait if they are changed back
+      again and again.
+    - `frees`: the write may take GPUs back from a run, so it never waits long.
     """
 
     action: Action
@@ -42,10 +43,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Changes in the order they are made, what a guard refused (as diagnostics), and how many objects are as wanted.
+    """Changes in the order in which they are made, the refusals of guards, and how many objects are as wanted.
 
-    `notices` are what is otherwise than declared and can't be changed by a write. `kept`: projects that are declared no
-    more, and stay.
+    `notices`: differences from the declarations that no write can remove. `kept`: projects that are no longer declared
+    and stay.
     """
 
     changes: tuple[Change, ...] = ()
@@ -56,7 +57,8 @@ class Plan:
 
 
 class OutcomeStatus(StrEnum):
-    """What became of a change. CONFLICT: the object was not as the plan saw it; the next cycle looks again."""
+    """The result of a change. CONFLICT: the object had changed since the plan was made; the next cycle reads it
+    again."""
 
     APPLIED = "applied"
     CONFLICT = "conflict"
@@ -66,7 +68,8 @@ class OutcomeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One outcome a change, in the same order. `refused`: the server won't take this write, now or later."""
+    """The result of one change; outcomes have the order of the changes. `refused`: the server will never take this
+    write."""
 
     change: Change
     status: OutcomeStatus
@@ -76,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyResult:
-    """All outcomes; `writes` is how many requests changed something."""
+    """All outcomes; `writes`: how many requests changed something."""
 
     outcomes: tuple[Outcome, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What a pause costs a job: the work that it has done since it last wrote a checkpoint, and has to do again."""
+"""What a pause costs a job: the work since its last checkpoint, which it has to do again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gpuctl.model.units import DurationMs, Instant
 def work_since_checkpoint(
     every_ms: DurationMs | None, since_ms: Instant, now_ms: Instant, said_ms: Instant | None = None
 ) -> DurationMs | None:
-    """The work that is lost where a run that started at `since_ms` is stopped now; None where nothing is known of it.
+    """The work that is lost if a run that started at `since_ms` is stopped now; None if nothing is known about it.
 
-    `every_ms`: how often it writes a checkpoint, from its start on. `said_ms`: when it said that it had written one. A
-    job declares the one and says the other itself: people are told what follows, and nothing is decided by it.
+    `every_ms`: how often it writes a checkpoint, counted from its start. `said_ms`: when it reported a checkpoint. Both
+    come from the job itself (declared, or reported): people are told the result, and nothing is decided by it.
     """
     ran_ms = max(0, now_ms - since_ms)
     known = []

@@ -11,9 +11,9 @@ from gpuctl.model.ids import NO_REVISION, ProjectName, Revision
 class Merge(StrEnum):
     """Which two trees a plan compares.
 
-    CLEAN: base and the merge of base and head. CONFLICTS, or UNSUPPORTED by a git before 2.38: the merge base and head,
-    because the merge is not known. DIRECT: base and head. ROLLBACK: base, and base with the cluster's folder as it was
-    at head.
+    CLEAN: base, and the merge of base and head. CONFLICTS, or UNSUPPORTED by a git before 2.38: the merge base and
+    head, because the merge is not known. DIRECT: base and head. ROLLBACK: base, and base with the cluster's folder as
+    it was at head.
     """
 
     CLEAN = "clean"
@@ -27,10 +27,11 @@ class Merge(StrEnum):
 class Comparison:
     """Two revisions as they were named, with their commits.
 
-    `folder`: the cluster's, in the repository. `head_commit` is NO_REVISION for the working tree, `merge_base` with
-    DIRECT. `base_moved_by`: how many commits base has that head lacks; of a rollback, how many of those changed the
-    folder. `conflicts`: the files that both changed, each in its own way. `left_out`: projects of base
-    that do not compile, so that what base declares of them is not known.
+    - `folder`: the cluster's folder in the repository.
+    - `head_commit`: NO_REVISION for the working tree; so is `merge_base` with DIRECT.
+    - `base_moved_by`: how many commits base has that head lacks; for a rollback, how many of those changed the folder.
+    - `conflicts`: the files that both sides changed differently.
+    - `left_out`: projects of base that do not compile, so that base's declarations of them are not known.
     """
 
     base: str

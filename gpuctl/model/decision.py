@@ -1,4 +1,4 @@
-"""What the engine decides: one decision with one typed reason for each declared job."""
+"""The engine's decisions: one decision, with one typed reason, for each declared job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gpuctl.model.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """A catalogue code with its parameters. Text is made of it in `diag` and `views` only.
+    """A catalogue code with its parameters. Only `diag` and `views` turn it into text.
 
-    Parameters name what binds (a quota, a node, a job); never a clock or a queue position, so that a reason that has
-    not changed is equal to itself and costs no write.
+    Parameters name the binding thing (a quota, a node, a job), never a time or a queue position: so a reason that has
+    not changed is equal to the last one, and costs no write.
     """
 
     code: str
@@ -29,7 +29,7 @@ class Reason:
 class WorkerPlacement:
     """One worker's node and the indexes of its devices there: several whole ones, or the one it has a fraction of.
 
-    `uuids` are the same devices by the names that rendering needs, on nodes that tell them; the last known ones stay.
+    `uuids`: the same devices by the names that rendering needs, on nodes that publish them; the last known ones stay.
     """
 
     node: NodeName
@@ -45,22 +45,22 @@ class Placement:
 
     @property
     def nodes(self) -> set[NodeName]:
-        """Where any of them goes."""
+        """The nodes of all workers."""
         return {worker.node for worker in self.workers}
 
     @property
     def devices(self) -> set[tuple[NodeName, int]]:
-        """The devices of all of them, each by its node and index."""
+        """The devices of all workers, each by its node and index."""
         return {(worker.node, gpu) for worker in self.workers for gpu in worker.gpus}
 
 
 class RunRecord(NamedTuple):
-    """What is remembered of a run from cycle to cycle, on its object: see `state.Run` for the fields.
+    """What is remembered of a run from cycle to cycle: see `state.Run` for the fields.
 
-    `failed_starts`: how often in a row it did not come to run within startTimeout. `starting_ms`: how long the present
-    start took until the run's workers ran, where that was long; 0: it was not.
+    `failed_starts`: how many starts in a row did not reach running within startTimeout. `starting_ms`: how long the
+    present start took until the run's workers ran, if that was long; 0: it was not.
 
-    A named tuple, for each decision has one of its own and it is made in a third of the time.
+    A named tuple: each decision has its own record, and a named tuple is made in a third of the time.
     """
 
     queued_at_ms: Instant
@@ -72,14 +72,15 @@ class RunRecord(NamedTuple):
 
 
 NOT_YET: DurationMs = -1
-"""The `starting_ms` of a start that takes long, and is not over."""
+"""The `starting_ms` of a start that takes long and is not over yet."""
 SLOW_MS: DurationMs = 60_000
-"""A start that takes longer takes long, and is on record."""
+"""A start that takes longer than this is slow, and is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admit:
-    """Start it now, there. `record.starts` counts this start. `further`: nodes that more workers of it may go to."""
+    """Start the job now, there. `record.starts` counts this start. `further`: nodes that more of its workers may go
+    to."""
 
     job: JobId
     reason: Reason
@@ -90,7 +91,8 @@ class Admit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """It is starting or running and stays as it is. `reserved`: places for workers that it lacks, not free yet."""
+    """The run is starting or running, and stays as it is. `reserved`: places, not free yet, for workers that it
+    lacks."""
 
     job: JobId
     reason: Reason
@@ -101,7 +103,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reclaim:
-    """Pause it: its GPUs go to a job of another project. `reserved`: where it goes on then."""
+    """Pause the run: its GPUs go to a job of another project. `reserved`: the place where it goes on."""
 
     job: JobId
     reason: Reason
@@ -112,7 +114,7 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt:
-    """Pause it: its GPUs go to a job of its own project. `reserved`: where it goes on then."""
+    """Pause the run: its GPUs go to a job of its own project. `reserved`: the place where it goes on."""
 
     job: JobId
     reason: Reason
@@ -123,7 +125,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Displace:
-    """Pause it because it cannot stay where it is (its node is lost, or its place is not one it may use)."""
+    """Pause the run because it can't stay where it is: its node is lost, or it may not use its place."""
 
     job: JobId
     reason: Reason
@@ -132,7 +134,7 @@ class Displace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Pause it to start it again at once in another place, `reserved`: where it is, the beneficiary has no room."""
+    """Pause the run and start it again at once elsewhere, in `reserved`: the beneficiary needs its present place."""
 
     job: JobId
     reason: Reason
@@ -143,7 +145,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resize:
-    """The run goes on with another number of workers. `beneficiary`: the job it gives some up for, if any."""
+    """The run goes on with another number of workers. `beneficiary`: the job that it gives some up for, if any."""
 
     job: JobId
     reason: Reason
@@ -154,8 +156,8 @@ class Resize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """It waits. `reserved` is the place kept for it: while the jobs paused for it leave, while it moves there itself,
-    or, when it has waited long, as the place empties."""
+    """The job waits. `reserved`: a place kept for it, while the runs paused for it leave, while it moves there itself,
+    or, once it has waited long, while that place empties."""
 
     job: JobId
     reason: Reason
@@ -165,7 +167,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A person's `suspend: true`, or a service without load: stopped if it runs, and not started."""
+    """The job has `suspend: true` from a person, or is a service without load: it is stopped, and not started."""
 
     job: JobId
     reason: Reason
@@ -174,7 +176,7 @@ class Suspended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeOut:
-    """End it now, for good: it was idle too long, or reached its limit and nothing else ends it."""
+    """End the run now, for good: it was idle too long, or reached its limit and nothing else ends it."""
 
     job: JobId
     reason: Reason
@@ -183,9 +185,9 @@ class TimeOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Its run has ended, or its object was removed: it is not started again. `state` is a final JobState.
+    """The run has ended, or its object was removed: it is not started again. `state`: a final JobState.
 
-    `expires_at_ms`: until when the run's object is kept; None: for good. `is_expired`: that is over.
+    `expires_at_ms`: until when the run's object is kept; None: for ever. `is_expired`: that time is over.
     """
 
     job: JobId
@@ -218,10 +220,10 @@ class JobState(StrEnum):
 
 
 class FairShare(NamedTuple):
-    """One project's row in one quota domain, all in milli-GPU. `allocated_milli` is after this cycle's decisions.
+    """One project's row in one quota domain, in milli-GPU. `allocated_milli`: after this cycle's decisions.
 
-    `share_milli` is exact. `guarantee_milli` and `entitled_milli` are what the project keeps and may reach, in whole
-    GPUs where its jobs ask for those: by them its jobs run within the quota, within the share, or beyond it.
+    `share_milli` is exact. `guarantee_milli` and `entitled_milli`: what the project keeps and may reach, in whole GPUs
+    if its jobs ask for whole ones. They decide whether a job runs within the quota, within the share, or beyond it.
     """
 
     domain: DomainName
@@ -236,7 +238,7 @@ class FairShare(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
-    """One step of the engine's work, in order: what was considered, the rule, and the numbers it used."""
+    """One step of the engine's work: what was considered, the rule, and the numbers it used."""
 
     job: JobId | None
     rule: str
@@ -245,10 +247,10 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Exactly one decision a declared job, sorted by job; never over capacity; gangs all or none.
+    """Exactly one decision for each declared job, sorted by job; never over capacity; gangs all or none.
 
-    `pending_queues`: jobs that could run and have no place, a queue for each project and quota domain, in order.
-    `usage`: what is to be remembered of projects' use of spare GPUs.
+    `pending_queues`: jobs that could run and have no place, one queue for each project and quota domain, in order.
+    `usage`: the projects' use of spare GPUs, to be remembered.
     """
 
     at_ms: Instant
@@ -260,5 +262,5 @@ class Schedule:
 
     @property
     def queue(self) -> tuple[JobId, ...]:
-        """All that could run and have no place, in order. Cost: linear, each time."""
+        """All jobs that could run and have no place, in order. Cost: linear, each time."""
         return tuple(chain.from_iterable(self.pending_queues))

@@ -1,4 +1,4 @@
-"""What Git says, resolved: projects, quotas, pools, jobs and the scheduling policy."""
+"""The declarations in Git, resolved: projects, quotas, pools, jobs and the scheduling policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlacementStrategy(StrEnum):
 
 
 class Sharing(StrEnum):
-    """How a request for GPUs becomes real on a pool's nodes."""
+    """How a pool's nodes provide the GPUs of a request."""
 
     DEVICE_PLUGIN = "device-plugin"
     MIG = "mig"
@@ -38,14 +38,14 @@ class Sharing(StrEnum):
 
 
 class Driver(StrEnum):
-    """Whose DRA driver a pool's nodes run: HAMi's gives any part of a GPU, NVIDIA's whole ones and MIG slices."""
+    """The DRA driver of a pool's nodes: HAMi's gives any part of a GPU, NVIDIA's whole ones and MIG slices."""
 
     HAMI = "hami"
     NVIDIA = "nvidia"
 
 
 class Way(StrEnum):
-    """How a node's GPUs can be asked for: by their number, through HAMi's scheduler, or by claims of a driver."""
+    """How a node's GPUs are requested: by their number, through HAMi's scheduler, or by claims of a driver."""
 
     COUNT = "count"
     HAMI = "hami"
@@ -58,7 +58,8 @@ DEFAULT_GPU_SLOTS = 10
 
 
 NAMEABLE_GPUS = 192
-"""GPUs that a claim can name by uuid, in a selector of 10 KiB. A larger gang has its nodes and their number on each."""
+"""The most GPUs that a claim can name by uuid, in a selector of 10 KiB. A larger gang is given its nodes, and how many
+on each."""
 
 
 class QuotaShrink(StrEnum):
@@ -72,7 +73,7 @@ class QuotaShrink(StrEnum):
 class DeclaredNode:
     """A node of a pool's declared inventory. `mig`: how many of its GPUs are cut into slices of each profile.
 
-    `labels`: those it has besides its pool's.
+    `labels`: its labels besides its pool's.
     """
 
     name: NodeName
@@ -84,14 +85,14 @@ class DeclaredNode:
 
     @property
     def whole_gpus(self) -> int:
-        """GPUs that are not cut."""
+        """The number of GPUs that are not cut."""
         return self.gpus - sum(self.mig.values())
 
 
 class Grant(NamedTuple):
-    """What one worker gets: what it is charged, and its slice's profile where it is one that was cut beforehand.
+    """What one worker gets: the amount it is charged, and the profile of its slice if that was cut beforehand.
 
-    A named tuple, for several are made of each job for each pool.
+    A named tuple, because several are made for each job and pool.
     """
 
     gpu_milli: GpuMilli
@@ -100,11 +101,12 @@ class Grant(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """A group of like nodes. `match_labels` selects its live nodes; `nodes` is what is declared to be there.
+    """A group of like nodes. `match_labels` selects its live nodes; `nodes` is the declared inventory.
 
-    `topology`: the labels that say where a node stands, from the widest to the narrowest.
-    `profiles`: what some of its GPUs are cut into, smallest first. `gpu_slots`: how many workers HAMi lets share one.
-    `tolerations`: the taints of its nodes that keep no job's pods away.
+    - `topology`: labels that say where a node is, from the widest to the narrowest.
+    - `profiles`: the slices that some of its GPUs are cut into, smallest first.
+    - `gpu_slots`: how many workers HAMi lets share a GPU.
+    - `tolerations`: taints of its nodes that jobs' pods tolerate.
     """
 
     name: PoolName
@@ -123,12 +125,12 @@ class NodePool:
 
     @property
     def gpu_milli(self) -> GpuMilli:
-        """Declared GPUs of the pool."""
+        """The pool's declared GPUs."""
         return 1000 * sum(node.gpus for node in self.nodes)
 
     @property
     def way(self) -> Way:
-        """How its nodes' GPUs are asked for. MIG slices of the device plugin are counted, as whole GPUs are."""
+        """How its nodes' GPUs are requested. MIG slices of the device plugin are counted, as whole GPUs are."""
         match self.sharing:
             case Sharing.HAMI:
                 return Way.HAMI
@@ -139,7 +141,7 @@ class NodePool:
 
     @property
     def by_uuid(self) -> bool:
-        """Whether a GPU is asked for by the uuid that its live node says it has."""
+        """Whether a GPU is requested by the uuid that its live node publishes."""
         return self.way in (Way.HAMI, Way.NVIDIA_CLAIM)
 
     @property
@@ -148,13 +150,13 @@ class NodePool:
         return self.sharing is Sharing.MIG or self.way is Way.NVIDIA_CLAIM
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether a live node with these labels is one of its nodes, if no pool before it has it."""
+        """Whether a live node with these labels belongs to the pool, if no earlier pool has it."""
         return selects(self.match_labels, labels)
 
     def grant(self, gpu_milli: GpuMilli) -> Grant | None:
-        """What a worker that asks for so much gets here; None for a part of a GPU that can't be had.
+        """What a worker that asks for so much gets here; None for a part of a GPU that the pool can't provide.
 
-        The one rule for what is refused when it is declared, what is charged, and what is rendered.
+        This one rule decides what is refused in declarations, what is charged, and what is rendered.
         """
         if gpu_milli % WHOLE_GPU == 0:
             return Grant(gpu_milli=gpu_milli)
@@ -168,23 +170,23 @@ class NodePool:
         return Grant(gpu_milli=gpu_milli)
 
     def slice_milli(self, profile: str) -> GpuMilli:
-        """What a slice of a live GPU here is charged; 0 for a profile that a GPU of this memory does not have."""
+        """The charge for a slice of a live GPU here; 0 for a profile that a GPU of this memory does not have."""
         known = profile_named(profile, self.gpu_mem_bytes)
         return 0 if known is None else known.charge_milli
 
 
 _DAY_MS: DurationMs = 86_400_000
 _GROWTH = 4
-"""By how much minRuntime grows with each start: 1 minute, 4, 16, an hour, four."""
+"""The factor by which minRuntime grows with each start: 1 minute, 4, 16, an hour, four."""
 _MOST_STARTS = 20
-"""A millisecond has grown to a day by then."""
+"""The most starts that count: by then a millisecond has grown to a day."""
 
 
 class MinRuntime(NamedTuple):
-    """How long a preemptible run is left alone after it started, by what would stop it.
+    """How long a preemptible run is left alone after its start, by the reason to stop it.
 
-    `guarantee_ms`: a job that stays within its project's guarantee may have it paused or moved after that.
-    `fairness_ms`, `moves_ms`: a job that stays within its project's fair share may have it paused, or moved.
+    `guarantee_ms`: before it is paused or moved for a job that stays within its project's guarantee.
+    `fairness_ms`, `moves_ms`: before it is paused, or moved, for a job that stays within its project's fair share.
     """
 
     guarantee_ms: DurationMs = 0
@@ -193,13 +195,14 @@ class MinRuntime(NamedTuple):
 
     @property
     def least_ms(self) -> DurationMs:
-        """Nothing that other jobs may have done to a run happens before that."""
+        """The time before which no other job can affect the run."""
         return min(self)
 
     def after(self, starts: int) -> MinRuntime:
-        """For a run that was started so often: against fairness and moves it grows with each start, up to a day.
+        """The durations for a run that was started so often: those for fairness and moves grow with each start, up to
+        a day.
 
-        So a run that was stopped often gets the longer to do its work. Guarantees wait for none of this.
+        So a run that was stopped often gets longer to do its work. The duration for guarantees does not grow.
         """
         if starts <= 1:
             return self
@@ -209,7 +212,7 @@ class MinRuntime(NamedTuple):
 
     @classmethod
     def of_all(cls, least_ms: DurationMs) -> MinRuntime:
-        """One duration for all that may stop a run."""
+        """The same duration for every reason to stop a run."""
         return cls(least_ms, least_ms, least_ms)
 
 
@@ -218,10 +221,10 @@ USUAL_MIN_RUNTIME = MinRuntime()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
-    """The choices a cluster makes. All but the last two are inputs of the engine.
+    """The scheduling choices of a cluster. All but the last two are inputs of the engine.
 
-    `stop_guard_percent`: declarations that end more of the running GPUs than that wait for confirmation;
-    `delete_guard_jobs`: and so do those that remove more jobs that have not ended. None: no number is too large.
+    `stop_guard_percent`: declarations that end more of the running GPUs than that wait for confirmation.
+    `delete_guard_jobs`: so do declarations that remove more unfinished jobs than that. None: no number is too large.
     """
 
     min_runtime: MinRuntime = USUAL_MIN_RUNTIME
@@ -237,7 +240,7 @@ class SchedulingPolicy:
 
 
 class PodSecurity(StrEnum):
-    """A Pod Security level of Kubernetes: how much pods of a namespace may have of their node, from all to least."""
+    """A Pod Security level of Kubernetes: how much of their node the pods of a namespace may use, from all to least."""
 
     PRIVILEGED = "privileged"
     BASELINE = "baseline"
@@ -248,10 +251,10 @@ class PodSecurity(StrEnum):
 class Security:
     """What the people of a project may do in its namespace, as the cluster's administrators declare it.
 
-    `host_paths`: folders of nodes that jobs may mount; `nfs`: of NFS servers, as SERVER:PATH.
-    `csi_drivers`: those whose inline volumes they may have. `priority_classes`:
-    PriorityClasses that pods may have besides gpuctl's own. `reachable_from`: namespaces whose pods reach those of all
-    projects, besides each project's own; None: all do.
+    - `host_paths`: folders of nodes that jobs may mount; `nfs`: folders of NFS servers, as SERVER:PATH.
+    - `csi_drivers`: drivers whose inline volumes jobs may have.
+    - `priority_classes`: PriorityClasses that pods may have besides gpuctl's own.
+    - `reachable_from`: namespaces whose pods may reach those of all projects, besides each project's own; None: all.
     """
 
     pod_security: PodSecurity = PodSecurity.BASELINE
@@ -263,13 +266,13 @@ class Security:
     reachable_from: tuple[str, ...] | None = None
 
     def level_of(self, project: ProjectName) -> PodSecurity:
-        """What the project's namespace enforces."""
+        """The level that the project's namespace enforces."""
         return self.exceptions.get(project, self.pod_security)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngressSettings:
-    """Where exposed ports are published; `host` without a scheme. `host_per_project`: below it, by project."""
+    """Where exposed ports are published; `host` has no scheme. `host_per_project`: each project gets PROJECT.HOST."""
 
     host: str
     class_name: str | None
@@ -278,9 +281,9 @@ class IngressSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster's own declaration. `pools` are in preference order. `git_sync`: an image; "": jobs have no `git`.
+    """The cluster's own declaration. `pools`: in order of preference. `git_sync`: an image; "": jobs can't have `git`.
 
-    `workload_kinds`: the kinds of other controllers that jobs may be besides the built-in ones.
+    `workload_kinds`: the kinds of other controllers that jobs may be, besides the built-in ones.
     """
 
     name: str
@@ -312,9 +315,9 @@ class QuotaDomain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """One project's or department's claim on one domain. `limit_milli` None: no ceiling; `weight` 0: only leftovers.
+    """One project's or department's claim on one domain. `limit_milli` None: no limit; `weight` 0: only leftovers.
 
-    `own_weight`: the weight is declared; else it is the quota.
+    `own_weight`: the weight is declared; else it equals the quota.
     """
 
     quota_milli: GpuMilli
@@ -323,16 +326,16 @@ class Allowance:
     own_weight: bool = field(default=True, compare=False, repr=False)
 
     def with_quota(self, quota_milli: GpuMilli, limit_milli: GpuMilli | None) -> Allowance:
-        """As it would be with another quota and limit declared."""
+        """The allowance if another quota and limit were declared."""
         weight = self.weight if self.own_weight else quota_milli
         return replace(self, quota_milli=quota_milli, limit_milli=limit_milli, weight=weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Department:
-    """The optional level above projects; `parent` names the department above it, if there is one.
+    """The optional level above projects; `parent`: the department above it, if there is one.
 
-    `has_own_quota`: it declares one; else its quota is the sum of those below it.
+    `has_own_quota`: it declares a quota; else its quota is the sum of those below it.
     """
 
     name: str
@@ -353,7 +356,7 @@ class RoleGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A project with its claims per quota domain; a domain it has no claim on is absent."""
+    """A project with its claims by quota domain; domains without a claim are absent."""
 
     name: ProjectName
     namespace: str
@@ -370,10 +373,10 @@ class Project:
 class Declared:
     """Everything declared, with all references resolved. All tuples but pools are sorted by name.
 
-    `project_contents` are digests of what each project declares, wherever its files say it.
-    `pinned` are projects that stay as they are now: no good commit of them can be read, their ledger is damaged, or
-    their namespace is not gpuctl's. Their runs are left alone, and none is started.
-    `blocked` are jobs of which the same is true, each with the reason.
+    - `project_contents`: a digest of each project's declarations, whichever files contain them.
+    - `pinned`: projects that stay as they are now, because no good commit of theirs can be read, their ledger is
+      damaged, or their namespace is not gpuctl's. Their runs are left alone, and none is started.
+    - `blocked`: single jobs that stay as they are, each with the reason.
     """
 
     cluster: Cluster
@@ -388,7 +391,7 @@ class Declared:
 
     @property
     def tenancy(self) -> Tenancy:
-        """What reading the cluster's objects needs. Cost: linear in projects and pools, each time."""
+        """The part that reading the cluster's objects needs. Cost: linear in projects and pools, each time."""
         spaces = {project.namespace: project.name for project in self.projects}
         pools = self.cluster.pools if any(pool.tolerations for pool in self.cluster.pools) else ()
         tolerant = (PoolTolerations(match_labels=pool.match_labels, tolerations=pool.tolerations) for pool in pools)

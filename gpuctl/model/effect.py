@@ -1,5 +1,5 @@
 """The effect of a change of the declarations: which jobs start, which are paused for which, which wait and how long;
-and what guards refuse of it."""
+and the refusals of guards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 
 class Stop(StrEnum):
-    """Why a run ends for good: its job is declared no more, it is another run now, a person's `suspend`, its limit."""
+    """Why a run ends for good: its job is no longer declared, needs a new run, has `suspend: true`, or is at its
+    limit."""
 
     REMOVED = "removed"
     CHANGED = "changed"
@@ -25,7 +26,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A job that did not run and runs then. `pauses` are those that make way for it; `anew`: its old run is ended."""
+    """A job that starts by the change. `pauses`: the jobs that make way for it; `anew`: its old run is ended."""
 
     job: JobId
     gpu_milli: GpuMilli
@@ -37,9 +38,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """A job that ran and waits then. `beneficiary` None: it is paused for no other job, it can't stay where it was.
+    """A job that runs without the change and waits with it. `beneficiary` None: it can't stay where it was.
 
-    `lost_ms`: the most work of it that it has to do again; None: not known.
+    `lost_ms`: the most work that it has to do again; None: not known.
     """
 
     job: JobId
@@ -51,7 +52,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A job that is stopped and runs again, elsewhere or in the same place. `lost_ms`: as of one that is paused."""
+    """A job that is stopped and runs again, elsewhere or in the same place. `lost_ms`: as in Paused."""
 
     job: JobId
     gpu_milli: GpuMilli
@@ -83,7 +84,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dequeued:
-    """A job that waited and is in the queue no more, without having started: it is declared no more, or `suspended`."""
+    """A job that waited and leaves the queue without having started: it is no longer declared, or is `suspended`."""
 
     job: JobId
     gpu_milli: GpuMilli
@@ -92,7 +93,7 @@ class Dequeued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """Where a waiting job stands in the queue, and when it is expected to start."""
+    """A waiting job's place in the queue, and its forecast start."""
 
     forecast: Forecast
     place: QueuePlace | None = None
@@ -100,8 +101,9 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """A job that waits then. `before`: how it waited without the change; None: it did not. `advance`: how many places
-    it goes forward in the queue, of those that wait in either case. `kept`: the place kept for it as it empties."""
+    """A job that waits with the change. `before`: its prospect without the change; None: it did not wait. `advance`:
+    how many places it moves up among the jobs that wait in either case. `kept`: the place kept for it as that empties.
+    """
 
     job: JobId
     gpu_milli: GpuMilli
@@ -113,15 +115,15 @@ class Waits:
 
     @property
     def news(self) -> bool:
-        """Whether the change makes it wait, or start at another time. Another place in the queue alone is none."""
+        """Whether the change makes it wait, or start at another time. Only another place in the queue is not news."""
         return self.before is None or self.before.forecast.start_ms != self.now.forecast.start_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What a project holds in a quota domain and its fair share there, in milli-GPU, without the change and with it.
+    """A project's GPUs in a quota domain and its fair share there, in milli-GPU: each without the change and with it.
 
-    `fixed`: what its jobs that can't be preempted hold of it.
+    `fixed`: the part held by its jobs that can't be preempted.
     """
 
     project: ProjectName
@@ -132,17 +134,17 @@ class Holding:
 
     @property
     def changes(self) -> bool:
-        """Whether it holds more or less with the change, or has another share."""
+        """Whether the project holds more or less with the change, or has another share."""
         return self.held[0] != self.held[1] or self.share[0] != self.share[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Where an effect begins: a cluster as it is, or what is declared; with how many nodes and GPUs.
+    """What an effect is computed from: a live cluster or the declared inventory; with the number of nodes and GPUs.
 
-    `capacity`: the GPUs of each quota domain. Of a live cluster: how old what is known of it is; `revision`, the commit
-    of its own files that was last enforced; and `unlike_base`, the owners of files that base declares otherwise than
-    they are enforced there. None: not known.
+    - `capacity`: the GPUs of each quota domain.
+    - For a live cluster: `age_ms`, how old the knowledge of it is; `revision`, the last enforced commit of its own
+      files; `unlike_base`, the owners of files that base declares otherwise than they are enforced (None: not known).
     """
 
     live: bool
@@ -156,10 +158,10 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The cluster at rest with the change, against the cluster at rest without it; each list sorted by job.
+    """The cluster at rest with the change, compared with the cluster at rest without it; each list sorted by job.
 
-    `holdings` are of projects for which they change, `steady` of the others. `unaffected`: how many runs go on as they
-    were. `endless`: how many of all that run then have no limit. `sweeps`: of each declared job that is one of a sweep.
+    `holdings`: of projects for which they change; `steady`: of the others. `unaffected`: how many runs go on as they
+    were. `endless`: how many of all runs with the change have no limit. `sweeps`: the sweep of each index.
     """
 
     at_ms: Instant
@@ -179,8 +181,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """What guards refuse of a change: `new` because of it, until a commit confirms it; `confirmed` by a commit that is
-    there; `standing` without the change as well. `lifted`: those confirmed ones that stand without the change."""
+    """The refusals of guards for a change: `new`, because of it, until a commit confirms it; `confirmed`, by a commit;
+    `standing`, without the change as well. `lifted`: the confirmed ones that exist without the change."""
 
     new: tuple[Diagnostic, ...] = ()
     confirmed: tuple[Diagnostic, ...] = ()

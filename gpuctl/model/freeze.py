@@ -1,7 +1,7 @@
-"""Freeze windows of a cluster: when commits must not pause or delete jobs, or change anything.
+"""Freeze windows of a cluster: when commits may not pause or delete jobs, or change anything.
 
-The only module that knows cron expressions and time zones. The time is an argument; the zones are those of the system,
-or of the package tzdata.
+Only this module knows cron expressions and time zones. The time is an argument; the zones are those of the system, or
+of the package tzdata.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gpuctl.model.ids import ProjectName
 from gpuctl.model.units import DurationMs, Instant
 
 _MOST_STEPS = 1_000
-"""The most starts that are followed to find the end of windows that overlap."""
+"""The most starts that are followed to find the end of overlapping windows."""
 _FIELDS = 5
 _SOME_DAY_MS: Instant = 1_704_067_200_000
-"""A fixed time, 2024-01-01, at which expressions are tried."""
+"""A fixed time, 2024-01-01, for testing expressions."""
 
 
 class Forbidden(StrEnum):
@@ -46,9 +46,9 @@ class FreezeWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
-    """A part that a person froze in the cluster, so that nothing of it is written. `project` None: all of the cluster.
+    """A project, or the whole cluster (`project` None), that a person froze, so that gpuctl writes nothing of it.
 
-    `by` is the person's name as the API server knows it. Who may write that may say anything; few may.
+    `by`: the person's name as the API server gives it. The few who may write it could write any name.
     """
 
     project: ProjectName | None
@@ -67,7 +67,7 @@ def is_zone(name: str) -> bool:
 
 
 def is_cron(text: str) -> bool:
-    """Whether text is a cron expression of five fields that is due at some time."""
+    """Whether a text is a cron expression of five fields that is due at some time."""
     if len(text.split()) != _FIELDS:
         return False
     try:
@@ -78,14 +78,14 @@ def is_cron(text: str) -> bool:
 
 
 def ends(window: FreezeWindow) -> bool:
-    """Whether a window ends before it begins again, at least at some time. Cost: at most 1,000 starts."""
+    """Whether a window ever ends before it begins again. Cost: at most 1,000 starts."""
     first_ms = _ms(next(CronSim(window.cron, _local(_SOME_DAY_MS, window.time_zone))))
     _, steps = _end(window, first_ms)
     return steps < _MOST_STEPS
 
 
 def open_until(windows: Iterable[FreezeWindow], forbidden: Forbidden, at_ms: Instant) -> tuple[Instant, str] | None:
-    """Until when a window forbids that, and its reason: the window that ends last. None: no such window is open."""
+    """Until when a window forbids this, and its reason, for the window that ends last. None: no such window is open."""
     found = [
         (until_ms, window.reason)
         for window in windows
@@ -102,7 +102,7 @@ def _open_until(window: FreezeWindow, at_ms: Instant) -> Instant | None:
 
 
 def _end(window: FreezeWindow, start_ms: Instant) -> tuple[Instant, int]:
-    """When the window that begins then ends, with those that begin before its end; and how many starts that took."""
+    """The end of the window that begins then, with those that begin before its end; and the number of those starts."""
     end_ms = start_ms + window.duration_ms
     for step in range(_MOST_STEPS):
         last_ms = _last_start(window, end_ms)

@@ -1,4 +1,4 @@
-"""What is kept of the past: what happened to runs, and what projects held."""
+"""The record of the past: what happened to runs, and what projects held."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from gpuctl.model.units import DurationMs, GpuMilli, Instant
 MINUTE_MS: DurationMs = 60_000
 HOUR_MS: DurationMs = 3_600_000
 ALL = ProjectName("")
-"""In place of a project: all of them together. A cluster's own row is there for all time that was observed."""
+"""Stands for all projects together. A cluster's own row exists for all observed time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """A run is in another state than before, holds another number of GPUs, or waits for another reason.
+    """A run has changed its state, the number of GPUs that it holds, or the reason why it waits.
 
-    `at_ms`: when a cycle saw it. `gpu_milli`: what it holds from now on. `waited_ms`: how long it had waited, where it
-    starts. `revision`: the commit that was in force for its project. `measured_milli_s`: what it held from then until
-    its next event while its GPUs were measured, in milli-GPU-seconds; `busy_milli_s`: the part of that which worked.
-    `sweep`: the sweep that the job is declared in; empty for other jobs, and once it is declared no more.
+    - `at_ms`: when a cycle saw it.
+    - `gpu_milli`: the GPUs that it holds from then on.
+    - `waited_ms`: how long it had waited, if it starts.
+    - `revision`: the commit in force for its project.
+    - `measured_milli_s`: what it held until its next event while its GPUs were measured, in milli-GPU-seconds;
+      `busy_milli_s`: the part of that which worked.
+    - `sweep`: the sweep that the job belongs to; "" for other jobs, and once the job is no longer declared.
     """
 
     at_ms: Instant
@@ -43,7 +46,7 @@ class RunEvent:
 
 
 class Work(NamedTuple):
-    """What more is known of a run since its last event, in milli-GPU-seconds."""
+    """The measurements of a run since its last event, in milli-GPU-seconds."""
 
     job: JobId
     digest: RunDigest
@@ -53,7 +56,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What the repository's log says of a commit. Both texts are what others wrote."""
+    """A commit as the repository's log has it. Both texts are written by others."""
 
     revision: Revision
     author: str
@@ -63,7 +66,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenUp:
-    """From then on a commit was enforced."""
+    """The time from which a commit was enforced."""
 
     revision: Revision
     at_ms: Instant
@@ -71,7 +74,7 @@ class TakenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """How the prediction of a commit ended. `predicted` and `differences`: sentences; `why` it was not checked."""
+    """How the prediction for a commit ended. `predicted`, `differences`: sentences; `why`: why it was not checked."""
 
     revision: Revision
     at_ms: Instant
@@ -83,12 +86,12 @@ class Check:
 
 
 Note: TypeAlias = Commit | TakenUp | Check
-"""What is kept of commits."""
+"""The records that are kept of commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A commit as far as it is known. `taken_ms` None: it was not taken up in the time that is kept."""
+    """All that is known of a commit. `taken_ms` None: it was not enforced in the time that is kept."""
 
     revision: Revision
     author: str = ""
@@ -102,8 +105,8 @@ class Change:
 class Amounts:
     """What a project held, wanted and was entitled to at an instant. `waiting`: jobs that wait for a place.
 
-    `measured_milli`: what runs hold of which all GPUs are measured; `busy_milli`: the part of it that works;
-    `idle_milli`: what runs hold that do nothing. `gpus_milli`: all healthy GPUs there are, in the row of ALL.
+    `measured_milli`: the GPUs of runs whose GPUs are all measured; `busy_milli`: the part of them that works;
+    `idle_milli`: the GPUs of idle runs. `gpus_milli`: all healthy GPUs, in the row of ALL.
     """
 
     held_milli: GpuMilli = 0
@@ -120,7 +123,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What of a run counts as an event when it changes."""
+    """The facts of a run whose change counts as an event."""
 
     state: JobState
     gpu_milli: GpuMilli
@@ -129,7 +132,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The levels at an instant, what has happened since the last, and the marks of all runs that have not ended."""
+    """The levels at an instant, the events since the last one, and the marks of all runs that have not ended."""
 
     at_ms: Instant
     levels: Mapping[ProjectName, Amounts] = field(default_factory=dict)
@@ -138,7 +141,7 @@ class Moment:
 
 
 class Grain(IntEnum):
-    """How finely levels are kept: each change, or what they were over a minute or an hour."""
+    """How finely levels are kept: each change, or sums over a minute or an hour."""
 
     RAW = 0
     MINUTE = 1
@@ -146,9 +149,9 @@ class Grain(IntEnum):
 
 
 class Period(NamedTuple):
-    """What a project's levels add up to over the part of a period that was observed, in milli-GPU-seconds and job-ms.
+    """The sums of a project's levels over the observed part of a period, in milli-GPU-seconds and job-ms.
 
-    Sums, so that hours are the sum of their minutes. `observed_ms`: how long a leader watched.
+    Sums, so that an hour is the sum of its minutes. `observed_ms`: how long a leader watched.
     """
 
     at_ms: Instant
@@ -167,7 +170,7 @@ class Period(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What happened to a project's runs in a time. Waits are of the runs that were let go in it."""
+    """What happened to a project's runs in a time. Waits are those of the runs that were released in it."""
 
     project: ProjectName
     starts: int = 0
@@ -178,7 +181,7 @@ class Tally(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened in a step of time to the runs of all projects, or of one."""
+    """What happened in a step of time to the runs of one project or of all."""
 
     at_ms: Instant
     starts: int
@@ -188,10 +191,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """A time in steps of one length. `periods`: sums of each step, of the projects that held most, and of all.
+    """A time in steps of equal length. `periods`: the sums of each step, for the projects that held most and for all.
 
-    `totals`: sums over all of the time, a row a project. `steps` are those in which something happened to the runs of
-    `project`; None: of any. `tallies` of runs that wait long: nine in ten waits are shorter than `long_wait_ms`.
+    `totals`: the sums over the whole time, one row for each project. `steps`: those in which something happened to the
+    runs of `project`; None: of any project. `tallies`: one for each project; nine in ten waits are shorter than
+    `long_wait_ms`.
     """
 
     since_ms: Instant
@@ -206,7 +210,7 @@ class Trends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a history is of: a job, a project, or with neither the cluster."""
+    """What a history is about: a job, a project, or, with neither, the cluster."""
 
     project: ProjectName | None = None
     job: JobId | None = None
@@ -214,10 +218,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A part of the past, oldest first. `left_out`: older events of the same time that found no room.
+    """A part of the past, oldest first. `left_out`: how many older events of the same time did not fit.
 
-    Events begin with the last one before `since_ms` of each run that was not over then. `changes`: the commits that the
-    events name, and of a cluster's those that were taken up in that time.
+    The events begin with the last one before `since_ms` of each run that had not ended by then. `changes`: the commits
+    that the events name; for a cluster, the commits taken up in that time.
     """
 
     subject: Subject

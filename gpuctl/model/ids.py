@@ -1,6 +1,6 @@
 """Names of things. A `JobId` is `<project>/<job>`; an `ObjectRef` names one Kubernetes object.
 
-Both are named tuples: they are keys of nearly every mapping, and a cycle over many jobs hashes and sorts little else.
+Both are named tuples: they are the keys of nearly every mapping, and most of what a large cycle hashes and sorts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NodeName = NewType("NodeName", str)
 DomainName = NewType("DomainName", str)
 """A set of pools that share quota: the pool's name, or WHOLE_CLUSTER when quotas are plain numbers."""
 Revision = NewType("Revision", str)
-"""A Git commit id in full, or NO_REVISION for files that are under no version control."""
+"""A full Git commit id, or NO_REVISION for files that are not under version control."""
 NO_REVISION = Revision("")
 RunDigest = NewType("RunDigest", str)
 """Eight hex digits over everything of a job whose change needs a new run."""
@@ -38,7 +38,7 @@ class JobId(NamedTuple):
 
 
 RunKey: TypeAlias = tuple[JobId, RunDigest]
-"""One run of a job: its declaration as it was then."""
+"""One run of a job: the job, and the digest of its declaration at that time."""
 
 
 class ObjectRef(NamedTuple):

@@ -1,4 +1,4 @@
-"""A declared job: what the engine needs on `Job`, what only rendering needs in its `Container`."""
+"""A declared job: `Job` has what the engine needs, its `Container` what only rendering needs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExposeVia(StrEnum):
 
 
 class Framework(StrEnum):
-    """By what workers find each other: torchrun and `torch.distributed`, or `jax.distributed`."""
+    """How workers find each other: by torchrun and `torch.distributed`, or by `jax.distributed`."""
 
     PYTORCH = "pytorch"
     JAX = "jax"
@@ -65,7 +65,7 @@ class Success(StrEnum):
 
 
 USUAL_GRACE_MS: DurationMs = 30_000
-"""What Kubernetes gives a pod from the signal that stops it to its end."""
+"""Kubernetes' default time from the signal that stops a pod to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,9 @@ class Expose:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAs:
-    """As which user and groups a job's processes run; None and (): as the image, or Kubernetes, has it.
+    """The user and groups of a job's processes; None and (): those of the image, or Kubernetes' defaults.
 
-    `added` and `dropped` are capabilities. `seccomp`: the profile of the system calls that they may make.
+    `added` and `dropped`: capabilities. `seccomp`: the profile of allowed system calls.
     """
 
     user: int | None = None
@@ -103,10 +103,10 @@ class HostAlias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A question that the node asks of a worker again and again: an HTTP request where there is a `path`, else whether
-    the port takes a connection, else a command that has to succeed in the container.
+    """A check that the node repeats on a worker: an HTTP request if there is a `path`; else a connection, if there is a
+    `port`; else a command in the container, which must succeed.
 
-    `failures`: how many in a row count as a no.
+    `failures`: how many failures in a row count.
     """
 
     port: int | None = None
@@ -120,7 +120,8 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probes:
-    """Whether a worker has started (until then the others are not asked), can serve, and is alive; None: not asked."""
+    """Checks whether a worker has started (until then the others are not made), can serve, and is alive; None: no
+    check."""
 
     startup: Probe | None = None
     readiness: Probe | None = None
@@ -131,8 +132,8 @@ class Probes:
 class GitCheckout:
     """A Git repository that is checked out below a folder of the container before it starts.
 
-    `secret`: the one that has `username` and `password`; with ssh `ssh-privatekey` and `known_hosts`. `size_bytes`: how
-    much disk it may take.
+    `secret`: a Secret with `username` and `password`; for ssh, with `ssh-privatekey` and `known_hosts`. `size_bytes`:
+    the most disk it may take.
     """
 
     repository: str
@@ -143,12 +144,12 @@ class GitCheckout:
 
     @property
     def is_by_ssh(self) -> bool:
-        """Whether it is asked by ssh."""
+        """Whether the repository is fetched by ssh."""
         return self.repository.startswith("ssh://")
 
     @property
     def folder(self) -> str:
-        """The repository's own name, which is that of the folder."""
+        """The repository's own name, which the folder of the checkout has too."""
         return self.repository.rpartition("/")[2].removesuffix(".git")
 
 
@@ -165,7 +166,8 @@ class Mount:
 class ExtraContainer:
     """A container of a job's pods besides its own: an init container, which ends before that starts, or a sidecar.
 
-    `gpus` are whole ones. `run_as`: with what the job says of all its containers. `before_init`, `probes`: of sidecars.
+    `gpus`: whole ones. `run_as`: includes what the job sets for all its containers. `before_init`, `probes`: only for
+    sidecars.
     """
 
     name: str
@@ -187,9 +189,9 @@ class ExtraContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAmounts:
-    """What a job's own container asks for, where others of its pod ask for something too.
+    """The amounts of a job's own container, if other containers of its pod ask for some too.
 
-    `gpus`: whole ones; None where no other has any, so that it has all of the worker's.
+    `gpus`: whole ones; None if no other container has any, so that this one has all of the worker's.
     """
 
     cpu_milli: CpuMilli
@@ -199,10 +201,10 @@ class OwnAmounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherWorkload:
-    """The object of another controller that a job is: its kind, and all that is declared of it as JSON.
+    """The object of another controller that a job is: its kind, and its declaration as JSON.
 
-    `pods`: all pods that it has at a time, those without GPUs too. `made`: how many other objects its controller makes
-    for it, by apiVersion and kind.
+    `pods`: the number of its pods at a time, those without GPUs included. `made`: how many other objects its controller
+    creates for it, by apiVersion and kind.
     """
 
     api_version: str
@@ -214,12 +216,14 @@ class OtherWorkload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What runs: everything of a job that the engine does not look at.
+    """The content of a job's pods: everything of a job that the engine does not read.
 
-    `labels` and `annotations` are of its pods. `pre_stop`: a command that is run in it before it is stopped. `tty`: it
-    has a terminal, and its input stays open. `manifest`: the object that the job is, in place of all the others.
-    `init_containers` run before it, `sidecars` beside it; `own`: what it asks for itself, None where that is all.
-    `retries`: how often workers are started again, of all together, `retries_per_worker`: each of a gang by itself.
+    - `labels`, `annotations`: of its pods.
+    - `pre_stop`: a command that is run in the container before it is stopped.
+    - `tty`: it has a terminal, and its input stays open.
+    - `manifest`: the object that the job is, in place of all other fields.
+    - `init_containers` run before it, `sidecars` beside it; `own`: its own amounts, None if no other asks for any.
+    - `retries`: how often workers are started again, all together; `retries_per_worker`: each worker by itself.
     """
 
     image: str
@@ -254,9 +258,9 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """A job of the same project that has to end before another is queued; `needs_success`: it has to succeed.
+    """A job of the same project that must end before another one is queued; `needs_success`: it must succeed.
 
-    `job`: as in `Job.declared_as`, so that all indices of a sweep have to end.
+    `job`: as in `Job.declared_as`; for a sweep, all its indices must end.
     """
 
     job: JobId
@@ -265,7 +269,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepIndex:
-    """Which job of a sweep a job is: `sweep` and `key` make its name, `values` are the variables that it alone has."""
+    """The place of a job in its sweep: `sweep` and `key` make its name, `values` are the variables that only it has."""
 
     sweep: str
     key: str
@@ -273,7 +277,7 @@ class SweepIndex:
 
 
 class MetricSource(StrEnum):
-    """Where an autoscaler finds a metric: among those of the service's pods, or of things outside of the cluster."""
+    """Where an autoscaler reads a metric: from the service's pods, or from things outside of the cluster."""
 
     PODS = "pods"
     EXTERNAL = "external"
@@ -281,10 +285,12 @@ class MetricSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """By what the number of a service's workers follows its load: so many that each has `target_milli` of a metric.
+    """How the number of a service's workers follows its load: as many as give each `target_milli` of a metric.
 
-    `target_milli`: thousandths of the metric's unit. `labels`: which series of it. `most`: as many workers as the job
-    may have. `to_zero`: it has none as long as there is no load; `min_workers` of the job is 1 then.
+    - `target_milli`: thousandths of the metric's unit.
+    - `labels`: select series of the metric.
+    - `most`: the most workers that the job may have.
+    - `to_zero`: it has no workers while there is no load; the job's `min_workers` is then 1.
     """
 
     metric: str
@@ -299,18 +305,20 @@ class Scaling:
 class Job:
     """A job with every default filled in and every reference resolved.
 
-    Amounts are per worker, with all containers of its pod. `gpu_milli` is a multiple of 1000, or a fraction below
-    1000, or 0 for a CPU job; when
-    `gpu_mem_bytes` is set the request is by memory and `gpu_milli` is its largest charge over `pools`. `pools` are the
-    pools it may use; with `pools_in_order` the job or its project lists them, and the first with a place is taken.
-    `max_duration_ms` and `idle_timeout_ms` are the tightest of job and project. `pause_grace_ms`: how long a worker has
-    from the signal that stops it to its end.
-    `checkpoint_ms`: how often it says that it writes a checkpoint; the engine never reads it.
-    `ttl_ms`: how long the object of its run is kept after the run's end; None: for good.
-    `min_workers` equals `workers` unless the job is elastic. `after`: what it depends on, until its run first starts.
-    `sweep`: None for a job that is no index of one; `position`: its place among the indices, from 0; `parallelism`: how
-    many of them may run at a time, None for all.
-    `scaling`: the workers that it asks for follow its load, between `min_workers` and `workers`. None: it asks for all.
+    - Amounts are for one worker, with all containers of its pod. `gpu_milli`: a multiple of 1000, a fraction below
+      1000, or 0 for a CPU job. If `gpu_mem_bytes` is set, the request is by memory, and `gpu_milli` is its largest
+      charge over `pools`.
+    - `pools`: the pools that it may use. `pools_in_order`: the job or its project lists them, and the first one with a
+      place is taken.
+    - `max_duration_ms`, `idle_timeout_ms`: the shorter of the job's and the project's.
+    - `pause_grace_ms`: how long a worker has from the signal that stops it to its end.
+    - `checkpoint_ms`: how often the job says that it writes a checkpoint; the engine never reads it.
+    - `ttl_ms`: how long the object of its run is kept after the run's end; None: for ever.
+    - `min_workers`: equals `workers` unless the job is elastic.
+    - `after`: the jobs that it waits for, until its run first starts.
+    - `sweep`: None for a job that is no index; `position`: its place among the indices, from 0; `parallelism`: how many
+      of them may run at a time, None for all.
+    - `scaling`: its number of workers follows its load, between `min_workers` and `workers`. None: it asks for all.
     """
 
     id: JobId
@@ -343,11 +351,12 @@ class Job:
 
     @property
     def declared_as(self) -> JobId:
-        """The job by the name of its declaration: that of the sweep, for an index of one."""
+        """The job under the name of its declaration: for an index, that of its sweep."""
         return self.id if self.sweep is None else JobId(self.id.project, self.sweep.sweep)
 
     def gpu_milli_on(self, device_mem_bytes: MemBytes) -> GpuMilli:
-        """GPUs one worker is charged on devices of that memory: a request by memory is rounded up to whole milli."""
+        """The GPUs that one worker is charged on devices of that memory. A request by memory is rounded up to whole
+        milli."""
         if self.gpu_mem_bytes is None:
             return self.gpu_milli
         if device_mem_bytes <= 0:
@@ -356,26 +365,26 @@ class Job:
 
     @property
     def own_amounts(self) -> OwnAmounts:
-        """What its own container asks for."""
+        """The amounts of the job's own container."""
         return self.container.own or OwnAmounts(cpu_milli=self.cpu_milli, mem_bytes=self.mem_bytes)
 
     @property
     def own_gpu_milli(self) -> GpuMilli:
-        """GPUs of its own container."""
+        """The GPUs of the job's own container."""
         gpus = self.own_amounts.gpus
         return self.gpu_milli if gpus is None else gpus * WHOLE_GPU
 
     @property
     def has_deadline(self) -> bool:
-        """Whether its object ends by itself at a time that is written on it: a Job does, no other kind."""
+        """Whether the object ends by itself at a time written on it: a Job does, no other kind."""
         return self.type is not JobType.INFERENCE and self.container.manifest is None
 
     @property
     def is_elastic(self) -> bool:
-        """Whether it may run with fewer workers than it asks for, or asks for other numbers as it runs."""
+        """Whether the job may run with fewer workers than it asks for, or changes the number while it runs."""
         return self.min_workers < self.workers or self.scaling is not None
 
     @property
     def total_gpu_milli(self) -> GpuMilli:
-        """GPUs of all workers together."""
+        """The GPUs of all workers together."""
         return self.gpu_milli * self.workers

@@ -1,4 +1,4 @@
-"""Rendered Kubernetes objects, inert."""
+"""Rendered Kubernetes objects, as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuctl.model.ids import ObjectRef, ProjectName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One object as it is wanted now: every field gpuctl owns and no other. `project` None: the cluster's own."""
+    """One object as wanted: every field that gpuctl owns and no other. `project` None: the cluster's own."""
 
     ref: ObjectRef
     body: Mapping[str, Any]
@@ -22,7 +22,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
-    """All wanted objects, sorted by reference, and those to leave exactly as they are (finished runs)."""
+    """All wanted objects, sorted by reference, and those that are left exactly as they are (of finished runs)."""
 
     items: tuple[Manifest, ...] = ()
     retained: frozenset[ObjectRef] = frozenset()

@@ -1,7 +1,7 @@
-"""What was made of what, kept for one turn: values that would come out the same again are not made again.
+"""Memory of computed values: a value is not computed again while its inputs stay equal.
 
-They change no result, only what it costs: a maker must be a function of the inputs it is given. They are empty at
-first, may be thrown away at any time, and hold no more than was asked for last, a memo than in the last two turns.
+The memory changes no result, only the cost: a maker must be a function of its inputs. It starts empty, may be thrown
+away at any time, and holds no more than was asked for last; a memo, no more than in the last two turns.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ V = TypeVar("V")
 
 
 class Memo(Generic[K, V]):
-    """Values by key, each with the inputs it was made of. Inputs that are the same objects are compared at no cost.
+    """Values by key, each with the inputs it was made from. Comparing inputs that are the same objects is free.
 
-    `made`: how many values were made so far, because there was none of these inputs.
+    `made`: how many values were made so far because none with these inputs was remembered.
     """
 
     __slots__ = ("_before", "_now", "made")
@@ -29,11 +29,11 @@ class Memo(Generic[K, V]):
         self._now: dict[K, tuple[tuple[object, ...], V]] = {}
 
     def turn(self) -> None:
-        """Another turn begins: what is not asked for in it is forgotten with the next."""
+        """Begin another turn: what is not asked for in it is forgotten at the next."""
         self._before, self._now = self._now, {}
 
     def get(self, key: K, inputs: tuple[object, ...], make: Callable[[], V]) -> V:
-        """The value of the turn before, if its inputs were equal to these; else a new one."""
+        """The value of the turn before if its inputs were equal to these; else a new one."""
         known = self._before.get(key)
         if known is None or known[0] != inputs:
             known = inputs, make()
@@ -42,13 +42,13 @@ class Memo(Generic[K, V]):
         return known[1]
 
     def latest(self) -> Memo[K, V]:
-        """A memo of what this turn has asked for."""
+        """A memo of the values that this turn has asked for."""
         memo: Memo[K, V] = Memo()
         memo._now = self._now
         return memo
 
     def __len__(self) -> int:
-        """How many values this turn has asked for."""
+        """The number of values that this turn has asked for."""
         return len(self._now)
 
 
@@ -56,10 +56,10 @@ _UNKNOWN = object()
 
 
 class Sweep(Generic[K, V]):
-    """Values for all of many keys at once, that are made again only where an input has changed since the last time.
+    """Values for many keys at once. Only those with a changed input are made again.
 
-    Inputs come as columns, one of each kind for all keys, so that for what stays (nearly all, nearly always) Python
-    takes no step of its own: columns are compared by identity, and only where that differs by value.
+    Inputs come as columns, one column of each kind for all keys. Columns are compared by identity, and by value only
+    where that differs; so Python takes no step of its own for unchanged inputs, which nearly all are.
     """
 
     __slots__ = ("_columns", "_keys", "_values")
@@ -70,7 +70,7 @@ class Sweep(Generic[K, V]):
         self._values: list[V] = []
 
     def over(self, keys: Iterable[K], columns: Iterable[Iterable[object]], make: Callable[[int], V]) -> list[V]:
-        """The value for each key, in their order. `make` is given the place of a key and of its inputs."""
+        """The value for each key, in their order. `make` is given the position of a key and of its inputs."""
         names, inputs = list(keys), [list(column) for column in columns]
         before, values = self._columns or [[] for _ in inputs], self._values
         if names != self._keys:
@@ -86,13 +86,14 @@ class Sweep(Generic[K, V]):
         return values
 
     def _laid_out(self, keys: Sequence[K], before: Sequence[Sequence[object]]) -> tuple[list[list[object]], list[V]]:
-        """What there was, at the places that keys have now; `_UNKNOWN` for new ones."""
+        """The old columns and values at the keys' new positions; `_UNKNOWN` for new keys."""
         at = self._where(keys)
         kept: list[V] = [*self._values, _UNKNOWN]  # type: ignore[list-item]
         return [list(map([*column, _UNKNOWN].__getitem__, at)) for column in before], list(map(kept.__getitem__, at))
 
     def _where(self, keys: Sequence[K]) -> list[int]:
-        """The place that each key had, -1 for a new one. Nearly all are the same objects, which is told sooner."""
+        """The old position of each key, -1 for a new one. Nearly all keys are the same objects, which is quick to find
+        out."""
         places = dict(zip(map(id, self._keys), count()))
         at = list(map(places.get, map(id, keys), repeat(-1)))
         if -1 in at:

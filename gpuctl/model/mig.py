@@ -1,8 +1,8 @@
-"""MIG profiles: the slices a GPU can be cut into, by how much memory it has.
+"""MIG profiles: the slices that a GPU can be cut into, by its memory.
 
 A GPU's memory is cut in eighths and its cores in sevenths, so the eighth slice of one eighth has no cores: a GPU has
-seven of those. A slice is charged as the part of the GPU that it takes from others, 1000 by their number, rounded down,
-so that all slices of a GPU together are never more than the GPU.
+seven of those. The charge of a slice is the part of the GPU that it takes: 1000 divided by the number of such slices,
+rounded down, so that all slices of a GPU together are never more than the GPU.
 Source: NVIDIA MIG User Guide, "Supported MIG Profiles".
 """
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:
-    """One kind of slice. `holds_milli` is the part of the GPU's memory it has, `per_gpu` how many one GPU gives."""
+    """One kind of slice. `holds_milli`: its part of the GPU's memory; `per_gpu`: how many one GPU has."""
 
     name: str
     holds_milli: GpuMilli
@@ -28,7 +28,7 @@ class MigProfile:
 
     @property
     def charge_milli(self) -> GpuMilli:
-        """What a worker on such a slice is charged."""
+        """The charge for a worker on such a slice."""
         return WHOLE_GPU // self.per_gpu
 
 
@@ -37,7 +37,7 @@ def _profile(name: str, eighths: int, per_gpu: int) -> MigProfile:
 
 
 def _family(eighth: str, quarter: str, half: str) -> tuple[MigProfile, ...]:
-    """The profiles of a GPU with seven slices of cores, by how its slices' memory is called."""
+    """The profiles of a GPU with seven slices of cores, by the memory in the names of its slices."""
     return (
         _profile(f"1g.{eighth}gb", 1, 7),
         _profile(f"1g.{quarter}gb", 2, 4),
@@ -57,9 +57,9 @@ _FAMILIES: dict[int, tuple[MigProfile, ...]] = {
 
 
 def profiles_of(gpu_mem_bytes: MemBytes) -> tuple[MigProfile, ...]:
-    """What a GPU of that memory can be cut into, smallest first; () when it is not one that can.
+    """The profiles that a GPU of that memory can be cut into, smallest first; () if it can't be cut.
 
-    What a driver reports is a few percent below the nominal memory.
+    The memory that a driver reports is a few percent below the nominal one.
     """
     for nominal, profiles in _FAMILIES.items():
         if abs(nominal * _GIB - gpu_mem_bytes) * 20 <= nominal * _GIB:
@@ -73,7 +73,7 @@ def profile_named(name: str, gpu_mem_bytes: MemBytes) -> MigProfile | None:
 
 
 def slices_per_gpu(name: str, gpu_mem_bytes: MemBytes) -> int:
-    """How many slices of a profile a GPU gives; where its memory is unknown, at least as many as any such GPU does."""
+    """How many slices of a profile a GPU has; if its memory is unknown, the most that any GPU has."""
     known = profile_named(name, gpu_mem_bytes)
     if known is not None:
         return known.per_gpu
@@ -82,10 +82,10 @@ def slices_per_gpu(name: str, gpu_mem_bytes: MemBytes) -> int:
 
 
 def least_charge_milli(name: str) -> GpuMilli:
-    """What a slice of a profile of that name is charged at the least: its sevenths of the cores."""
+    """The least charge for a slice of a profile of that name: its sevenths of the cores."""
     return int(name[0]) * WHOLE_GPU // 7
 
 
 def is_profile_name(name: str) -> bool:
-    """Whether it has the form of a profile's name."""
+    """Whether a name has the form of a profile's name."""
     return _NAME.fullmatch(name) is not None

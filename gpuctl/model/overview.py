@@ -1,12 +1,12 @@
 """What the leader publishes to all teams: what projects and nodes hold, and the queue without the names of its jobs.
 
-A waiting job's position and its forecast start are filed under tickets, which are made from the uid of the job's
-object. The API server makes uids at random, and shows one only to those who may read the object: so whoever may read a
-job finds both, and for others they are a position and a start of a job of which they learn neither name nor project,
-nor which belongs to which.
+Security: a waiting job's position and forecast start are filed under tickets, made from the uid of the job's object.
+The API server makes uids at random and shows one only to users who may read the object. So a user who may read a job
+finds both. For other users they are a position and a start of an unknown job of an unknown project, and they can't tell
+which position and which start belong together.
 
-A removed job has no object any more. The commit that removed it is filed under a ticket that is made from its name and
-the uid of its project's ResourceQuota: the right to read the project's objects is what it takes to find it.
+A removed job has no object any more. The commit that removed it is filed under a ticket made from the job's name and
+the uid of its project's ResourceQuota: finding it takes the right to read the project's objects.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DepartmentOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOverview:
-    """A node's GPUs by index: what jobs of all projects together have of each, what other pods have, which are lost."""
+    """A node's GPUs by index: the part held by jobs of all projects, the part held by other pods, and the lost GPUs."""
 
     name: NodeName
     status: str
@@ -63,11 +63,12 @@ class NodeOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """`at_ms`: since when it is so. `waiting` counts jobs that could run and have no place: the queue.
+    """The published state. `at_ms`: since when it holds. `waiting`: jobs that could run and have no place, the queue.
 
-    `positions` and `starts` by ticket, of jobs that wait: the position in the queue of all projects, from 1, and the
-    start by the forecast, rounded up to a minute; none for a job of which no start is forecast. `removed` by
-    ticket: the jobs that were removed last. `left_out`: rows that found no room.
+    - `positions`, `starts`: of waiting jobs by ticket: the position in the queue of all projects, from 1, and the
+      forecast start, rounded up to a minute; no start for a job without a forecast.
+    - `removed`: the jobs removed last, by ticket.
+    - `left_out`: how many rows did not fit.
     """
 
     at_ms: Instant
@@ -82,11 +83,11 @@ class Overview:
 
     @property
     def waiting(self) -> int:
-        """How long the queue is."""
+        """The length of the queue."""
         return sum(project.waiting for project in self.projects)
 
     def position(self, uid: str) -> int | None:
-        """The position of the job with that object; None for one that is not in the queue."""
+        """The position of the job with that object; None if it is not in the queue."""
         return self.positions.get(position_ticket(uid))
 
     def start_ms(self, uid: str) -> Instant | None:
@@ -95,20 +96,20 @@ class Overview:
 
 
 def removal_ticket(job: JobId, quota_uid: str) -> str:
-    """What the removal of a job is filed under, by the uid of its project's ResourceQuota."""
+    """The ticket of a job's removal, by the uid of its project's ResourceQuota."""
     return ticket(f"removal {job}", quota_uid)
 
 
 def position_ticket(uid: str) -> str:
-    """What the position of the job with that object is filed under."""
+    """The ticket of the position of the job with that object."""
     return ticket("position", uid)
 
 
 def start_ticket(uid: str) -> str:
-    """What its forecast start is filed under."""
+    """The ticket of the forecast start of the job with that object."""
     return ticket("start", uid)
 
 
 def ticket(fact: str, uid: str) -> str:
-    """What a fact of the job with that object is filed under, in anything that is published."""
+    """The ticket of a fact of the job with that object, for anything that is published."""
     return sha256(f"gpuctl {fact} {uid}".encode()).hexdigest()[:16]

@@ -1,28 +1,29 @@
-"""Why pods of a run do not run, in the words of Kubernetes."""
+"""Why the pods of a run do not run, in the words of Kubernetes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FAILED_CREATE = "FailedCreate"
-"""The server refuses the pods of a run, so that there is none."""
+"""The server refuses to create the pods of a run, so that it has none."""
 NO_POD = "NoPod"
-"""A run has no pod, and nothing says why: the server refuses them, or one was lost and the next is still to come."""
+"""A run has no pod, and nothing says why: the server refuses them, or one was lost and its successor is not there."""
 TERMINATING = "Terminating"
-"""A pod is being deleted and has not ended, and the run waits for that."""
+"""A pod is being deleted and has not ended, and the run waits for its end."""
 OWN_EXIT = "Error"
-"""A container ended by itself with another code than 0."""
+"""A container ended by itself with an exit code other than 0."""
 ENDED_BY_OTHERS = frozenset({"OOMKilled", "UnexpectedAdmissionError", "Evicted"})
-"""What ends pods that did not end by themselves: memory, a device plugin's refusal, the kubelet short of something."""
+"""Reasons for which pods are ended from outside: out of memory, refused by a device plugin, evicted by the kubelet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodProblem:
     """What keeps a container or a whole pod from running. `reason`: one word of Kubernetes, as `kubectl` shows it.
 
-    `message` is what the server says of it, bounded in length and not yet made printable. `exit_code`: of the
-    container's last end. `pod`, `container`: "" where it is not about one. `before`: the container is one that has to
-    end, or to start, before the pod's own start.
+    - `message`: the server's text, bounded in length and not yet made printable.
+    - `exit_code`: of the container's last end.
+    - `pod`, `container`: "" if the problem is not about one.
+    - `before`: the container must end, or start, before the pod's own containers start.
     """
 
     reason: str

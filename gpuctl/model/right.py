@@ -1,4 +1,4 @@
-"""A right in Kubernetes: what a user would have to be allowed."""
+"""A right in Kubernetes that a user may need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """`user` "": the server does not say. `namespace` "": in the whole cluster. `resource` as in RBAC: `pods/log`.
+    """A verb on a resource, as in RBAC: `pods/log`. `user` "": the server does not say. `namespace` "": in all of them.
 
-    `name`: of the one object that was asked for; "" for many, or where the server does not say.
+    `name`: of the one object that was asked for; "" for many, or if the server does not say.
     """
 
     user: str

@@ -1,7 +1,7 @@
-"""Equal values as one object: ten thousand Jobs have the same owned fields, and most of their pod templates alike.
+"""Shares equal values as one object: ten thousand Jobs have the same owned fields, and mostly equal pod templates.
 
-For JSON that is never changed in place. What is remembered is bounded, and forgotten in the order in which it was last
-asked for: which of two equal values one gets may differ, that they are equal does not.
+For JSON that is never changed in place. The memory is bounded, and forgets first what was asked for longest ago. Which
+of two equal values a caller gets may differ; that they are equal does not.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import marshal
 from typing import Any
 
 REMEMBERED = 1 << 12
-"""So many texts and so many parts are remembered, or up to twice as many; the parts of at most LONGEST_PART bytes."""
+"""This many texts and this many parts are remembered, at most twice as many; parts of at most LONGEST_PART bytes."""
 LONGEST_PART = 1 << 10
 _LONGEST_TEXT = 256
 _TREES = 64
 
 
 class Shared:
-    """What was seen of late, to be had again. Safe for threads: at worst two threads keep a value of their own."""
+    """The recently seen values. Safe for threads: at worst two threads each keep their own value."""
 
     __slots__ = ("_older_parts", "_older_texts", "_parts", "_texts", "_trees")
 
@@ -29,7 +29,7 @@ class Shared:
         self._trees: list[Any] = []
 
     def text(self, value: str) -> str:
-        """An equal text."""
+        """An equal text, shared with other callers."""
         found = self._texts.get(value)
         if found is None:
             if len(value) > _LONGEST_TEXT:
@@ -41,7 +41,7 @@ class Shared:
         return found
 
     def part(self, value: Any) -> Any:
-        """An equal value, or one that has its parts in common with others. Cost: 2 us for a small one that is known."""
+        """An equal value, which shares itself or its parts with others. Cost: 2 us for a small one that is known."""
         kind = type(value)
         if kind is str:
             return self.text(value)
@@ -49,7 +49,7 @@ class Shared:
             return value
         try:
             data = marshal.dumps(value, 0)
-        except ValueError:  # no JSON
+        except ValueError:  # not JSON
             return value
         if len(data) > LONGEST_PART:
             return self.in_parts(value)
@@ -62,14 +62,14 @@ class Shared:
         return found
 
     def in_parts(self, value: Any) -> Any:
-        """An equal value that is its own, the parts of which are shared."""
+        """An equal value, a new object whose parts are shared."""
         if type(value) is dict:
             text, part = self.text, self.part
             return {text(key): part(below) for key, below in value.items()}
         return [self.part(item) for item in value] if type(value) is list else value
 
     def tree(self, value: Any) -> Any:
-        """An equal value, of few that are large: to find it again costs a comparison with each."""
+        """An equal value, for the few large ones: finding it costs a comparison with each of them."""
         trees = self._trees
         for place, tree in enumerate(trees):
             if tree == value:

@@ -1,4 +1,4 @@
-"""What the compiler reads: bytes by path. No filesystem handle, so a Git tree and a folder look alike."""
+"""The compiler's input: bytes by path. No filesystem handle, so a Git tree and a folder look alike."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from enum import StrEnum
 from gpuctl.model.ids import NO_REVISION, Revision
 
 YAML_SUFFIXES = (".yaml", ".yml")
-"""How the names of declaration files end."""
+"""The endings of declaration files' names."""
 WORKING_TREE = "working tree"
 """The name of files that are not committed, in place of a revision."""
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""A larger file is not read: its content stays empty and its fault says why. No list of jobs comes near."""
+"""A larger file is not read: its content stays empty, and its fault says why. No realistic list of jobs comes near."""
 MAX_LINK_BYTES = 4096
-"""A symbolic link that says more leads nowhere: no path of a filesystem is longer."""
+"""A symbolic link with a longer target counts as leading nowhere: no path of a filesystem is longer."""
 MAX_ENTRIES = 200_000
 MAX_FILES = 50_000
 MAX_TREE_BYTES = 32 * 1024 * 1024
-"""Of a tree with more below the cluster's folder and in its policies, the project that has the most is not read, nor is
-the tree where the rest is still more: files and folders of any kind, declaration files, and what those hold together.
-Compiling takes some 15 bytes of memory for a byte of YAML."""
+"""The most entries, declaration files and bytes below the cluster's folder and in its policies. Of a larger tree, the
+project that has the most is not read; if the rest is still too large, the tree is not read. Compiling takes some 15
+bytes of memory for a byte of YAML."""
 MOST_LEFT_OUT = 8
-"""Projects of one tree. The tree is looked at again for each."""
+"""The most projects of one tree that are left out. The tree is read again for each."""
 
 
 class SourceFault(StrEnum):
-    """Why a file's content is not offered to the compiler."""
+    """Why the compiler does not get a file's content."""
 
     ESCAPES = "a symbolic link that leaves the tree"
     DANGLING = "a symbolic link to nothing"
@@ -39,14 +39,14 @@ class SourceFault(StrEnum):
 
 
 def is_misnamed(path: str) -> bool:
-    """Whether a file is passed over for its name alone: `a.YAML`, `a.Yml`. As with kubectl and Flux it declares
-    nothing, but that is told."""
+    """Whether a file is ignored only because of its name: `a.YAML`, `a.Yml`. As with kubectl and Flux it declares
+    nothing; that is reported."""
     return path.lower().endswith(YAML_SUFFIXES) and not path.endswith(YAML_SUFFIXES)
 
 
 class TooLarge(Exception):
-    """A tree has more than is read of one; `bound` says more than what. `project` has the most of it in its folder; ""
-    where no project has any."""
+    """A tree has more than may be read; `bound`: the bound, in words. `project`: the project with the most in its
+    folder; "" if no project has any."""
 
     def __init__(self, bound: str, project: str = "") -> None:
         super().__init__(bound)
@@ -55,7 +55,7 @@ class TooLarge(Exception):
 
 
 def exceeded(*, entries: int = 0, files: int = 0, size_bytes: int = 0) -> str:
-    """The first bound of a tree that so much exceeds, in words; "" when it is within all."""
+    """The first bound of a tree that these amounts exceed, in words; "" if none."""
     if entries > MAX_ENTRIES:
         return f"{MAX_ENTRIES} files and folders"
     if files > MAX_FILES:
@@ -64,7 +64,7 @@ def exceeded(*, entries: int = 0, files: int = 0, size_bytes: int = 0) -> str:
 
 
 def folder_project(cluster_dir: str, path: str) -> str | None:
-    """`p` for a path below the cluster's `projects/p/`."""
+    """The project `p` of a path below the cluster's `projects/p/`; None for any other path."""
     root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
     first, _, rest = path.removeprefix(root).partition("/")
     project, slash, _ = rest.partition("/")
@@ -72,28 +72,28 @@ def folder_project(cluster_dir: str, path: str) -> str | None:
 
 
 class Tally:
-    """How much of a tree was seen, in any unit, by the projects in whose folders it is."""
+    """Counts how much of a tree, in any unit, is in the folder of each project."""
 
     def __init__(self, cluster_dir: str, amounts: Mapping[str, int] | None = None) -> None:
-        """`amounts`: those that are known, by path."""
+        """`amounts`: known amounts, by path."""
         self._cluster_dir = cluster_dir
         self._of: Counter[str] = Counter()
         for path, amount in (amounts or {}).items():
             self.add(path, amount)
 
     def add(self, path: str, amount: int = 1) -> None:
-        """So much is at a path."""
+        """Count an amount at a path."""
         project = folder_project(self._cluster_dir, path)
         if project:
             self._of[project] += amount
 
     def too_large(self, bound: str) -> TooLarge:
-        """What is raised where the tree has more than that."""
+        """The exception for a tree that exceeds this bound."""
         return TooLarge(bound, max(sorted(self._of), key=self._of.__getitem__, default=""))
 
 
 def left_out(cluster_dir: str, project: str) -> tuple[str, SourceFile]:
-    """What stands in a tree for the folder of a project that is left out: its first file, which can't be read."""
+    """The file that stands for the folder of a project that is left out: its first file, as one that can't be read."""
     root = "" if cluster_dir in {"", "."} else f"{cluster_dir}/"
     return f"{root}projects/{project}/project.yaml", SourceFile(content=b"", fault=SourceFault.LEFT_OUT)
 
@@ -101,10 +101,10 @@ def left_out(cluster_dir: str, project: str) -> tuple[str, SourceFile]:
 def read_without_the_most(
     cluster_dir: str, read: Callable[[Collection[str]], Mapping[str, SourceFile]]
 ) -> dict[str, SourceFile]:
-    """The files of a tree; where they are too much, without the projects that have the most in their folders.
+    """The files of a tree; if it is too large, without the projects that have the most in their folders.
 
-    `read` reads all but the folders of some projects, and raises TooLarge. Raises TooLarge where the rest is too much
-    as well. Cost: that of `read`, and once more for each project that is left out.
+    `read` reads everything but the folders of some projects, and raises TooLarge. Raises TooLarge if the rest is too
+    large as well. Cost: that of `read`, once more for each project that is left out.
     """
     without = set[str]()
     while True:
@@ -120,14 +120,14 @@ def read_without_the_most(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """One file and a commit in which it is so; `fault` says why `content` is empty, when it is for a reason."""
+    """One file, and a commit that has it; `fault`: why `content` is empty, if there is a reason."""
 
     content: bytes
     revision: Revision = NO_REVISION
     fault: SourceFault | None = None
 
     def says_the_same(self, other: SourceFile) -> bool:
-        """Whether the other file has the same content, or the same fault, at whatever commit."""
+        """Whether another file has the same content, or the same fault; the commits may differ."""
         return self is other or (self.content == other.content and self.fault is other.fault)
 
 

@@ -1,4 +1,4 @@
-"""What the API server says, in our words. Kubernetes dictionaries appear only as `live` bodies."""
+"""The observed state of the API server, in gpuctl's terms. Kubernetes dictionaries appear only as `live` bodies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RawObjects:
     """Every live object of the kinds gpuctl uses, by reference. Bodies are never changed in place.
 
     `by_kind`: the same objects by API version and kind, if the caller has them so; else empty. `unseen`: kinds that
-    could not be read: their objects are missing, or as they were read last.
+    could not be read: their objects are missing, or are those of the last reading.
     """
 
     objects: Mapping[ObjectRef, Body] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class RawObjects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutGpu:
-    """A GPU that is cut into MIG slices of one profile: how many it offers, and how many of them others hold."""
+    """A GPU that is cut into MIG slices of one profile: how many slices it has, and how many of them others hold."""
 
     profile: str
     slices: int
@@ -45,13 +45,15 @@ class CutGpu:
 class Node:
     """A live node: what it can hold, and what pods that are not gpuctl's take of it.
 
-    `foreign_gpu_milli` has one entry a device. `usable` is Ready, not cordoned, and without a taint that the pods of
-    its pool do not tolerate. `ready` alone says whether what runs there can stay: a cordoned node keeps its pods. A
-    GPU that is not healthy, or is taken out of use, is in `lost_gpus`.
-
-    `ways` are how its GPUs can be requested; None: not observed. `uuids` by index, "" if not known, are those of nodes
-    whose GPUs are requested by uuid. `cut` are the GPUs that are cut into slices. `gpu_slots`: how many workers may
-    share a GPU, where that is limited. `excess_gpus`: how many more GPUs runs hold there than the node has.
+    - `foreign_gpu_milli`: one entry a device.
+    - `usable`: it is Ready, not cordoned, and has no taint that the pods of its pool do not tolerate.
+    - `ready`: alone decides whether runs there can stay: a cordoned node keeps its pods.
+    - `lost_gpus`: GPUs that are not healthy, or are taken out of use.
+    - `ways`: how its GPUs can be requested; None: not observed.
+    - `uuids`: by index, "" if not known, of nodes whose GPUs are requested by uuid.
+    - `cut`: the GPUs that are cut into slices.
+    - `gpu_slots`: how many workers may share a GPU, if that is limited.
+    - `excess_gpus`: how many more GPUs runs hold there than the node has.
     """
 
     name: NodeName
@@ -73,10 +75,10 @@ class Node:
 
 
 class RunPhase(StrEnum):
-    """Where a run is, as seen on its objects.
+    """The phase of a run, as seen on its objects.
 
-    QUEUED: suspended, no pods. STARTING: let go, not all pods running. RUNNING. STOPPING: suspended or being deleted,
-    pods still there. The last three are final.
+    QUEUED: suspended, no pods. STARTING: released, not all pods running. RUNNING. STOPPING: suspended or being deleted,
+    with pods. The last three are final.
     """
 
     QUEUED = "Queued"
@@ -89,43 +91,39 @@ class RunPhase(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True when the run will never hold a GPU again."""
+        """Whether the run will never hold a GPU again."""
         return self in _FINAL
 
 
 ACTIVE = (RunPhase.STARTING, RunPhase.RUNNING)
-"""The run was let go: its pods start or run."""
+"""Phases of a run that was released: its pods start or run."""
 _FINAL = frozenset((RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.TIMED_OUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One live run of a job, declared still or not.
+    """One live run of a job, whether the job is still declared or not.
 
-    `placement` is what it holds (or, while QUEUED, the place reserved for it). Amounts are per worker, as charged.
-    `queued_at_ms` is when it last began to wait, `started_at_ms` when it last started, `ran_ms` what it ran before
-    that start, `starts` how often it was let go. `reason` is the one last written on it, `paused_for` the job it was
-    last paused for, or gave up workers for that it still lacks. `idle_since_ms`: its GPUs have done nothing since then.
-    `checkpointed_at_ms`: when it said that it had written a checkpoint; for people, as `problem` is. `reserved`, while
-    STOPPING, is the place its object says: where a run goes that is moved, not where it is. While ACTIVE: places for
-    workers that it lacks.
-
-    `unbound`, while STARTING, are nodes of places that none of its pods is bound to yet. `unstarted`: none ever was.
-
-    `leaving` are workers it has given up whose pods are there still. `made_with` is the placement its pods are made
-    with as long as it runs: they can be nowhere else.
-
-    `ended` are the numbers of workers of its placement that have ended for good and hold nothing. `ends_as`, while
-    STOPPING, is the final phase that is certain though its pods, or its object's status, are not that far.
-
-    `failed_starts`, `starting_ms`: see `RunRecord`. `let_go_at_ms`: when it was let go, `begun`: whether all its
-    workers have run since, None where it has no pod that tells; both are of interest until it runs, and no difference
-    by themselves.
-
-    `asked_workers`: how many workers the load of a service asks for, where it has another number.
-    `problem` is the worst of its pods'. It is for people: two runs that differ by it alone are equal, for it may come
-    and go with each try of a kubelet. `unready_since_ms`, while RUNNING, likewise: since when a pod of it that runs is
-    not ready.
+    - `placement`: the places it holds or, while QUEUED, the place reserved for it. Amounts are per worker, as charged.
+    - `queued_at_ms`: when it last began to wait; `started_at_ms`: when it last started; `ran_ms`: how long it ran
+      before that start; `starts`: how often it was released.
+    - `reason`: the one last written on it. `paused_for`: the job it was last paused for, or gave up workers for that
+      it still lacks.
+    - `idle_since_ms`: since when its GPUs have done nothing.
+    - `checkpointed_at_ms`: when it said that it had written a checkpoint; for people, as `problem` is.
+    - `reserved`: while STOPPING, the place that its object names: where a moved run goes, not where it is. While
+      ACTIVE: places for workers that it lacks.
+    - `unbound`: while STARTING, the nodes of places that none of its pods is bound to yet. `unstarted`: no pod of it
+      was ever bound.
+    - `leaving`: workers it has given up whose pods still exist. `made_with`: the placement that its pods are created
+      with while it runs: they can be nowhere else.
+    - `ended`: the numbers of workers of its placement that have ended for good and hold nothing. `ends_as`: while
+      STOPPING, the final phase that is certain although its pods, or its object's status, are not that far.
+    - `failed_starts`, `starting_ms`: see `RunRecord`. `let_go_at_ms`: when it was released. `begun`: whether all its
+      workers have run since; None if no pod of it tells. Both matter only until it runs, and are not compared.
+    - `asked_workers`: how many workers the load of a service asks for, if that is another number.
+    - `problem`: the worst problem of its pods, for people. `unready_since_ms`: while RUNNING, since when one of its
+      running pods is not ready. Neither is compared: they may come and go with each try of a kubelet.
     """
 
     job: JobId
@@ -161,7 +159,7 @@ class Run:
 
     @property
     def record(self) -> RunRecord:
-        """What is remembered of it as long as it stays as it is."""
+        """The record of the run as it is now."""
         return RunRecord(
             self.queued_at_ms, self.starts, self.ran_ms, self.paused_for, self.failed_starts, self.starting_ms
         )
@@ -169,7 +167,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one worker of a run is charged."""
+    """The amounts that one worker of a run is charged."""
 
     gpu_milli: GpuMilli = 0
     cpu_milli: CpuMilli = 0
@@ -178,13 +176,15 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """The ledger's entry of a run: all facts that count against other runs, which the run's tenant can't write.
+    """The ledger's entry of a run: all facts that count against other runs. The run's tenant can't write it.
 
-    `uid` is that of the run's object; "" before it was seen. `is_let_go`: by the last decision the run is released,
-    `let_go_at_ms` when that was decided. `placement` is where it runs, or what is reserved for it, `started_with` where
-    its pods were sent at its last start, `charge` what each of them is charged. `reason` is that of its last start,
-    pause or reservation. `min_workers`: the fewest workers with which an elastic run goes on. `reserved`: places for
-    workers that it lacks.
+    - `uid`: of the run's object; "" before it was seen.
+    - `is_let_go`: by the last decision the run is released; `let_go_at_ms`: when that was decided.
+    - `placement`: where it runs, or the place reserved for it. `started_with`: where its pods were sent at its last
+      start. `charge`: what each of them is charged.
+    - `reason`: of its last start, pause or reservation.
+    - `min_workers`: the fewest workers with which an elastic run goes on.
+    - `reserved`: places for workers that it lacks.
     """
 
     uid: str = ""
@@ -201,7 +201,7 @@ class RunEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A run that ended, as the ledger keeps it: never started again. `state` is a final JobState."""
+    """A run that ended, as the ledger keeps it: it is never started again. `state`: a final JobState."""
 
     job: JobId
     digest: RunDigest
@@ -212,7 +212,8 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """Since when a job is declared no more: the commit that was taken up then. It tells people, and decides nothing."""
+    """When a job stopped being declared, and the commit that was taken up then. For people: nothing is decided by
+    it."""
 
     revision: Revision
     at_ms: Instant
@@ -222,13 +223,15 @@ class Removal:
 class Ledger:
     """gpuctl's memory for one project, kept in the cluster and written before the effect it records.
 
-    `inventory` is every object gpuctl may have applied for the project and may therefore prune. `seen` are the runs
-    whose object was observed to exist (`<job>-<digest>` -> job): one of them that is gone is not started again.
-    `revision` is the last good commit applied for the project, `content` a digest of what it declares there: another
-    commit that declares the same is not recorded. `usage` is kept where fairness has a half-life.
-
-    `runs` are the runs whose object or pods are there. `keeps_runs` is False where a version of gpuctl wrote the ledger
-    that kept this on the objects themselves. `removed`, by name: the jobs that were removed last.
+    - `inventory`: every object that gpuctl may have applied for the project and may therefore prune.
+    - `seen`: runs whose object was observed to exist (`<job>-<digest>` -> job): if one is gone, it is not started
+      again.
+    - `revision`: the last good commit applied for the project. `content`: a digest of the project's declarations in
+      it; another commit with the same declarations is not recorded.
+    - `usage`: kept if fairness has a half-life.
+    - `runs`: the runs whose object or pods exist. `keeps_runs`: False for a ledger of a version of gpuctl that kept
+      this on the objects themselves.
+    - `removed`: the jobs that were removed last, by name.
     """
 
     project: ProjectName
@@ -244,7 +247,7 @@ class Ledger:
 
 
 class OwnObject(NamedTuple):
-    """A Job or Deployment that gpuctl made: its run, and its uid."""
+    """A Job or Deployment that gpuctl created: its run, and its uid."""
 
     run: tuple[JobId, RunDigest]
     uid: str
@@ -252,18 +255,19 @@ class OwnObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What is observed now. Sorted: nodes by name, runs by job and digest.
+    """The observed state. Sorted: nodes by name, runs by job and digest.
 
-    `cluster` is whose runs and ledgers these are; what another cluster on the same API server has is foreign. "": all.
-    `damaged` are gpuctl's own records that can't be read whole, with the parts that can't: those read as empty.
-    `shards` are the objects that hold a part of a ledger, or did. `claimed` are namespaces that other clusters'
-    ledgers hold, with the cluster.
-
-    `own` are the Jobs and Deployments that gpuctl made, in the order of their runs, `foreign` are all others. `pods`
-    are the pods of runs, with the run of each. `occupied` are the namespaces with foreign pods that are not terminal.
-    `unreadable` are objects of which the reading failed, each with what was wrong. `frozen` is what people froze.
-    `is_measured`: gpuctl itself measures which runs are idle, so that no annotation says it. `unseen`: kinds that could
-    not be read, so that an object of them may be there, and not in `live`.
+    - `cluster`: the cluster that these runs and ledgers belong to; objects of another cluster on the same API server
+      are foreign. "": all clusters.
+    - `damaged`: gpuctl's own records that can't be read completely, each with the unreadable parts, which count as
+      empty.
+    - `shards`: the objects that hold a part of a ledger, or did. `claimed`: namespaces in other clusters' ledgers, with
+      the cluster.
+    - `own`: the Jobs and Deployments that gpuctl created, in the order of their runs; `foreign`: all others.
+    - `pods`: the pods of runs, with the run of each. `occupied`: namespaces with foreign pods that are not terminal.
+    - `unreadable`: objects that could not be read, each with the reason. `frozen`: the parts that people froze.
+    - `is_measured`: gpuctl itself measures which runs are idle, so no annotation is read for it.
+    - `unseen`: kinds that could not be read: their objects may exist without being in `live`.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -290,12 +294,12 @@ class ClusterState:
 
 
 def uuids_of(nodes: Iterable[Node]) -> dict[NodeName, tuple[str, ...]]:
-    """The uuids of each node's GPUs by index, for nodes that tell them."""
+    """The uuids of each node's GPUs by index, for nodes that publish them."""
     return {node.name: node.uuids for node in nodes if node.uuids}
 
 
 def named(placement: Placement, uuids: Mapping[NodeName, tuple[str, ...]]) -> Placement:
-    """The placement with its devices' uuids, as far as their nodes tell them."""
+    """The placement with its devices' uuids, as far as their nodes publish them."""
     if not any(worker.node in uuids for worker in placement.workers):
         return placement
     return Placement(workers=tuple(_named(worker, uuids.get(worker.node, ())) for worker in placement.workers))

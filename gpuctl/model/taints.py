@@ -1,4 +1,4 @@
-"""What keeps pods off a node, and what lets them on all the same, as Kubernetes has it."""
+"""Taints, which keep pods off a node, and tolerations, which let them on, as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
-    """What a pod tolerates: the taints of a key. `value` None: of any value; `effect` None: of any effect."""
+    """The taints of a key that a pod tolerates. `value` None: of any value; `effect` None: of any effect."""
 
     key: str
     value: str | None = None
     effect: str | None = None
 
     def covers(self, taint: Taint) -> bool:
-        """Whether a pod with it may be on a node with that taint."""
+        """Whether a pod with this toleration may be on a node with that taint."""
         same = self.key == taint.key and self.value in (None, taint.value)
         return same and self.effect in (None, taint.effect)

@@ -1,4 +1,4 @@
-"""What Git says that reading a cluster needs: which namespace is which project's, and which taints keep no pod away."""
+"""The declarations that reading a cluster needs: the project of each namespace, and the taints that pods tolerate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpuctl.model.workload_kind import WorkloadKind
 
 
 def selects(match_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a live node with these labels is one of the pool's that selects nodes so, if no pool before it has it."""
+    """Whether a node with these labels belongs to the pool with that selector, if no earlier pool has it."""
     return all(labels.get(key) == value for key, value in match_labels.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTolerations:
-    """What the pods of a pool tolerate; the pool has the nodes with these labels that no pool before it has."""
+    """The tolerations of a pool's pods. The pool has the nodes with these labels that no earlier pool has."""
 
     match_labels: Mapping[str, str]
     tolerations: tuple[Toleration, ...]
@@ -25,10 +25,11 @@ class PoolTolerations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenancy:
-    """The name that gpuctl acts under, the projects by their namespaces, and the pools, as Git declares them.
+    """gpuctl's name for the cluster, the projects by their namespaces, and the pools, as Git declares them.
 
-    Nothing of it is read from objects, so no label on an object can change it. `pools` are in their order; there are
-    none where no pool tolerates a taint. `workload_kinds`: the kinds of other controllers that the Cluster declares.
+    Security: nothing here is read from objects, so no label on an object can change it.
+    `pools`: in their order; empty if no pool tolerates a taint. `workload_kinds`: the kinds of other controllers that
+    the Cluster declares.
     """
 
     cluster: str
@@ -37,7 +38,7 @@ class Tenancy:
     workload_kinds: tuple[WorkloadKind, ...] = ()
 
     def tolerations(self, labels: Mapping[str, str]) -> tuple[Toleration, ...]:
-        """What the pods of the pool of a node with these labels tolerate."""
+        """The tolerations of the pods of the pool that has a node with these labels."""
         for pool in self.pools:
             if selects(pool.match_labels, labels):
                 return pool.tolerations

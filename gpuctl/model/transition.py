@@ -1,12 +1,12 @@
-"""What becomes of a run: the one place that says how it is after a decision, and after its pods have followed.
+"""The transitions of a run: the one place that says how a run is after a decision, and after its pods have followed.
 
-A decision is written first, and the pods follow later; so there are two kinds of steps. `decided` is the run as the
-next cycle observes it when the decision is written and no pod has moved. `started` and `stopped` are the run once its
-pods run, or are gone. Example: Reclaim makes a running run STOPPING, `stopped` makes that QUEUED, Admit makes that
-STARTING, and `started` makes that RUNNING.
+A decision is written first, and the pods follow later; so there are two kinds of steps. `decided` gives the run as the
+next cycle observes it when the decision is written and no pod has moved. `started` and `stopped` give the run once its
+pods run, or are gone. Example: Reclaim makes a running run STOPPING, `stopped` makes it QUEUED, Admit makes it
+STARTING, and `started` makes it RUNNING.
 
 `explain`, replays and the world of the property tests all use these steps. tests/properties/test_transition.py compares
-them with what plan, apply and observe make of the embedded cluster.
+them with the result of plan and apply on the embedded cluster, as observe reads it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from gpuctl.model.units import Instant
 
 
 def decided(job: Job, run: Run | None, decision: Decision, at_ms: Instant, charge: Charge | None = None) -> Run | None:
-    """The run of a job once a decision about it is written; the very same object where that changes nothing.
+    """The run of a job once a decision about it is written; the same object if that changes nothing.
 
-    None: there is no run, and none is made. `charge`: what a worker is charged where an Admit puts it; by default what
-    the job asks for. Cost: O(workers).
+    None: there is no run, and none is created. `charge`: what a worker is charged where an Admit puts it; by default
+    what the job asks for. Cost: O(workers).
     """
     if run is None:
         return _made(job, decision)
@@ -57,7 +57,7 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
     match decision:
         case Admit(placement=placement, further=further):
             run = replace(run, reason=reason, made_with=sent_to(placement, further) if job.is_elastic else None)
-            since_ms = at_ms if job.has_deadline else None  # only a Job notes its start, of others the pods do
+            since_ms = at_ms if job.has_deadline else None  # only a Job records its start; for others, their pods do
             return admitted(run, record, placement, charge or _asked(job), since_ms)
         case Move() | Reclaim() | Preempt() if run.phase in ACTIVE:
             return paused(replace(run, reason=reason), record, decision.reserved)
@@ -80,10 +80,10 @@ def _decided(job: Job, run: Run, decision: Decision, at_ms: Instant, charge: Cha
 
 
 def _made(job: Job, decision: Decision) -> Run | None:
-    """An object is made suspended, whatever was decided, and let go by the next cycle, which sees that it is there.
+    """A new run: its object is created suspended, whatever was decided, and released by the next cycle, which sees it.
 
-    It is charged for no GPU before it was let go once. A place that is reserved for it is decided anew: the ledger has
-    no entry before the object has a uid.
+    It is charged for no GPU before its first release. A place reserved for it is decided anew: the ledger has no entry
+    before the object has a uid.
     """
     if isinstance(decision, Finished):
         return None
@@ -94,9 +94,9 @@ def _made(job: Job, decision: Decision) -> Run | None:
 
 
 def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, since_ms: Instant | None) -> Run:
-    """The run once it is let go there; its pods are yet to be made.
+    """The run once it is released to a placement; its pods are still to be created.
 
-    `record` counts this start. `since_ms`: since when it is seen to run; None: since its pods do.
+    `record` counts this start. `since_ms`: since when it counts as started; None: the start of its pods will tell.
     """
     return replace(
         _recorded(run, record), phase=RunPhase.STARTING, placement=placement, reserved=None, started_at_ms=since_ms,
@@ -107,14 +107,14 @@ def admitted(run: Run, record: RunRecord, placement: Placement, charge: Charge, 
 
 
 def sent_to(placement: Placement, further: Iterable[NodeName]) -> Placement:
-    """The places that the pods of a start may have: those of its workers, and further nodes without a device."""
+    """The places that a start's pods may take: those of its workers, and further nodes, without devices."""
     return Placement(workers=(*placement.workers, *(WorkerPlacement(node=node) for node in further)))
 
 
 def started(run: Run, at_ms: Instant) -> Run:
-    """A STARTING run once all its pods run; any other run without the workers it has given up, which are gone by now.
+    """A STARTING run once all its pods run; any other run once the workers that it gave up are gone.
 
-    The very same object where nothing was under way.
+    The same object if nothing was under way.
     """
     if run.phase is RunPhase.STARTING:
         since_ms = at_ms if run.started_at_ms is None else run.started_at_ms
@@ -123,21 +123,21 @@ def started(run: Run, at_ms: Instant) -> Run:
 
 
 def removed(run: Run) -> Run:
-    """The run once its object is being deleted, for its job is not declared any more."""
+    """The run once its object is being deleted because its job is no longer declared."""
     return replace(run, phase=RunPhase.STOPPING, reserved=None) if run.phase in ACTIVE else run
 
 
 def paused(run: Run, record: RunRecord, reserved: Placement | None) -> Run:
-    """The run while its pods leave. `reserved`: where it goes on then; `record`: as it waits then."""
+    """The run while its pods leave. `reserved`: where it goes on afterwards; `record`: the one it then waits with."""
     return replace(
         _recorded(run, record), phase=RunPhase.STOPPING, reserved=reserved, started_at_ms=None, asked_workers=None
     )
 
 
 def stopped(run: Run) -> Run:
-    """A STOPPING run once its pods are gone: it waits, with the place that is reserved for it if there is one.
+    """A STOPPING run once its pods are gone: it waits, with the place reserved for it if there is one.
 
-    It has ended if its outcome is certain.
+    If its outcome is certain, it has ended.
     """
     if run.ends_as is not None:
         return replace(run, phase=run.ends_as, placement=None, leaving=None, made_with=None, ends_as=None)
@@ -145,8 +145,8 @@ def stopped(run: Run) -> Run:
 
 
 def _waiting(run: Run, reserved: Placement | None, reason: Reason | None) -> Run:
-    """Why a run waits is in no record: a reason stands on it only as long as a place is reserved for it, or its start
-    has failed."""
+    """A run that waits. No record keeps why a run waits: a reason stays on it only while a place is reserved for it, or
+    after a failed start."""
     keeps_reason = reserved is not None or run.failed_starts > 0
     return _with(
         run, phase=RunPhase.QUEUED, placement=reserved, reserved=None, leaving=None, made_with=None, unbound=(),
@@ -156,7 +156,7 @@ def _waiting(run: Run, reserved: Placement | None, reason: Reason | None) -> Run
 
 
 def resized(run: Run, placement: Placement) -> Run:
-    """The run with some of its workers, or with more; pods that it gave up are leaving."""
+    """The run with fewer or more workers; the pods of workers that it gave up are leaving."""
     gone = Counter(run.placement.workers if run.placement else ()) - Counter(placement.workers)
     leaving = Placement(workers=tuple(gone.elements())) if gone else None
     return replace(run, placement=placement, leaving=leaving, reserved=None)
@@ -167,7 +167,7 @@ def _recorded(run: Run, record: RunRecord) -> Run:
 
 
 def _with(run: Run, **values: Any) -> Run:
-    """The run with some values; the very same object if it has them: most decisions change nothing of their run."""
+    """The run with some values; the same object if it has them already: most decisions change nothing of their run."""
     for name, value in values.items():
         if getattr(run, name) != value:
             return replace(run, **values)

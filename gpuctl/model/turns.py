@@ -1,4 +1,4 @@
-"""Turns of the projects in a list that is cut: what one of them causes a thousand times hides no other's."""
+"""Orders a list that will be cut off so that a thousand rows of one project do not hide those of another."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _WHOSE = re.compile(r"(?:^|/)projects/([^/]+)/|^\w+ ([^/ ]+)/")
 
 
 def in_turns(rows: Iterable[tuple[str, Row]], at_a_time: int = 10) -> list[Row]:
-    """Rows, some of each owner before more of any: what is cut off at the end hides no owner behind the many rows that
-    another one has."""
+    """The rows, `at_a_time` of each owner before more of any: cutting the list off at the end hides no owner behind
+    another one's many rows."""
     seen: Counter[str] = Counter()
     turns: dict[int, list[Row]] = {}
     for owner, row in rows:
@@ -23,7 +23,6 @@ def in_turns(rows: Iterable[tuple[str, Row]], at_a_time: int = 10) -> list[Row]:
 
 
 def whose(place: str) -> str:
-    """Of a place in a message, the project in whose folder the file is, or the namespace of the object; "" for what is
-    the cluster's own."""
+    """The project in whose folder a message's file is, or the namespace of its object; "" for the cluster's own."""
     found = _WHOSE.search(place)
     return (found[1] or found[2]) if found else ""

@@ -1,4 +1,4 @@
-"""Amounts are plain integers; the unit is in the name of the field and in these aliases. `None` as a limit means none.
+"""Units: amounts are plain integers; the unit is in the field's name and in these aliases. `None` as a limit: no limit.
 
 GPUs are milli-GPU (1000 = one device), CPU is milli-CPU, memory is bytes, time is milliseconds since the Unix epoch.
 """
@@ -17,7 +17,7 @@ WHOLE_GPU: GpuMilli = 1000
 """Milli-GPU in one device."""
 
 MOST_NODE_GPUS = 1024
-"""GPUs are looked at one by one, so a node that says it has more is not believed; no hardware comes near."""
+"""The most GPUs of a node. GPUs are handled one by one, so a larger number is not believed; no hardware comes near."""
 
 
 def format_gpus(gpu_milli: GpuMilli) -> str:

@@ -1,7 +1,8 @@
-"""What GPUs did, as an exporter of GPU metrics measured it, and what that comes to for a run. Integers alone.
+"""The measured use of GPUs, from an exporter of GPU metrics, and what follows from it for a run. Integers only.
 
 A run is idle once every sample of each of its GPUs has been quiet for IDLE_AFTER_MS. One sample above IDLE_BELOW_MILLI
-ends that at once. Time without samples is no idle time: after a gap of more than MOST_GAP_MS counting begins anew.
+ends that at once. Time without samples does not count as idle: after a gap of more than MOST_GAP_MS, counting begins
+anew.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ from gpuctl.model.ids import ProjectName, RunKey
 from gpuctl.model.units import DurationMs, GpuMilli, Instant, MemBytes
 
 IDLE_BELOW_MILLI = 10
-"""A GPU is quiet in a sample that has less than this: under one percent."""
+"""A sample below this is quiet: less than one percent."""
 IDLE_AFTER_MS: DurationMs = 300_000
-"""For so long a run's GPUs must have been quiet before it is called idle; it is idle since the beginning of that."""
+"""How long a run's GPUs must be quiet before it counts as idle; it is then idle since the beginning of that time."""
 MOST_GAP_MS: DurationMs = 180_000
-"""Longer than this without a sample, nothing is known: exporters measure every 30 seconds."""
+"""The longest gap between samples; exporters measure every 30 seconds. Nothing is known about a longer gap."""
 MOST_DELAY_MS: DurationMs = 120_000
-"""A run that was last seen longer ago is not ended for being idle, though it stays so if it is seen idle again."""
+"""A run last seen longer ago than this is not ended for being idle. If it is seen idle again, it counts as idle."""
 
 MOST_AHEAD_MS: DurationMs = 60_000
-"""How far the clock of a source may be ahead. What was seen later than that was seen before a clock was put back: how
-long ago is not known."""
+"""How far the clock of a source may be ahead. An instant further ahead is from before a clock was put back: how long
+ago it was is not known."""
 
 
 def was_seen(at_ms: Instant, now_ms: Instant, within_ms: DurationMs) -> bool:
-    """Whether that is surely no longer ago than so long."""
+    """Whether an instant is certain to be no longer ago than that."""
     return -MOST_AHEAD_MS <= now_ms - at_ms <= within_ms
 
 
 class Gauge(Enum):
-    """What a sample is of. BUSY and ACTIVE are parts of a GPU in thousandths, USED and FREE are bytes of its memory.
+    """The kind of a sample. BUSY and ACTIVE: parts of a GPU in thousandths; USED and FREE: bytes of its memory.
 
     BUSY is the part of the time in which any kernel ran, ACTIVE the part in which the engines worked. A GPU that is cut
-    into MIG slices has ACTIVE alone.
+    into MIG slices has only ACTIVE.
     """
 
     BUSY = "busy"
@@ -47,7 +48,7 @@ class Gauge(Enum):
 
 
 class Sample(NamedTuple):
-    """One measurement of a GPU, or of a slice of one, that is given to a pod."""
+    """One measurement of a GPU, or of a slice of one, that a pod holds."""
 
     gauge: Gauge
     namespace: str
@@ -59,10 +60,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """The samples of one device of a pod taken together. `busy_milli` is their mean.
+    """All samples of one device of a pod together. `busy_milli`: their mean.
 
-    `first_ms` and `last_ms`: the first and the last sample that says whether it worked. `quiet_since_ms`: the first one
-    after the last that was not quiet; None if the last one was not.
+    `first_ms` and `last_ms`: the first and last sample about work. `quiet_since_ms`: the first one after the last that
+    was not quiet; None if the last sample was not quiet.
     """
 
     namespace: str
@@ -78,11 +79,11 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUse:
-    """What the GPUs of a run did. Known only where all of them are measured.
+    """The use of a run's GPUs. Known only if all of them are measured.
 
-    `held_milli` is what the run holds, `busy_milli` how much of it worked. Memory is that of whole devices, also where
-    jobs share one. `seen_ms` is the last instant at which all its GPUs were seen, `quiet_since_ms` since when all are
-    quiet.
+    - `held_milli`: the GPUs that the run holds; `busy_milli`: the part of them that worked.
+    - `used_bytes`, `total_bytes`: of whole devices, even if jobs share one.
+    - `seen_ms`: the last instant at which all its GPUs were seen; `quiet_since_ms`: since when all are quiet.
     """
 
     held_milli: GpuMilli
@@ -94,19 +95,19 @@ class RunUse:
 
     @property
     def idle_since_ms(self) -> Instant | None:
-        """Since when it is idle; None while it is not, or not for long enough."""
+        """Since when the run is idle; None if it is not, or not for long enough."""
         since_ms = self.quiet_since_ms
         return since_ms if since_ms is not None and self.seen_ms - since_ms >= IDLE_AFTER_MS else None
 
     @property
     def percent(self) -> int:
-        """How much of what it holds worked, rounded to the nearest."""
+        """The part of its GPUs that worked, in percent, rounded to the nearest."""
         return percent_of(self.busy_milli, self.held_milli)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectUse:
-    """What the GPUs of a project's measured runs did. `idle_milli` is what its idle runs hold."""
+    """The use of the GPUs of a project's measured runs. `idle_milli`: the GPUs of its idle runs."""
 
     held_milli: GpuMilli = 0
     busy_milli: GpuMilli = 0
@@ -116,12 +117,12 @@ class ProjectUse:
 
     @property
     def percent(self) -> int:
-        """How much of what is held worked, rounded to the nearest."""
+        """The part of the held GPUs that worked, in percent, rounded to the nearest."""
         return percent_of(self.busy_milli, self.held_milli)
 
 
 def together(uses: Iterable[ProjectUse]) -> ProjectUse:
-    """The sum."""
+    """The sum of several uses."""
     found = tuple(uses)
     return ProjectUse(
         held_milli=sum(use.held_milli for use in found),
@@ -143,13 +144,13 @@ def _of_one(use: RunUse) -> ProjectUse:
 
 
 def percent_of(part: int, whole: int) -> int:
-    """Rounded to the nearest; 0 of nothing."""
+    """A part in percent, rounded to the nearest; 0 of nothing."""
     return (200 * part + whole) // (2 * whole) if whole else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Utilisation:
-    """What is known of all runs. `at_ms`: when it was last measured well; None: never yet."""
+    """The use of all runs. `at_ms`: the last successful measurement; None: none yet."""
 
     at_ms: Instant | None = None
     runs: Mapping[RunKey, RunUse] = field(default_factory=dict)
@@ -163,6 +164,7 @@ class Utilisation:
         return {project: together(uses) for project, uses in found.items()}
 
     def idle(self, now_ms: Instant) -> Mapping[RunKey, Instant]:
-        """Since when each idle run is idle, of those that were seen just now: only these may be ended for it."""
+        """Since when each idle run is idle, for runs that were seen just now: only these may be ended for being
+        idle."""
         found = ((k, use.idle_since_ms) for k, use in self.runs.items() if was_seen(use.seen_ms, now_ms, MOST_DELAY_MS))
         return {key: since_ms for key, since_ms in found if since_ms is not None}

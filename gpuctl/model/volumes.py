@@ -1,4 +1,4 @@
-"""What is mounted into a job's containers."""
+"""The volumes that are mounted into a job's containers."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class EmptyDirVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectedSource:
-    """Files of a projected volume: keys of a Secret or ConfigMap, all or as `items` has them, or `facts` of the pod.
+    """Files of a projected volume: keys of a Secret or ConfigMap (all of them, or those in `items`), or pod `facts`.
 
-    `items`: the path of its file by key; `facts`: the fact by the path of its file.
+    `items`: file paths by key; `facts`: facts by file path.
     """
 
     secret: str | None = None
@@ -98,7 +98,7 @@ class ProjectedVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsiVolume:
-    """What a CSI driver makes for the pod, without a claim."""
+    """A volume that a CSI driver makes for the pod, without a claim."""
 
     driver: str
     attributes: Mapping[str, str]

@@ -1,6 +1,6 @@
-"""What gpuctl knows of a kind of another controller: one row, of `gpuctl/k8s/workload_table.py` or of a Cluster.
+"""One row of knowledge about a kind of another controller, from `gpuctl/k8s/workload_table.py` or from a Cluster.
 
-A row is data: where the pods of such an object are, how many, how it is stopped, and how it tells its state.
+A row is data: where the pods of such an object are, how many, what stops it, and how it reports its state.
 `gpuctl/k8s/workload_kinds.py` reads objects by it.
 """
 
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 Kind = tuple[str, str]
 """(apiVersion, kind)."""
 Allowed = Mapping[str, Any]
-"""Fields that may be written, by name: what is allowed below each. Of a list, of each of its entries."""
+"""Fields that may be written, by name, with those allowed below each. For a list: those of each entry."""
 Path = tuple[str, ...]
 MOST_PODS = 10_000
-"""Of one object."""
+"""The most pods of one object."""
 
 
 class Count(NamedTuple):
-    """A field that says how many pods there are, or by what their number is multiplied.
+    """A field with the number of pods, or with a factor of that number.
 
-    `usual`: what is taken where it is absent; 0 where it has to be there. `but_one`: where this is there, it is one
-    less, because a pod of another template is counted in.
+    `usual`: the value of an absent field; 0 if it must be there. `but_one`: if this field exists, the number is one
+    less, because it includes a pod of another template.
     """
 
     path: Path
@@ -33,7 +33,7 @@ class Count(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Objects of another kind that the controller makes for an entry: as many as the product of the counts."""
+    """Objects of another kind that the controller creates for an entry: as many as the product of the counts."""
 
     kind: Kind
     counts: tuple[Count, ...] = ()
@@ -43,12 +43,13 @@ class Made(NamedTuple):
 class PodSets:
     """Pods of one template: of each entry of the list at `entries`, or of the one mapping there.
 
-    `template`, `counts` and `name` lead on from an entry. There are as many pods at a time as the product of `counts`
-    says. `called`: the name of the pods where no field has it. `numbers`: the counts by which its pods are called, the
-    largest of each. `made`: what stands between its pods and the object, or beside them, and counts in quotas.
-    `marked`: metadata of what is made of an entry besides its pods. `needed`: the controller refuses an object without
-    it. `waits`: the field by which an entry starts after another one. `restarts`: the `restartPolicy` that its pods may
-    have, the usual one first.
+    - `template`, `counts` and `name`: paths from an entry. The number of pods at a time is the product of `counts`.
+    - `called`: the name of the pods if no field has it. `numbers`: the counts in its pods' names, the largest of each.
+    - `made`: objects between the pods and the workload, or beside the pods, which count in quotas.
+    - `marked`: metadata of other things that are made from an entry.
+    - `needed`: the controller refuses an object without it.
+    - `waits`: the field by which an entry starts after another one.
+    - `restarts`: the `restartPolicy` that its pods may have, the usual one first.
     """
 
     entries: Path = ()
@@ -66,9 +67,9 @@ class PodSets:
 
 
 class Told(NamedTuple):
-    """A state that an object tells: by a condition that is "True", or else by one of the values of a field.
+    """How an object reports a state: by a condition that is "True", or by one of the values of a field.
 
-    `since`: the field with the time from which on it tells that; a condition has its own.
+    `since`: the field with the time from which on it reports it; a condition has its own.
     """
 
     condition: str = ""
@@ -78,11 +79,12 @@ class Told(NamedTuple):
 
 
 class Suspension(NamedTuple):
-    """What an object without pods looks like, and how it tells that its controller has heard.
+    """How an object is stopped, and how it reports that its controller has done so.
 
-    `field`: true stops it; where it `is_count`, 0 does, and its number of pods lets it go. `told`: the state that its
-    controller tells once it has stopped it. `active`: numbers of pods by its status; a list on the way means each of
-    its entries. `begun`: a time in its status that is there from the start until it is stopped again.
+    - `field`: true stops the object. If `is_count`, 0 stops it, and its number of pods releases it.
+    - `told`: the state that its controller reports once it has stopped it.
+    - `active`: paths of the numbers of pods in its status; a list on a path stands for each of its entries.
+    - `begun`: a time in its status that exists from its start until it is stopped again.
     """
 
     field: Path
@@ -94,16 +96,18 @@ class Suspension(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
-    """What gpuctl knows of a kind.
+    """Everything that gpuctl knows of a kind of workload.
 
-    `allowed`: the fields of its spec that a job may write. `choices`: what some of them may say. `mounts`: those that
-    are a folder of containers. `domains`: of labels and annotations that its controller obeys, besides Kubernetes' own.
-    `usual`: what gpuctl writes where the manifest says nothing. `in_order`: settings by which pods start one after the
-    other.
-    `suspension`: how it is stopped. `succeeded`, `failed`: how it ended; None for a kind that never ends.
-    `restarts`: how often it has begun anew by itself. `longest_name`: characters that the object's name may have.
-    `container`: the name of the container that its controller looks for in each template. `plural`: its name in the API
-    server's paths, of a kind that a Cluster declares; "" for a built-in one, which `kinds.KINDS` knows.
+    - `allowed`: the fields of its spec that a job may write. `choices`: the allowed values of some of them. `mounts`:
+      those that are a folder of containers.
+    - `domains`: of labels and annotations that its controller acts on, besides Kubernetes' own.
+    - `usual`: the values that gpuctl writes if the manifest gives none. `in_order`: settings by which pods start one
+      after the other.
+    - `suspension`: how it is stopped. `succeeded`, `failed`: how it ended; None for a kind that never ends.
+    - `restarts`: the path of how often it has restarted by itself. `longest_name`: of the object, in characters.
+    - `container`: the name of the container that its controller looks for in each template.
+    - `plural`: its name in the API server's paths, for a kind that a Cluster declares; "" for a built-in one, which
+      `kinds.KINDS` knows.
     """
 
     kind: Kind
@@ -124,12 +128,12 @@ class WorkloadKind:
 
     @property
     def ends(self) -> bool:
-        """Whether it ends by itself."""
+        """Whether such an object ends by itself."""
         return self.succeeded is not None
 
     @property
     def read(self) -> tuple[Path, ...]:
-        """Where in its status something is read, besides the conditions."""
+        """The paths of its status that are read, besides the conditions."""
         told = [state for state in (self.suspension.told, self.succeeded, self.failed) if state is not None]
         paths = [path for state in told for path in (state.field, state.since)]
         return tuple(dict.fromkeys(path for path in (*self.suspension.active, self.restarts, *paths) if path))

@@ -1,6 +1,6 @@
 """The rights in a project's namespace: a RoleBinding for each granted role.
 
-One object a role, not a grant: its subjects may change in place, its role never may.
+One object for each role, not for each grant: its subjects may change in place, its role never may.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def role_bindings(owner: ProjectOwner) -> Iterator[Manifest]:
-    """A binding to each ClusterRole the project grants."""
+    """A binding to each ClusterRole that the project grants."""
     by_role: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for grant in owner.project.access:
         by_role[grant.role].add(_subject(grant))

@@ -1,6 +1,6 @@
-"""The cache of `render`: a job's objects are rendered once for one decision, and reused while the decision is the same.
+"""The cache of `render`: a job's objects are rendered once for a decision, and reused while the decision is the same.
 
-A cycle decides anew about every job, and nearly always what it decided before.
+Each cycle decides anew about every job, and nearly always as before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gpuctl.render.workload import batch_job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedJob:
-    """A job's objects. `place`: where it is to run now. `retained`: the finished run that is left as it ended."""
+    """A job's objects. `place`: where it should run now. `retained`: the finished run that is left as it ended."""
 
     job: Job
     terms: DeviceTerms
@@ -79,7 +79,7 @@ class RenderCache:
     ) -> list[RenderedJob]:
         """The objects of all jobs, each under its decision."""
         own = [owners[job.id.project] for job in jobs]
-        # Of the project's commit nothing is written on objects of a job that has its own: see `JobOwner.annotations`.
+        # If a job has a commit of its own, its objects do not show the project's: see `JobOwner.annotations`.
         commits = [None if job.span.revision else owner.revision for job, owner in zip(jobs, own, strict=True)]
         return self._jobs.over(
             map(attrgetter("id"), jobs),
@@ -128,7 +128,7 @@ def _rendered(project: ProjectOwner, job: Job, decision: Decision) -> RenderedJo
 
 
 def _of_run(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Iterator[Manifest]:
-    """The run's own object and what it needs around it. A claim template is made only for a place to run in."""
+    """The run's own object and those around it. A claim template is made only if the run has a place."""
     if owner.job.container.manifest is not None:
         yield other_workload(owner, owner.job.container.manifest, terms, standing)
     elif owner.job.type is JobType.INFERENCE:

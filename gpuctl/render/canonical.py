@@ -10,9 +10,9 @@ from gpuctl.model.ids import ObjectRef
 
 
 def in_order(refs: Sequence[ObjectRef], before: Sequence[ObjectRef] = ()) -> list[int]:
-    """The places of these references, sorted. ValueError where two are the same: rendering gave a name out twice.
+    """The positions of these references in sorted order. ValueError if two are equal: rendering used a name twice.
 
-    `before`: most of them as they were sorted the last time. What lies in order already is sorted in one pass.
+    `before`: most of them in last time's order. References that are already in order are sorted in one pass.
     """
     places = dict(zip(refs, count()))
     if len(places) < len(refs):

@@ -1,9 +1,9 @@
-"""Claims (Dynamic Resource Allocation) for the very devices the engine chose, so that kube-scheduler itself refuses to
-book one twice.
+"""Claims (Dynamic Resource Allocation) for exactly the devices that the engine chose, so that kube-scheduler itself
+refuses to book one twice.
 
-HAMi's driver: devices by `minor`, with capacity of each; amounts round down to what it grants in (1 Mi, 1 % of the
-cores), so that two halves always fit one device. NVIDIA's driver: whole GPUs by uuid; a slice by its profile and the
-uuid of its GPU.
+HAMi's driver: devices by `minor`, with a capacity of each. Amounts are rounded down to the driver's steps (1 Mi, 1 % of
+the cores), so that two halves always fit one device. NVIDIA's driver: whole GPUs by uuid; a slice by its profile and
+the uuid of its GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MILLI_PER_CORE = 10
 def claim_template(owner: JobOwner, terms: DeviceTerms, place: Placement) -> Manifest:
     """The template for the devices of one placement.
 
-    All workers share it: its selector has the union of their devices, the count makes each take its own number.
+    All workers share it: its selector has all their devices, and the count makes each worker take its own number.
     """
     kind = _nvidia(terms, place) if terms.way is Way.NVIDIA_CLAIM else _hami(owner.job, terms, place)
     exactly = {
@@ -62,7 +62,8 @@ def _selector(expression: str) -> Spec:
 
 
 def _capacity(job: Job, terms: DeviceTerms) -> Spec:
-    """What a worker may use of each of its devices: all of whole ones, else its share, or the memory it asked for."""
+    """The amounts a worker may use of each of its devices: all of whole ones, else its share, or the memory it asked
+    for."""
     milli = min(WHOLE_GPU, terms.gpu_milli)
     share = terms.mem_bytes * milli // WHOLE_GPU if job.gpu_mem_bytes is None else job.gpu_mem_bytes
     return {"cores": str(milli // MILLI_PER_CORE), "memory": format_bytes(share // MEBIBYTE * MEBIBYTE)}

@@ -1,7 +1,7 @@
-"""Parts that all containers of a job's pods have, and those containers that are not the job's own.
+"""Parts that all containers of a job's pods have, and the containers besides the job's own.
 
-They start in this order: the checkout of a Git repository, sidecars that init containers can use, the init containers
-one after another, the other sidecars, the job's own container.
+They start in this order: the checkout of a Git repository, sidecars that start before the init containers, the init
+containers one after another, the other sidecars, the job's own container.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ WITHOUT_PRIVILEGES: Spec = {"allowPrivilegeEscalation": False, "capabilities": {
 
 
 def extra_containers(owner: JobOwner, seen: Mapping[str, Spec]) -> Iterator[Spec]:
-    """The init containers and sidecars, in the order they start. `seen`: how the job's own container mounts what is at
-    a path."""
+    """The init containers and sidecars, in the order in which they start. `seen`: the mounts of the job's own container
+    by path."""
     runs = owner.job.container
     yield from (_extra(owner, each, seen, stays=True) for each in runs.sidecars if each.before_init)
     yield from (_extra(owner, each, seen, stays=False) for each in runs.init_containers)
@@ -69,14 +69,14 @@ def _extra(owner: JobOwner, one: ExtraContainer, seen: Mapping[str, Spec], *, st
 
 
 def process(command: Iterable[str], args: Iterable[str], working_dir: str | None) -> Spec:
-    """What is started in a container; what is not said is the image's."""
+    """The process that is started in a container; parts that are not given are the image's."""
     words = {"command": list(command), "args": list(args)}
     given: dict[str, Any] = {name: each for name, each in words.items() if each}
     return given if working_dir is None else {**given, "workingDir": working_dir}
 
 
 def environment(own: Iterable[Spec], declared: Mapping[str, EnvValue], sources: Iterable[EnvSource]) -> Spec:
-    """Gpuctl's variables first, so that `$(NAME)` in a declared one may use them; a declared one of that name wins."""
+    """Variables: gpuctl's first, so that `$(NAME)` in a declared one may use them; a declared one replaces gpuctl's."""
     mine = [variable for variable in own if variable["name"] not in declared]
     env = [*mine, *(_variable(name, value) for name, value in sorted(declared.items()))]
     from_objects = [_env_source(each) for each in sources]
@@ -90,20 +90,20 @@ def _variable(name: str, value: EnvValue) -> Spec:
 
 
 def _env_source(source: EnvSource) -> Spec:
-    """All keys of one object; `env` goes before it where both have a variable of that name."""
+    """All keys of one object as variables; a variable of the same name in `env` is preferred."""
     if source.secret is not None:
         return {"prefix": source.prefix, "secretRef": {"name": source.secret}}
     return {"prefix": source.prefix, "configMapRef": {"name": source.config_map}}
 
 
 def questions(probes: Probes) -> Spec:
-    """What the kubelet asks of a container."""
+    """The probes that the kubelet makes on a container."""
     asked = {"startupProbe": probes.startup, "readinessProbe": probes.readiness, "livenessProbe": probes.liveness}
     return {name: _probe(probe) for name, probe in asked.items() if probe is not None}
 
 
 def _probe(probe: Probe) -> Spec:
-    """Its numbers are written even where they are the usual ones, so that each reads as it is declared."""
+    """One probe. Its numbers are written even if they are Kubernetes' defaults, so that it reads as declared."""
     if probe.path is not None:
         question: Spec = {"httpGet": {"path": probe.path, "port": probe.port}}
     elif probe.port is not None:
@@ -120,7 +120,7 @@ def _probe(probe: Probe) -> Spec:
 
 
 def user_of(wanted: RunAs) -> Spec:
-    """As which user a container runs, or all of a pod, and which system calls it may make."""
+    """The user of a container, or of all containers of a pod, and the system calls that it may make."""
     numbers = {"runAsUser": wanted.user, "runAsGroup": wanted.group}
     return {
         **({"seccompProfile": {"type": wanted.seccomp}} if wanted.seccomp else {}),
@@ -129,7 +129,7 @@ def user_of(wanted: RunAs) -> Spec:
 
 
 def container_security(owner: JobOwner, wanted: RunAs) -> Spec:
-    """What its processes may do, beyond what the level of the namespace asks of all."""
+    """The privileges of a container's processes, with those that the namespace's level requires to be dropped."""
     restricted = is_restricted(owner)
     drop = WITHOUT_PRIVILEGES["capabilities"]["drop"] if restricted else list(wanted.dropped)
     capabilities = {
@@ -144,12 +144,12 @@ def container_security(owner: JobOwner, wanted: RunAs) -> Spec:
 
 
 def is_restricted(owner: JobOwner) -> bool:
-    """Whether the level of the namespace is the strictest."""
+    """Whether the namespace has the strictest level."""
     return owner.project.pod_security is PodSecurity.RESTRICTED
 
 
 def amounts(asked: OwnAmounts, gpus: Spec) -> Spec:
-    """CPU is requested but not capped; memory is both, so that a job can't push its neighbours off the node."""
+    """CPU is requested but not limited; memory is both, so that a job can't push its neighbours off the node."""
     requests, limits = dict(gpus), dict(gpus)
     if asked.cpu_milli:
         requests["cpu"] = format_cpu(asked.cpu_milli)

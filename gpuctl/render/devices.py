@@ -1,8 +1,9 @@
-"""How a request for GPUs becomes real: what its pools' way of handing them out asks of a pod, and what else it needs.
+"""How a request for GPUs is rendered: the fields that each way of requesting GPUs needs in a pod and around it.
 
-Counted GPUs (device plugin, or NVIDIA's driver under its extended resource): the node picks the devices and only their
-number is ours; so with slices that a device plugin counts by profile. With DRA and with HAMi the very devices that the
-engine chose are asked for, and a scheduler of theirs refuses to book one twice: see `claim_template` and `hami`.
+Counted GPUs (device plugin, or NVIDIA's driver under its extended resource): gpuctl writes only their number, and the
+node picks the devices; the same holds for slices that a device plugin counts by profile. With DRA and with HAMi exactly
+the devices that the engine chose are requested, and their scheduler refuses to book one twice: see `claim_template` and
+`hami`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from gpuctl.render.owner import ClusterOwner, JobOwner, Spec
 
 NO_GPUS: tuple[Spec, ...] = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)
 CLAIM = "gpu"
-"""What the claim is called in the pod, and its one request in the claim."""
+"""The name of the claim in the pod, and of the claim's one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTerms:
     """What each worker gets in the pools it is placed in, or waits for: `count` devices, `gpu_milli` charged in all.
 
-    `profile`: that of its slice, where it gets one. `mem_bytes` is the memory of one device there; the least, where
-    workers are in several pools.
+    `profile`: of its slice, if it gets one. `mem_bytes`: the memory of one device there; the smallest, if workers are
+    in several pools.
     """
 
     way: Way
@@ -38,24 +39,24 @@ class DeviceTerms:
 
     @property
     def claims(self) -> bool:
-        """Whether its devices come by a claim."""
+        """Whether a worker gets its devices by a claim."""
         return self.count > 0 and self.way in (Way.HAMI_CLAIM, Way.NVIDIA_CLAIM)
 
     @property
     def hami(self) -> bool:
-        """Whether HAMi's scheduler gives it its devices."""
+        """Whether HAMi's scheduler assigns the devices."""
         return self.count > 0 and self.way is Way.HAMI
 
 
 def device_count(job: Job) -> int:
-    """Devices one worker takes: whole ones, or the one it has a part of."""
+    """The number of devices that one worker takes: whole ones, or the one it has a part of."""
     return -(-job.gpu_milli // WHOLE_GPU)
 
 
 def device_terms(cluster: ClusterOwner, job: Job, place: Placement | None) -> DeviceTerms:
-    """A run's terms where it is placed; one that waits has those of its first pool, at its largest charge.
+    """A run's terms in the pools where it is placed; a waiting run has those of its first pool, at its largest charge.
 
-    All its pools hand out GPUs alike, so that its pods ask for them in one way from its beginning.
+    All its pools provide GPUs in the same way, so that its pods request them in one way from the beginning.
     """
     pools = cluster.pools_of(job, place)
     grants = [grant for pool in pools if (grant := pool.grant(job.gpu_milli_on(pool.gpu_mem_bytes))) is not None]
@@ -70,7 +71,7 @@ def device_terms(cluster: ClusterOwner, job: Job, place: Placement | None) -> De
 
 
 def resource_name(profile: str) -> str:
-    """What counted GPUs, or slices of that profile, are called."""
+    """The resource name of counted GPUs, or of slices with that profile."""
     return f"{names.MIG_RESOURCE_PREFIX}{profile}" if profile else names.GPU_RESOURCE
 
 
@@ -87,9 +88,9 @@ def container_resources(job: Job, terms: DeviceTerms) -> tuple[Spec, Spec]:
 
 
 def device_env(job: Job, terms: DeviceTerms) -> tuple[Spec, ...]:
-    """Variables the sharing needs; and of a job without GPUs the one that hides them.
+    """Variables that the way of sharing needs; for a job without GPUs, the variable that hides them.
 
-    Images with CUDA ask for all GPUs by that variable, and get them where the runtime honours it (`install.pods`).
+    Images with CUDA ask for all GPUs by that variable, and get them if the runtime honours it (`install.pods`).
     """
     if not terms.count:
         return NO_GPUS
@@ -97,7 +98,7 @@ def device_env(job: Job, terms: DeviceTerms) -> tuple[Spec, ...]:
 
 
 def device_annotations(job: Job, terms: DeviceTerms, place: Placement) -> Spec:
-    """What the pods of a placed run say about their devices."""
+    """Annotations about the devices of a placed run's pods."""
     return hami.device_choice(job, uuids_at(place)) if terms.hami else {}
 
 
@@ -114,7 +115,7 @@ def uuids_at(place: Placement) -> list[str]:
 
 
 def device_class(way: Way, profile: str) -> str:
-    """The class of a claim's devices; "" for GPUs that come without a claim."""
+    """The DeviceClass of a claim's devices; "" for GPUs that are requested without a claim."""
     match way:
         case Way.HAMI_CLAIM:
             return names.DRA_DEVICE_CLASS

@@ -1,9 +1,9 @@
-"""What makes a job of several workers a gang: an Indexed Job, a headless Service, and where its workers meet.
+"""The parts that make a job of several workers a gang: an Indexed Job, a headless Service, and a meeting point.
 
 Worker 0 is the meeting point, and the last to be given up. `WORLD_SIZE` is read from a label of the pod: an elastic
-gang may be let go with fewer workers, and a template's labels may change while it waits, its environment never. It is
-the number at the start. A worker that joins or leaves later is a peer found or lost to the others, as torchrun takes
-it, between `MIN_WORKERS` and `MAX_WORKERS` of them.
+gang may be released with fewer workers, and a template's labels may change while it waits, but its environment may not.
+It is the number at the start. For the others, a worker that joins or leaves later is a peer found or lost, which
+torchrun handles, between `MIN_WORKERS` and `MAX_WORKERS` of them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gpuctl.render.owner import JobOwner, Spec
 
 MASTER_PORT = 29500
 JOIN_TIMEOUT_S = 1800
-"""How long torchrun waits for a worker: a Job makes a pod again up to 10 minutes after it failed, which then starts."""
+"""How long torchrun waits for a worker: a Job replaces a pod up to 10 minutes after it failed, and it then starts."""
 Variable: TypeAlias = str | Spec
-"""What a variable has: a text, or where its value comes from."""
+"""The value of a variable: a text, or the source of its value."""
 
 
 def _label(key: str) -> Spec:
@@ -32,7 +32,7 @@ _RANK, _SIZE = _label(names.WORKER_INDEX_LABEL), _label(names.WORKERS_LABEL)
 
 
 def gang_labels(owner: JobOwner, workers: int) -> Spec:
-    """On a gang's pods: how many there are."""
+    """The label on a gang's pods with the number of its workers."""
     return {names.WORKERS_LABEL: str(workers)} if owner.is_gang else {}
 
 
@@ -47,7 +47,7 @@ def gang_ports(owner: JobOwner) -> list[Spec]:
 
 
 def gang_success(owner: JobOwner) -> Spec:
-    """Which workers have to succeed, where not all have to: the Job controller stops the others then."""
+    """The workers that must succeed, if not all must: the Job controller then stops the others."""
     rules = {Success.WORKER_0: {"succeededIndexes": "0"}, Success.ANY: {"succeededCount": 1}}
     rule = rules.get(owner.job.container.success) if owner.is_gang else None
     return {} if rule is None else {"successPolicy": {"rules": [rule]}}
@@ -76,10 +76,10 @@ def _master(owner: JobOwner) -> str:
 
 
 def _torchrun(owner: JobOwner) -> Mapping[str, Variable]:
-    """What torchrun takes in place of its arguments, so that none is needed; RANK is for one process a worker.
+    """Variables that torchrun takes in place of arguments, so that it needs none. RANK is for one process a worker.
 
-    Workers of a number that varies, or of which one may be started again, meet by c10d: torchrun's usual way, static,
-    is done once, with all of them.
+    Workers whose number varies, or of which one may be started again, meet by c10d: torchrun's default, static, meets
+    only once, with all of them.
     """
     job = owner.job
     own: Mapping[str, Variable] = {"PET_NPROC_PER_NODE": str(max(1, job.own_gpu_milli // WHOLE_GPU))}
@@ -106,10 +106,11 @@ def _torchrun(owner: JobOwner) -> Mapping[str, Variable]:
 
 
 def _waiting(owner: JobOwner) -> Mapping[str, Variable]:
-    """With it torchrun waits for a worker that is started again, and starts its own processes anew for each such time.
+    """Settings for restarts of single workers: torchrun waits for a restarted worker, and then restarts its own
+    processes.
 
-    A process fails once another one that it talks to is gone, which counts as one of torchrun's restarts: so it has as
-    many as all workers together may fail.
+    A process fails once another one that it talks to is gone, and that counts as one of torchrun's restarts. So
+    torchrun gets as many restarts as all workers together may fail.
     """
     job = owner.job
     if not job.container.retries_per_worker:
@@ -122,7 +123,7 @@ def _waiting(owner: JobOwner) -> Mapping[str, Variable]:
 
 
 def _jax(owner: JobOwner) -> Mapping[str, Variable]:
-    """One process a worker; `jax.distributed.initialize` reads the address by itself."""
+    """Variables for one process a worker; `jax.distributed.initialize` reads the address by itself."""
     return {
         "JAX_COORDINATOR_ADDRESS": f"{_master(owner)}:{MASTER_PORT}",
         "JAX_NUM_PROCESSES": _SIZE,
@@ -144,7 +145,8 @@ def _variables(named: Mapping[str, Variable]) -> tuple[Spec, ...]:
 
 
 def rendezvous_service(owner: JobOwner) -> Manifest:
-    """The headless Service behind the workers' host names; it answers before they are ready, for they wait for it."""
+    """The headless Service for the workers' host names. It answers before they are ready, as they wait for each
+    other."""
     spec = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,

@@ -1,10 +1,10 @@
 """A Git repository that is checked out before a run starts: git-sync as an init container, into a folder of the pod.
 
-What a job says reaches git-sync in variables, never as an argument, and is bounded to addresses and names of
-revisions. It has no GPU, and as much CPU and memory as the job's own container: a pod with both asks for no more.
+Security: a job's values reach git-sync in variables, never as arguments, and are bounded to addresses and names of
+revisions. git-sync has no GPU, and as much CPU and memory as the job's own container: a pod with both asks for no more.
 
-With ssh the key and the known hosts are files that git-sync alone sees, of a Secret whose owner is root: ssh takes them
-from a user who is not their owner, and from root only where no other may read them.
+With ssh, the key and the known hosts are files of a Secret, owned by root, that only git-sync sees: ssh accepts them
+from a user who does not own them, and from root only if no other user may read them.
 
 Source: kubernetes/git-sync, version 4: its variables, and the link of the repository's name to the checkout.
 """
@@ -23,7 +23,7 @@ from gpuctl.render.owner import JobOwner, Spec
 _VOLUME = "git"
 _ROOT = "/git"
 _FAILURES = 5
-"""How often in a row it may fail, with ten seconds between, before the pod fails."""
+"""How often in a row git-sync may fail, at intervals of ten seconds, before the pod fails."""
 _KEY_VOLUME = "git-ssh"
 _KEYS = "/etc/git-secret"
 _KEY_FILES = {"ssh-privatekey": "ssh", "known_hosts": "known_hosts"}
@@ -37,7 +37,7 @@ def git_volume(git: GitCheckout) -> tuple[Spec, Spec]:
 
 
 def git_key_volume(owner: JobOwner, git: GitCheckout) -> list[Spec]:
-    """The volume with the key, where one is needed."""
+    """The volume with the key, if one is needed."""
     if not git.is_by_ssh:
         return []
     mode = 0o400 if owner.job.container.run_as.user == 0 else 0o444
@@ -46,7 +46,7 @@ def git_key_volume(owner: JobOwner, git: GitCheckout) -> list[Spec]:
 
 
 def git_container(owner: JobOwner, git: GitCheckout, resources: Spec) -> Spec:
-    """The init container. `resources`: what the job's own container asks for besides GPUs."""
+    """The init container. `resources`: those of the job's own container besides GPUs."""
     container: dict[str, Any] = {
         "name": names.GIT_CONTAINER,
         "image": owner.project.cluster.cluster.git_sync,

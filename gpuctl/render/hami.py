@@ -1,6 +1,6 @@
 """A pod for HAMi's scheduler: amounts of a GPU that are no resource of the node, and the GPUs it may have, by uuid.
 
-What a pod asks for is the same in all pools of its job, so that it needs no other pod template where it is placed.
+A pod's request is the same in all pools of its job, so that one pod template serves wherever it is placed.
 Source: Project-HAMi/HAMi, docs/config.md and docs/use-exclusive-card.md of release 2.10.
 """
 
@@ -18,7 +18,8 @@ _MILLI_PER_PERCENT = 10
 
 
 def device_limits(job: Job, count: int) -> Spec:
-    """Whole GPUs are had alone; of a part, memory and cores are bounded, rounded down: two halves always fit."""
+    """Whole GPUs are not shared. For a part, memory and cores are bounded, rounded down so that two halves always
+    fit."""
     limits = {names.GPU_RESOURCE: str(count)}
     if job.gpu_mem_bytes is not None:
         limits[names.HAMI_MEMORY_RESOURCE] = str(job.gpu_mem_bytes // MEBIBYTE)
@@ -29,12 +30,13 @@ def device_limits(job: Job, count: int) -> Spec:
 
 
 def device_env(job: Job) -> tuple[Spec, ...]:
-    """Whole GPUs need no bounds, and libraries that share memory between GPUs work without HAMi's hook only."""
+    """Switches HAMi's hook off for whole GPUs: they need no bounds, and libraries that share memory between GPUs fail
+    with it."""
     return () if _shares(job) else ({"name": "CUDA_DISABLE_CONTROL", "value": "true"},)
 
 
 def device_choice(job: Job, uuids: Sequence[str]) -> Spec:
-    """The GPUs it may have: those of all workers, of which each node has its own."""
+    """The GPUs that the pods may have: those of all workers; each node has only its own."""
     mode = {names.HAMI_MODE_ANNOTATION: names.HAMI_MODE} if _shares(job) else {}
     return {names.HAMI_USE_ANNOTATION: ",".join(uuids), **mode}
 

@@ -1,6 +1,6 @@
-"""Inference: a Deployment with as many replicas as workers are let go, none while it waits; and its autoscaler.
+"""Inference: a Deployment with as many replicas as workers are released, none while it waits; and its autoscaler.
 
-Replicas are recreated, not rolled: the new ones would need GPUs that the old ones still hold.
+Replicas are recreated, not rolled: new ones would need the GPUs that the old ones still hold.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gpuctl.render.pod import affinity_to, charge_of, pod_template
 from gpuctl.render.standing import Standing
 
 _MULTIPLIES: Spec = {"policies": [{"type": "Percent", "value": 300, "periodSeconds": 1}], "selectPolicy": "Max"}
-"""Up to four times as many replicas at a time, as Kubernetes' default has it from one on; none of none. Of so short a
-period, that a replica that was taken before does not count."""
+"""Up to four times as many replicas at a time, Kubernetes' default from one replica on; none from none. The period is
+so short that a replica removed before does not count."""
 
 
 def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
@@ -41,7 +41,7 @@ def deployment(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manif
 
 
 def _with_further(template: Spec, standing: Standing) -> Spec:
-    """The template with the nodes that further workers may go to besides those of the start."""
+    """The template with the nodes that further workers may go to, besides those of the start."""
     if standing.place is None or not standing.further:
         return template
     affinity = affinity_to(sent_to(standing.place, standing.further))
@@ -49,11 +49,11 @@ def _with_further(template: Spec, standing: Standing) -> Spec:
 
 
 def autoscaler(owner: JobOwner, standing: Standing) -> Manifest | None:
-    """Lets the Deployment of a service that runs have fewer replicas than the engine admits, by its load.
+    """Lets a running service have fewer replicas than the engine admits, by its load.
 
-    None where it runs not, or does not scale. Its upper bound is what is admitted now, so that it never makes a pod
-    that has no place. What it asks for beyond is read off its status. It stays where it has taken the last replica, and
-    can't make the next one: it may multiply those that there are alone.
+    None if the service does not run or does not scale. The upper bound is the number admitted now, so that no pod is
+    created without a place; the autoscaler's status tells how many more it wants. An autoscaler that has removed the
+    last replica stays, and can't create the next one: it may only multiply existing replicas.
     """
     scaling, place = owner.job.scaling, standing.place
     to_zero = scaling is not None and scaling.to_zero and not owner.job.suspend

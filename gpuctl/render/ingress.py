@@ -1,7 +1,7 @@
-"""Exposed ports by URL: `/<project>/<job>`, or `/<project>/<job>/<port>` where a job has several.
+"""Exposed ports by URL: `/<project>/<job>`, or `/<project>/<job>/<port>` if a job has several.
 
-Pages of one host are one origin to a browser: what a job of one team serves may read, with the cookies of who looks at
-it, what jobs of other teams serve, and act there. With a host for each project it may not.
+Security: a browser treats all pages of one host as one origin. A page that a job of one team serves may then, with the
+viewer's cookies, read the pages of other teams' jobs and act on them. With a host for each project it may not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuctl.render.service import exposed_ports, port_name
 
 
 def job_ingress(owner: JobOwner) -> Manifest | None:
-    """None where no port is published. Its name is that of the Service behind it."""
+    """The Ingress of a job; None if it publishes no port. It has the name of the Service behind it."""
     ports = exposed_ports(owner.job, ExposeVia.INGRESS)
     if not ports:
         return None
@@ -45,7 +45,8 @@ def _path(path: str, service: str, port: int) -> Spec:
 
 
 def _is_address(host: str) -> bool:
-    """An IP address is no legal host of an Ingress rule; without a host the rule takes requests for every name."""
+    """Whether the host is an IP address. An Ingress rule may not have one as host; without a host it serves every
+    name."""
     try:
         ip_address(host.strip("[]"))
     except ValueError:

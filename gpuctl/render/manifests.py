@@ -1,8 +1,8 @@
 """The stage `render`: makes all objects of a cluster, its projects and its jobs.
 
-A finished run's own object is `retained`: it stays as it ended, and only the claims that hold its data are rendered.
-One that was kept for as long as its job says is neither wanted nor retained.
-Cost: linear in jobs, about a twentieth of a millisecond each; a hundredth of that for one that is as it was.
+The object of a finished run is `retained`: it stays as it ended, and only the claims with its data are rendered. Once
+the time that its job sets for keeping it is over, it is neither wanted nor retained.
+Cost: linear in jobs, about a twentieth of a millisecond each; a hundredth of that for an unchanged one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuctl.render.namespace import system_objects
 def render(declared: Declared, schedule: Schedule, cache: RenderCache | None = None) -> Manifests:
     """Render all wanted objects, and name those to leave alone. KeyError if a job has no decision: the caller's bug.
 
-    `cache` is the one of the cycle before, if there was one: it saves work and changes no result.
+    `cache`: that of the cycle before, if there was one; it saves work and changes no result.
     """
     cache = cache or RenderCache()
     cache.turn()
@@ -48,7 +48,7 @@ def render(declared: Declared, schedule: Schedule, cache: RenderCache | None = N
 
 
 def _of_jobs(jobs: Sequence[Job], decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """The decision on each job. Mostly they already are in the order of the jobs."""
+    """The decision about each job. Decisions mostly have the jobs' order already."""
     if list(map(attrgetter("id"), jobs)) == list(map(attrgetter("job"), decisions)):
         return decisions
     by_job = {decision.job: decision for decision in decisions}

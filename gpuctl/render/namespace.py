@@ -1,9 +1,9 @@
 """gpuctl's own namespace and priority class, and a namespace for each project.
 
-A project's namespace enforces a Pod Security level, the cluster's or the project's exception: the API server refuses
-pods that would reach their node by host namespaces, host folders, privileged containers or most capabilities. Tenants
-can't change labels of namespaces. The level is that of the server's latest version: it covers the fields that a later
-Kubernetes adds to pods. The pods that gpuctl renders have so few fields that a later level refuses none of them.
+Security: a project's namespace enforces a Pod Security level, the cluster's or the project's exception. The API server
+refuses pods that would reach their node by host namespaces, host folders, privileged containers or most capabilities.
+Tenants can't change labels of namespaces. The level is that of the server's latest version, so it covers fields that a
+later Kubernetes adds to pods. The pods that gpuctl renders have so few fields that no later level refuses them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gpuctl.model.manifest import Manifest
 from gpuctl.render.owner import ClusterOwner, ProjectOwner
 
 _PRIORITY = 1000
-"""Above pods without a class, so that those never preempt a job; can't be changed once the class exists."""
+"""Above pods without a class, so that they never preempt a job. It can't be changed once the class exists."""
 
 
 def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
-    """What belongs to no project. The priority class keeps kube-scheduler from preempting: only the engine does.
+    """Objects that belong to no project. The priority class keeps kube-scheduler from preempting: only the engine does.
 
-    Every cluster that shares the API server has the same two, and writes them alike.
+    All clusters that share the API server have the same two objects, and write them alike.
     """
     yield owner.shared_manifest(kinds.NAMESPACE, names.SYSTEM_NAMESPACE, {})
     yield owner.shared_manifest(
@@ -39,7 +39,7 @@ def system_objects(owner: ClusterOwner) -> Iterator[Manifest]:
 
 
 def project_namespace(owner: ProjectOwner) -> Manifest:
-    """A project's namespace, marked for admission policies, with what the project may have written on it."""
+    """A project's namespace, marked for admission policies, with the annotations of the project's claims."""
     name = owner.project.namespace
     meta = {
         "name": name,
@@ -62,6 +62,6 @@ def _pod_security(level: PodSecurity) -> dict[str, str]:
 
 
 def _claims(project: Project) -> dict[str, str]:
-    """What the project may have, for people to read: nothing is decided by it."""
+    """The project's claims as annotations, for people: nothing is decided by them."""
     claims = {names.QUOTA_ANNOTATION: encode_allowances(project.allowances)}
     return {**claims, names.DEPARTMENT_ANNOTATION: project.department} if project.department else claims

@@ -1,8 +1,8 @@
-"""Which pods reach those of a project: all of the cluster, or its own and those of namespaces that the Cluster lists.
+"""Which pods may reach a project's pods: all of the cluster, or its own and those of namespaces that the Cluster lists.
 
-What jobs serve often asks nobody who they are: Ray's dashboard runs what it is sent, and so does a notebook without a
-token, or the rendezvous of a gang. The cluster's network has to be one that enforces policies. A node reaches the pods
-that run on it all the same, for probes and for `port-forward`.
+Security: servers in jobs often have no authentication: Ray's dashboard runs whatever it is sent, and so does a notebook
+without a token, or a gang's rendezvous. The cluster's network must enforce policies. A node always reaches the pods on
+it, for probes and for `port-forward`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
 
 
 def project_network(owner: ProjectOwner) -> Iterator[Manifest]:
-    """The project's policy; none where the Cluster leaves the network open."""
+    """The project's policy; none if the Cluster leaves the network open."""
     listed = owner.cluster.cluster.security.reachable_from
     if listed is None:
         return

@@ -1,9 +1,9 @@
-"""A job that is the object of another controller: as it is declared, with what gpuctl adds to its pod templates.
+"""A job that is the object of another controller: as declared, with gpuctl's additions to its pod templates.
 
-Added are labels, the place, what the pool's taints need and the class of priority; where pods of the project are
-restricted, what that level asks for; and to containers without GPUs the variable that hides those of the node. All else
-is left alone. Its controller refuses any change of the templates, so an object that is let go at another place than it
-was made for is made anew there: see `gpuctl/plan/admission.py`.
+Added are labels, the place, tolerations for the pool's taints and the priority class; if the project's pods are
+restricted, the fields that this level requires; and to containers without GPUs the variable that hides those of the
+node. Everything else stays as declared. The controller refuses any change of the templates, so an object that is
+released at another place than it was made for is deleted and created again: see `gpuctl/plan/admission.py`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def other_workload(owner: JobOwner, manifest: OtherWorkload, terms: DeviceTerms,
 
 
 def _at(body: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The mapping at a path, made where it is not there."""
+    """The mapping at a path, created if it does not exist."""
     for step in path:
         if body.get(step) is None:
             body[step] = {}
@@ -65,7 +65,7 @@ def _at(body: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _mark(owner: JobOwner, template: dict[str, Any]) -> None:
-    """Say on what is made of a template whose it is."""
+    """Add the run's labels to the metadata of what is made from a template."""
     labels = _at(template, ("metadata", "labels"))
     labels |= owner.run_labels
 

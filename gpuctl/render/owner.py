@@ -1,4 +1,4 @@
-"""Whose object it is: names, labels and provenance shared by all objects of a cluster, a project or a run.
+"""The owner of an object: names, labels and provenance shared by all objects of a cluster, a project or a run.
 
 An owner is made once and used for many objects, which share its label mappings: bodies are never changed in place.
 """
@@ -26,23 +26,24 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOwner:
-    """The cluster's own objects. `pool_of_node` covers the declared inventory."""
+    """The owner of the cluster's own objects. `pool_of_node`: of the declared inventory."""
 
     cluster: Cluster
     pool_of_node: Mapping[NodeName, NodePool]
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """On every object of this cluster."""
+        """Labels on every object of this cluster."""
         return {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.CLUSTER_LABEL: self.cluster.name}
 
     def shared_manifest(self, kind: kinds.Kind, name: str, body: Spec) -> Manifest:
-        """An object that belongs to no project, and to each cluster on the API server alike: it names none."""
+        """An object that belongs to no project, and to all clusters on the API server alike: it names none of them."""
         meta = {"name": name, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
         return _manifest(kind, meta, body, None, self.cluster.span)
 
     def pools_of(self, job: Job, placement: Placement | None) -> Sequence[NodePool]:
-        """The pools a job's workers are placed in; of a waiting job, and for nodes that are not declared, its first."""
+        """The pools that a job's workers are placed in; for a waiting job, or undeclared nodes, the job's first
+        pool."""
         nodes = [worker.node for worker in placement.workers] if placement else []
         found = {pool.name: pool for node in nodes if (pool := self.pool_of_node.get(node)) is not None}
         return tuple(found.values()) or tuple(self.cluster.pool(name) for name in job.pools[:1])
@@ -50,7 +51,7 @@ class ClusterOwner:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectOwner:
-    """A project's objects, all but its Namespace in its namespace. `revision` is the commit they come from."""
+    """The owner of a project's objects; all but the Namespace are in its namespace. `revision`: the commit of them."""
 
     cluster: ClusterOwner
     project: Project
@@ -58,12 +59,12 @@ class ProjectOwner:
 
     @property
     def pod_security(self) -> PodSecurity:
-        """What the project's namespace enforces, and its jobs' pods therefore keep."""
+        """The level that the project's namespace enforces, and that its jobs' pods therefore meet."""
         return self.cluster.cluster.security.level_of(self.project.name)
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """On every object of the project."""
+        """Labels on every object of the project."""
         return {**self.cluster.labels, names.PROJECT_LABEL: self.project.name}
 
     @cached_property
@@ -84,35 +85,35 @@ class ProjectOwner:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOwner:
-    """A job's objects."""
+    """The owner of a job's objects."""
 
     project: ProjectOwner
     job: Job
 
     @property
     def namespace(self) -> str:
-        """Where the job's objects are."""
+        """The namespace of the job's objects."""
         return self.project.project.namespace
 
     @cached_property
     def run(self) -> str:
-        """What this run's objects are called."""
+        """The name of this run's objects."""
         return names.run_name(self.job.id.name, self.job.digest)
 
     @property
     def is_gang(self) -> bool:
-        """Whether workers find each other and live or die together."""
+        """Whether the workers find each other and start and end together."""
         is_own = self.job.type is not JobType.INFERENCE and self.job.container.manifest is None
         return self.job.workers > 1 and is_own
 
     @property
     def run_ref(self) -> ObjectRef:
-        """The object whose pods are the run."""
+        """The object whose pods are the run's."""
         return ObjectRef(*kind_of(self.job), self.namespace, self.run)
 
     @property
     def type_overrides(self) -> Mapping[str, str]:
-        """Annotations for what differs from the default of the job's type: preemptible, may shrink, has values or
+        """Annotations for differences from the default of the job's type: preemptible, may shrink, has values or
         ports."""
         facts = {names.MIN_WORKERS_ANNOTATION: str(self.job.min_workers)} if self.job.is_elastic else {}
         if self.job.preemptible is not (self.job.type is JobType.TRAINING):
@@ -127,12 +128,12 @@ class JobOwner:
 
     @cached_property
     def selector(self) -> Mapping[str, str]:
-        """Finds the job's pods in every run of it."""
+        """Selects the job's pods in all its runs."""
         return {names.PROJECT_LABEL: self.job.id.project, names.JOB_LABEL: self.job.id.name}
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """On what lasts as long as the job: its claims, Service and Ingress."""
+        """Labels on objects that last as long as the job: its claims, Service and Ingress."""
         index = self.job.sweep
         of_sweep = {} if index is None else {names.SWEEP_LABEL: index.sweep, names.INDEX_LABEL: index.key}
         own = {names.JOB_LABEL: self.job.id.name, names.TYPE_LABEL: self.job.type.value}
@@ -140,7 +141,7 @@ class JobOwner:
 
     @cached_property
     def run_labels(self) -> Mapping[str, str]:
-        """On what belongs to this run, pods included."""
+        """Labels on the objects of this run, pods included."""
         return {**self.labels, names.RUN_LABEL: self.job.digest}
 
     @cached_property
@@ -164,7 +165,7 @@ class JobOwner:
 
 
 def provenance(span: SourceSpan, revision: Revision) -> dict[str, str]:
-    """`file:line@commit`, and the commit by itself; both without it for files under no version control."""
+    """`file:line@commit`, and the commit by itself; without a commit for files that are not under version control."""
     commit = span.revision or revision
     source = f"{span.file}:{span.line}"
     if not commit:

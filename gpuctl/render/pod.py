@@ -1,9 +1,9 @@
 """A run's pod template: a container named `main`, its volumes, and where it may be scheduled.
 
-Nothing is in it that may change without a new run, but the place: the API server takes no other change, not even while
-the Job is suspended. So the ports a job exposes are named in its Service alone.
+It contains nothing that may change without a new run, except the place: the API server allows no other change, not even
+while the Job is suspended. So only the job's Service names the ports that it exposes.
 
-A waiting run's template has no affinity: it is set in the write that lets the run go, and stays as it is while pods
+A waiting run's template has no affinity. The write that releases the run sets it, and it stays as it is while pods
 exist. The pods carry the placement and the charge they were started with, for people: gpuctl itself reads its ledger.
 """
 
@@ -59,7 +59,7 @@ def charge_of(job: Job, terms: DeviceTerms) -> Charge:
 
 
 def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, restart: Spec) -> Spec:
-    """The template; `restart` is the restart policy, where the workload's own default will not do."""
+    """The template; `restart`: the restart policy, if the workload's own default does not do."""
     workers = len(place.workers) if place else owner.job.workers
     runs = owner.job.container
     metadata: dict[str, Any] = {"labels": {**runs.labels, **owner.run_labels, **gang_labels(owner, workers)}}
@@ -107,13 +107,14 @@ def pod_template(owner: JobOwner, terms: DeviceTerms, place: Placement | None, r
 
 
 def tolerations_of(owner: JobOwner) -> list[Mapping[str, str]]:
-    """Those of all pools that the job may run in: its affinity, not a taint, says on which of their nodes it is."""
+    """The tolerations of all pools that the job may run in. Its affinity, not a taint, decides on which node it
+    runs."""
     cluster = owner.project.cluster.cluster
     return tolerations(each for name in owner.job.pools for each in cluster.pool(name).tolerations)
 
 
 def affinity_to(place: Placement) -> Spec:
-    """The nodes by name, a term each: terms are alternatives, and matchFields takes one value."""
+    """Affinity to the nodes by name, one term for each: terms are alternatives, and matchFields takes one value."""
     terms = [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in sorted(place.nodes)
     ]
@@ -154,7 +155,7 @@ def _container(owner: JobOwner, terms: DeviceTerms, mounts: list[Spec]) -> Spec:
 
 
 def _pod_security(owner: JobOwner) -> Spec:
-    """As which user and groups all of the pod runs."""
+    """The user and groups of the whole pod."""
     wanted = owner.job.container.run_as
     return {
         **(WITHOUT_ROOT if is_restricted(owner) else {}),
@@ -165,13 +166,14 @@ def _pod_security(owner: JobOwner) -> Spec:
 
 
 def _grace_env(job: Job) -> Iterator[Spec]:
-    """How long the job's processes have to save their work, where that is declared."""
+    """The variable with the time for saving work, if that time is declared."""
     if job.pause_grace_ms != USUAL_GRACE_MS:
         yield {"name": names.GRACE_VARIABLE, "value": str(job.pause_grace_ms // 1000)}
 
 
 def _volumes(job: Job) -> tuple[list[Spec], list[Spec]]:
-    """The pod's volumes and the container's mounts, in declared order; the checkout and the large /dev/shm last."""
+    """The pod's volumes and the container's mounts, in declared order; the checkout and the large /dev/shm come
+    last."""
     volumes: list[Spec] = []
     mounts: list[Spec] = []
     new_claims = count()

@@ -1,30 +1,31 @@
-"""A project's ResourceQuota: a ceiling against what bypasses Git, never in the way of gpuctl's own pods.
+"""A project's ResourceQuota: a ceiling on what bypasses Git, which never refuses gpuctl's own pods.
 
-Sharing GPUs is the engine's work; this only bounds what a person with access to the namespace can take by hand. A
-quota that refused a pod the engine has placed would leave a run that holds GPUs and never starts, so each ceiling is
-at least what the engine may ever let go:
+Sharing GPUs is the engine's work; this quota only bounds what a person with access to the namespace can take by hand. A
+quota that refused a pod the engine has placed would leave a run that holds GPUs and never starts, so each ceiling is at
+least the most that the engine may ever release:
 
 - `requests.nvidia.com/gpu`, GPUs by count: the project's limit, rounded up, or all declared GPUs of such pools in its
-  domains, whichever is less; and never less than what it is given right now, which is more after its limit was cut
-  (running work drains) or when live nodes are not in the declared inventory. HAMi's are counted by this name as well,
-  one a sharer: there a GPU is as many as may share it. Pools of claims give 0: no pod gets a GPU there by this name.
-  Pods that are gone or terminal don't count in it.
+  domains, whichever is less. Never less than the project is given right now, which is more after a cut of its limit
+  (running work drains), or if live nodes are not in the declared inventory. HAMi's GPUs are also counted by this name,
+  one for each sharer: there a GPU counts as often as it may be shared. Pools of claims give 0: no pod gets a GPU there
+  by this name. Pods that are gone or terminal don't count.
 - `requests.nvidia.com/mig-<profile>`, slices by count: all declared ones of its domains, and never less than it is
   given.
 - `<class>.deviceclass.resource.k8s.io/devices`, DRA: claims count from the moment a pod exists until it is gone, and a
-  fraction counts as one device. So: the devices of all workers of all the project's declared jobs, twice, because a
-  changed job's old run may still be leaving, or be stuck on a lost node, when the new one starts. What runs of removed
-  jobs hold, the plan adds (`gpuctl/plan/ceilings.py`). The number of claims is bounded this way, not the GPUs behind
-  them: a fraction's share is checked by kube-scheduler against the device.
-- Where NVIDIA's driver serves `nvidia.com/gpu` too, a GPU counts under that name and under the class, whichever way it
-  was asked for: both ceilings are the sum of both.
-- A CPU job has neither, and no key is set that every pod would have to request (cpu, memory).
-- `pods`, and `count/<kind>` of what a cycle reads and people may make: gpuctl may hold each such object in memory, so
-  their number has a ceiling. It leaves room for what all declared jobs make, twice, for the reason above, and for ROOM
-  to 2 ROOM more: people's own. It moves in steps of ROOM, so that jobs that come and go one by one cause no write.
-  Exception: a commit that removes more than ROOM jobs and adds others may have the new ones refused, and tried again
-  after a minute, because the old ones still count. Pods that ended don't count: a Job keeps one for each try of each
-  worker, and the cluster collects them (`--terminated-pod-gc-threshold`).
+  fraction counts as one device. So the ceiling is the devices of all workers of all the project's declared jobs, twice,
+  because a changed job's old run may still be leaving, or be stuck on a lost node, when the new one starts. The plan
+  adds what runs of removed jobs hold (`gpuctl/plan/ceilings.py`). This bounds the number of claims, not the GPUs behind
+  them: kube-scheduler checks a fraction's share against the device.
+- If NVIDIA's driver also serves `nvidia.com/gpu`, a GPU counts under that name and under the class, however it was
+  requested: both ceilings are the sum of both.
+- A CPU job needs neither, and no key is set that every pod would have to request (cpu, memory).
+- `pods`, and `count/<kind>` of kinds that a cycle reads and people may create: gpuctl may hold each such object in
+  memory, so their number has a ceiling. It leaves room for the objects of all declared jobs, twice, for the reason
+  above, and for ROOM to 2 ROOM of people's own. It moves in steps of ROOM, so that single jobs that come and go cause
+  no write.
+  Exception: if a commit removes more than ROOM jobs and adds others, the new ones may be refused, and tried again after
+  a minute, because the old ones still count. Pods that ended don't count: a Job keeps one for each try of each worker,
+  and the cluster collects them (`--terminated-pod-gc-threshold`).
 
 Source: Kubernetes documentation, "Resource Quotas", sections on extended resources, device classes and object counts.
 """
@@ -49,18 +50,19 @@ from gpuctl.render.owner import ProjectOwner
 
 _COUNTED = (Way.COUNT, Way.HAMI)
 ROOM = 500
-"""Objects of each kind that people may have in a project's namespace besides gpuctl's."""
+"""The number of objects of each kind that people may have in a project's namespace besides gpuctl's."""
 _REVISIONS = 11
-"""ReplicaSets of one Deployment: its `revisionHistoryLimit`, which is the server's default, and the one at work."""
+"""The ReplicaSets of one Deployment: its `revisionHistoryLimit`, which is the server's default, and the current one."""
 
 _OF_OTHERS = {f"count/{info.plural}.{group_of(kind)}": kind for kind, info in kinds.KINDS.items() if info.of_others}
-"""Kinds of other controllers by the name that a quota counts them by."""
+"""Kinds of other controllers, by the name under which a quota counts them."""
 
 _Run: TypeAlias = tuple[Job, DeviceTerms, Placement | None]
 
 
 def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Run]) -> Manifest:
-    """The ceiling of one project; `runs` are its declared jobs, each with its terms and where it is to run now."""
+    """The ceiling of one project; `runs`: its declared jobs, each with its terms and the place where it should run
+    now."""
     placed: Counter[str] = Counter()
     claimed: Counter[str] = Counter()
     for job, terms, place in runs:
@@ -84,7 +86,7 @@ def resource_quota(owner: ProjectOwner, declared: Declared, runs: Collection[_Ru
 
 
 def _objects(project: Project, runs: Collection[_Run], kinds_of_cluster: Iterable[WorkloadKind]) -> Mapping[str, int]:
-    """The most objects that the project has with one run of each job, by the name that a quota counts them by.
+    """The most objects that the project has with one run of each job, by the name under which a quota counts them.
 
     `kinds_of_cluster`: the kinds that the Cluster declares.
     """
@@ -119,7 +121,7 @@ def _objects(project: Project, runs: Collection[_Run], kinds_of_cluster: Iterabl
 
 
 def _ceilings(project: Project, declared: Declared) -> Counter[str]:
-    """What the project may hold by count at most, over all its domains: GPUs, and slices by profile."""
+    """The most that the project may hold by count over all its domains: GPUs, and slices by profile."""
     ceilings: Counter[str] = Counter()
     for domain in declared.domains:
         allowance = project.allowances.get(domain.name)
@@ -136,7 +138,7 @@ def _ceilings(project: Project, declared: Declared) -> Counter[str]:
 
 
 def _slices(pool: NodePool) -> Counter[str]:
-    """The declared slices of a pool, by the name they are counted by."""
+    """The declared slices of a pool, by the name under which they are counted."""
     counts: Counter[str] = Counter()
     for profile in pool.profiles:
         counts[resource_name(profile.name)] = profile.per_gpu * sum(
@@ -146,6 +148,6 @@ def _slices(pool: NodePool) -> Counter[str]:
 
 
 def _device_classes(pools: Iterable[NodePool]) -> list[str]:
-    """The classes of claims that can be made in these pools."""
+    """The DeviceClasses of claims that are possible in these pools."""
     classes = {device_class(pool.way, profile) for pool in pools for profile in ("", *(p.name for p in pool.profiles))}
     return sorted(classes - {""})

@@ -11,7 +11,7 @@ from gpuctl.render.owner import JobOwner
 
 
 def job_service(owner: JobOwner) -> Manifest | None:
-    """None where no port is reached through one: port-forwarding goes to the pod itself."""
+    """The Service; None if no port is reached through one: port-forwarding goes to the pod itself."""
     ports = exposed_ports(owner.job, ExposeVia.SERVICE, ExposeVia.INGRESS)
     if not ports:
         return None
@@ -28,10 +28,10 @@ def exposed_ports(job: Job, *via: ExposeVia) -> tuple[int, ...]:
 
 
 def port_name(port: int) -> str:
-    """What a port is called in a Service and in its Ingress."""
+    """The name of a port in a Service and in its Ingress."""
     return f"port-{port}"
 
 
 def _selector(owner: JobOwner) -> Mapping[str, str]:
-    """Of a gang, worker 0 alone is spoken to."""
+    """The pods behind the Service; of a gang, only worker 0."""
     return {**owner.selector, names.WORKER_INDEX_LABEL: "0"} if owner.is_gang else owner.selector

@@ -1,4 +1,4 @@
-"""What a decision means for a run's object: let go or suspended, where, until when, and what is written on it."""
+"""What a decision means for a run's object: released or suspended, where, until when, and its annotations."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from gpuctl.model.job import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A run that has not finished. `placement` is where it runs, or the place reserved for it while it waits.
+    """A run that has not finished. `placement`: where it runs, or the place reserved for it while it waits.
 
-    A run that goes on without a known place (let go by hand, not bound yet) has None, as one that waits without one.
+    `placement` is also None for a run that goes on without a known place (released by hand, not bound yet).
     `deadline_s`: seconds it may be active from now on, or None. `reserved`: places for workers that it lacks.
     `further`: nodes besides those of its start that its pods may go to.
     """
@@ -54,14 +54,14 @@ class Standing:
         return self.placement if self.running else None
 
     def workers_of(self, job: Job) -> int:
-        """How many workers are let go: as many as have a place, else all."""
+        """The number of released workers: as many as have a place, else all."""
         return len(self.place.workers) if self.place is not None else job.workers
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """The annotations that carry it to the next cycle, and say to people why it waits.
+        """The annotations that carry it to the next cycle, and tell people why it waits.
 
-        The sentence changes with the reason alone, and so in the same write.
+        The sentence changes only with the reason, and so in the same write.
         """
         facts = {names.REASON_ANNOTATION: encode_reason(self.reason), **encode_record(self.record)}
         if not self.running:
@@ -74,7 +74,7 @@ class Standing:
 
 
 def standing_of(decision: Decision, job: Job) -> Standing | None:
-    """None for a finished run: nothing is wanted of its object any more."""
+    """What a decision means for the run's object; None for a finished run, whose object is left alone."""
     match decision:
         case Admit() | Keep() | Resize():
             place = _within(job.workers, decision.placement)
@@ -87,7 +87,7 @@ def standing_of(decision: Decision, job: Job) -> Standing | None:
         case Displace() | Suspended():
             return _standing(decision)
         case TimeOut():
-            # A Job ends itself within a second, as DeadlineExceeded. Nothing ends other kinds but having no pods.
+            # A Job ends itself within a second, as DeadlineExceeded. Other kinds end only by having no pods.
             return _standing(decision, running=job.has_deadline, deadline_s=1)
         case Finished():
             return None
@@ -108,17 +108,17 @@ def _standing(
 
 
 def _within(workers: int, placement: Placement | None) -> Placement | None:
-    """Where the run is, without pods beyond its workers that a person added by hand."""
+    """The run's place, without pods beyond its workers that a person added by hand."""
     if placement is None or len(placement.workers) <= workers:
         return placement
     return Placement(workers=placement.workers[:workers])
 
 
 def _left_s(decision: Admit | Keep | Resize, job: Job) -> int | None:
-    """What is left of maxDuration when this start began, in whole seconds rounded up, at least one.
+    """The rest of maxDuration when this start began, in whole seconds rounded up, at least one.
 
-    The clock of activeDeadlineSeconds starts anew with each resume, so what ran before must be taken off. It
-    begins with the start, so the time of one that took long is added; until such a start is over there is no deadline.
+    The clock of activeDeadlineSeconds starts anew with each resume, so earlier running time is subtracted. The clock
+    begins with the start, so the time of a slow start is added; until such a start is over there is no deadline.
     """
     record = decision.record
     if job.max_duration_ms is None or record.starting_ms == NOT_YET:

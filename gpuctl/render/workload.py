@@ -1,7 +1,7 @@
-"""Training and interactive jobs: a Job that is suspended until its run is let go.
+"""Training and interactive jobs: a Job that is suspended until its run is released.
 
-Never two live pods in one worker's place: a pod is replaced only once it is terminal. A pod that the cluster itself
-disrupts (a drained or lost node) is no failure of the job and takes none of its retries.
+A worker never has two live pods: a pod is replaced only once it is terminal. A pod that the cluster itself disrupts (a
+drained or lost node) is no failure of the job and takes none of its retries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_FAILURE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disr
 
 
 _UNLIMITED = 2**31 - 1
-"""Kubernetes' own default of `backoffLimit` where there is a limit for each index."""
+"""Kubernetes' own default of `backoffLimit` if there is a limit for each index."""
 
 
 def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manifest:
@@ -53,7 +53,8 @@ def batch_job(owner: JobOwner, terms: DeviceTerms, standing: Standing) -> Manife
 
 
 def _retries(owner: JobOwner) -> dict[str, Any]:
-    """How many failures the Job bears: of all workers; or of each, so that it fails with the first that has no more."""
+    """The failures that the Job allows: of all workers together; or of each worker, so that the first one to exceed its
+    limit fails the Job."""
     runs = owner.job.container
     if not runs.retries_per_worker:
         return {"backoffLimit": runs.retries}

@@ -1,7 +1,6 @@
 """A new repository for one cluster, as files: declarations, CODEOWNERS, CI, the schema that editors use. Pure.
 
-`pools` reads what is said of a pool on the command line, `livepools` groups the nodes of a live
-cluster, `repository` makes the files.
+`pools` reads pools from the command line, `livepools` groups the nodes of a live cluster, `repository` makes the files.
 """
 
 from __future__ import annotations

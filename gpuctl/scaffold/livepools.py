@@ -28,16 +28,16 @@ _SHARING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The pools of a cluster, and what a person should know of how they were found."""
+    """The pools of a cluster, and notes for a person on how they were found."""
 
     pools: tuple[Pool, ...]
     notes: tuple[str, ...] = ()
 
 
 def pools_seen(nodes: Iterable[Node]) -> Seen:
-    """A pool for each value of the label gpuctl.dev/pool; of other nodes with GPUs, one for each product of GPU.
+    """A pool for each value of the label gpuctl.dev/pool; for other nodes with GPUs, one for each GPU product.
 
-    Where nodes of a pool differ, CPU and memory are those of the smallest. Cost: linear in nodes.
+    If nodes of a pool differ, CPU and memory are those of the smallest. Cost: linear in nodes.
     """
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Node]] = defaultdict(list)
     without = 0
@@ -91,7 +91,7 @@ def _pool(name: str, selector: tuple[tuple[str, str], ...], nodes: Sequence[Node
 
 
 def _gpu_memory(sizes: Iterable[str]) -> str:
-    """The smallest, of labels in MiB; empty where one has no number."""
+    """The smallest GPU memory among labels in MiB; "" if one is not a number."""
     numbers = [int(each) if re.fullmatch(r"[0-9]{1,9}", each) else 0 for each in sizes]
     return f"{min(numbers)}Mi" if min(numbers) else ""
 

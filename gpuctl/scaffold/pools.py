@@ -15,9 +15,9 @@ _RANGE = re.compile(r"([^\[\]]*)\[(\d{1,9})-(\d{1,9})\]([^\[\]]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A pool as it was said or seen; the compiler says whether it is right. `gpus`, `cpu`, `ram`: of each node.
+    """A pool as given or seen; the compiler checks it. `gpus`, `cpu`, `ram`: of each node.
 
-    `odd`: nodes with another number of GPUs. `selector`: labels of its nodes, where they are not its name. `mig`: how
+    `odd`: nodes with another number of GPUs. `selector`: labels of its nodes, if not its name selects them. `mig`: how
     many GPUs of each node are cut into slices of a profile.
     """
 
@@ -36,7 +36,7 @@ class Pool:
 
 
 def pool_of(text: str) -> Pool:
-    """Read KEY=VALUE, separated by commas; `nodes` and `mig` may be there several times.
+    """A pool from KEY=VALUE, separated by commas; `nodes` and `mig` may be repeated.
 
     Raises ValueError with the reason.
     """
@@ -76,7 +76,7 @@ def _cut(text: str) -> tuple[str, int]:
 
 
 def _named(text: str, most: int) -> list[str]:
-    """The names of a range, `dgx1-[1-2]`, at most so many; leading zeros give each number the same width."""
+    """The names of a range, `dgx1-[1-2]`, at most `most`; leading zeros give each number the same width."""
     found = _RANGE.fullmatch(text)
     if found is None:
         if "[" in text or "]" in text:

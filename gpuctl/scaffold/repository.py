@@ -18,7 +18,7 @@ from gpuctl.scaffold.pools import Pool
 POLICIES = ("images-with-a-version", "max-duration-required")
 """The policies that a new repository begins with."""
 EXAMPLES = "policies/examples/"
-"""Where their examples are."""
+"""The folder of their examples."""
 
 SCHEMA = ".vscode/gpuctl.schema.json"
 _API = "gpuctl.dev/v1"
@@ -57,7 +57,8 @@ _NO_PLATFORM = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What a new repository is for. `owners`: of the first project, for CODEOWNERS; `platform`: of the rest."""
+    """The content of a new repository. `owners`: of the first project, for CODEOWNERS; `platform`: of everything
+    else."""
 
     cluster: str
     pools: tuple[Pool, ...]
@@ -72,8 +73,8 @@ def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, byte
 
     `policies`: the content of POLICIES and of their examples, by path in `policies/`.
 
-    Raises ValueError where the cluster or the project has a name that no folder can have, or an owner of the rest is
-    none.
+    Raises ValueError if the cluster or the project has a name that no folder can have, or if an owner of the rest is
+    invalid.
     """
     folder = f"clusters/{label(beginning.cluster)}"
     project = f"{folder}/projects/{label(beginning.project)}"
@@ -98,7 +99,7 @@ def files(beginning: Beginning, policies: Mapping[str, bytes]) -> dict[str, byte
 
 
 def _code_owners(beginning: Beginning, project: str) -> str:
-    """The reviewers of each file; without the platform team's name, a line to write it in."""
+    """The reviewers of each file; without the platform team's name, a line to fill it in."""
     lines = [_NO_PLATFORM]
     if beginning.platform:
         lines = [_LAST_COUNTS, f"* {' '.join(map(_owner, beginning.platform))}"]

@@ -1,7 +1,7 @@
-"""The same declarations for an engine that a cluster has already: Kueue's or KAI's objects in place of decisions.
+"""The same declarations for another engine that a cluster already has: Kueue's or KAI's objects instead of decisions.
 
-Projects, quotas and jobs stay as they are declared; which jobs run is the other engine's decision. What it has no
-counterpart of is told, each at its place in the declarations: nothing is left out in silence.
+Projects, quotas and jobs stay as declared; the other engine decides which jobs run. A declaration that it has no
+counterpart for is reported at its place in the files: nothing is left out silently.
 """
 
 from gpuctl.targets.differences import differences

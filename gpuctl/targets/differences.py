@@ -1,4 +1,4 @@
-"""Where another engine may decide otherwise than gpuctl's own, whose decisions a plan foresees."""
+"""The ways in which another engine may decide differently from gpuctl's own, whose decisions a plan predicts."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _OF: dict[Engine, Sequence[str]] = {
 
 
 def differences(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
-    """A warning for each way in which it decides otherwise whatever is declared, at the cluster's declaration."""
+    """A warning for each way in which the engine decides differently for any declarations, at the cluster's
+    declaration."""
     for how in (*_EVERYWHERE, *_OF[engine]):
         yield unsaid("GPU6154", declared.cluster.span, engine, how=how)

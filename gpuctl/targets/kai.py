@@ -1,7 +1,7 @@
 """The declarations as KAI's objects: a Queue for the cluster, each department and each project; jobs for its scheduler.
 
-KAI's pod grouper makes the PodGroups itself, from what stands on a Job. Without `batch-min-member` it would start a
-gang worker by worker. A part of a GPU is an annotation of the pod; KAI keeps no process within it.
+KAI's pod grouper creates the PodGroups itself, from the labels and annotations of a Job. Without `batch-min-member` it
+would start a gang worker by worker. A part of a GPU is an annotation of the pod; KAI does not enforce it on processes.
 Source: KAI's API types and pod grouper, v0.17 and d5bc503a.
 """
 
@@ -44,14 +44,14 @@ _FRACTION_ANNOTATION = "gpu-fraction"
 _MEMORY_ANNOTATION = "gpu-memory"
 _SCHEDULER = "kai-scheduler"
 _UNBOUNDED: Body = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-"""-1 is no bound; what is not there at all would be none."""
+"""-1 means no bound; a missing resource would mean none of it."""
 _USUAL_PRIORITY = 100
-"""Of a Queue that states none."""
+"""The priority of a Queue that gives none."""
 
 
 def for_kai(declared: Declared, waiting: Manifests) -> TargetObjects:
-    """All objects, of jobs and projects too. `declared` by count; `waiting`: what gpuctl renders for it with no job
-    started. Cost: linear in jobs and projects."""
+    """All objects for KAI, with those of jobs and projects. `declared`: its GPUs requested by count; `waiting`: the
+    objects that gpuctl renders for it if no job is started. Cost: linear in jobs and projects."""
     cluster = declared.cluster
     items = suited(waiting, declared.jobs, cluster, _job)
     items += _queues(declared)
@@ -74,7 +74,7 @@ def _told(declared: Declared) -> Iterator[Diagnostic]:
 
 
 def _queues(declared: Declared) -> Iterator[Manifest]:
-    """From the cluster's downwards. Only Queues without others below them have jobs."""
+    """The Queues from the cluster's downwards. Only Queues without others below them have jobs."""
     cluster = declared.cluster
     whole = {"gpu": _UNBOUNDED, "cpu": _UNBOUNDED, "memory": _UNBOUNDED}
     top = {"spec": {"displayName": cluster.name, "resources": whole}}
@@ -99,7 +99,7 @@ def _queue(cluster: Cluster, one: Project | Department, above: str | None) -> di
 
 
 def _gpus(allowances: Mapping[DomainName, Allowance]) -> Body:
-    """Of all domains together: KAI divides all nodes that one scheduler has in one."""
+    """The GPUs of all domains together: KAI divides all nodes of one scheduler as one."""
     whole = together(allowances)
     return {
         "quota": _number(whole.quota_milli),
@@ -113,7 +113,7 @@ def _number(milli: GpuMilli) -> int | Decimal:
 
 
 def _job(job: Job, body: Body) -> Body:
-    """A run's object for KAI's scheduler. Its Queue is that of its project, which is called as its namespace."""
+    """A run's object for KAI's scheduler. Its Queue is the project's, which has the name of the namespace."""
     spec = {**body["spec"], "template": _template(job, body["spec"]["template"])}
     labels = {
         _QUEUE_LABEL: body["metadata"]["namespace"],
@@ -125,7 +125,7 @@ def _job(job: Job, body: Body) -> Body:
 
 
 def _template(job: Job, template: Body) -> Body:
-    """The pod: KAI's scheduler, and a part of a GPU as the annotation that KAI takes in place of a request."""
+    """The pod template: with KAI's scheduler, and with a part of a GPU as KAI's annotation instead of a request."""
     spec = {**template["spec"], "schedulerName": _SCHEDULER}
     part = _part(job)
     if part:

@@ -1,11 +1,11 @@
 """The declarations as Kueue's objects (`kueue.x-k8s.io/v1beta2`).
 
-A pool is a ResourceFlavor. The cluster, each department and each project is a Cohort, and a project's Cohort has two
+A pool is a ResourceFlavor. The cluster, each department and each project is a Cohort. A project's Cohort has two
 ClusterQueues, because Kueue has no job that is never preempted: `guaranteed` has the quota and borrows nothing, so
-nothing in it can be reclaimed; `preemptible` has no quota, and borrows what `guaranteed` leaves and what others leave.
-Shares are divided between projects by weight, as gpuctl divides them, when Kueue's fair sharing is on.
+nothing in it can be reclaimed; `preemptible` has no quota, and borrows what `guaranteed` and others leave. With Kueue's
+fair sharing on, projects share by weight, as with gpuctl.
 
-What a quota is short of its pools is quota of the Cohort above, where everything below may borrow it.
+If quotas add up to less than their pools, the rest is quota of the Cohort above, where everything below may borrow it.
 Source: Kueue's documentation, "Cluster Queue", "Cohort" and "Fair Sharing"; v0.19.
 """
 
@@ -50,7 +50,7 @@ _PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 _TIME_LABEL = "kueue.x-k8s.io/max-exec-time-seconds"
 _LEAST_ANNOTATION = "kueue.x-k8s.io/job-min-parallelism"
 _ALL_INDEXES_ANNOTATION = "kueue.x-k8s.io/job-completions-equal-parallelism"
-"""A gang of fewer workers has as many completions: no worker is run after another."""
+"""Gives a gang with fewer workers as many completions: no worker runs after another."""
 _GUARANTEED, _PREEMPTIBLE = "guaranteed", "preemptible"
 
 Deal = Mapping[PoolName, int]
@@ -58,8 +58,9 @@ Deal = Mapping[PoolName, int]
 
 
 def for_kueue(declared: Declared, waiting: Manifests) -> TargetObjects:
-    """All objects, of jobs and projects too. `declared` by count, its jobs ask for whole GPUs; `waiting`: what gpuctl
-    renders for it with no job started. Cost: linear in jobs, and in projects times pools."""
+    """All objects for Kueue, with those of jobs and projects. `declared`: its GPUs requested by count, whole ones only;
+    `waiting`: the objects that gpuctl renders for it if no job is started. Cost: linear in jobs, and in projects times
+    pools."""
     cluster = declared.cluster
     items = suited(waiting, declared.jobs, cluster, _job)
     items += [
@@ -124,7 +125,7 @@ class _Tree:
         return owner.manifest(kind, name, {"spec": spec}, namespace)
 
     def _weighed(self, allowances: Mapping[DomainName, Allowance], spare: Deal) -> Body:
-        """The part of a Cohort that is divided with its siblings: how much it may borrow, and by what weight."""
+        """The part of a Cohort's spec about sharing with its siblings: how much it may borrow, and its weight."""
         whole = together(allowances)
         beyond = None if whole.limit_milli is None else max(0, whole.limit_milli - whole.quota_milli)
         borrows, weight = None if beyond is None else str(beyond // WHOLE_GPU), thousandths(whole.weight)
@@ -132,7 +133,7 @@ class _Tree:
 
     @cached_property
     def _below(self) -> Mapping[str | None, Deal]:
-        """The quotas right below each department, and below the cluster (None), added up."""
+        """The sums of the quotas directly below each department, and below the cluster (None)."""
         found: dict[str | None, Counter[PoolName]] = defaultdict(Counter)
         for department in self.declared.departments:
             found[department.parent].update(self._deal(department.allowances))
@@ -141,9 +142,9 @@ class _Tree:
         return found
 
     def _deal(self, allowances: Mapping[DomainName, Allowance]) -> Deal:
-        """A quota in whole GPUs of each pool; one of all pools together in the ratio of their GPUs.
+        """A quota as whole GPUs of each pool; one for all pools together is split in the ratio of their GPUs.
 
-        Source: Hamilton's method of apportionment: what is left over goes to the largest remainders.
+        Source: Hamilton's method of apportionment: the rest goes to the largest remainders.
         """
         deal: dict[PoolName, int] = {}
         for domain in self.declared.domains:
@@ -159,7 +160,7 @@ class _Tree:
         return deal
 
     def told(self) -> Iterator[Diagnostic]:
-        """Amounts that Kueue gets in another form, and what it has no counterpart of."""
+        """Warnings about amounts that Kueue gets in another form, and about settings without a counterpart."""
         parts: list[Project | Department] = [*self.declared.departments, *self.declared.projects]
         for part in parts:
             yield from self._amounts(part)
@@ -201,7 +202,7 @@ def _less(deal: Deal, taken: Deal) -> Deal:
 
 
 def _quotas(cluster: Cluster, deal: Deal, borrows: str | None = None) -> Body:
-    """GPUs of each pool, 0 too: a queue can borrow only what it names. In the order in which pools are preferred."""
+    """The quotas of each pool, zeros too: a queue can borrow only flavors that it names. In order of preference."""
     bound = {"borrowingLimit": borrows} if borrows else {}
     flavors = [
         {
@@ -214,7 +215,7 @@ def _quotas(cluster: Cluster, deal: Deal, borrows: str | None = None) -> Body:
 
 
 def _count(gpus: int) -> str:
-    """As the API server writes it: 2000 is 2k, so that what is in Git and what is in the cluster are the same text."""
+    """A count as the API server writes it, 2000 as 2k, so that the texts in Git and in the cluster are the same."""
     for suffix in ("", "k", "M"):
         if not gpus or gpus % 1000:
             return f"{gpus}{suffix}"
@@ -227,12 +228,12 @@ def _flavor(cluster: Cluster, pool: PoolName) -> str:
 
 
 def _flavor_fields(pool: NodePool) -> Body:
-    """Its nodes by their labels. Their taints are tolerated by the jobs' own pods."""
+    """The pool's nodes by their labels. The jobs' own pods tolerate their taints."""
     return {"spec": {"nodeLabels": dict(pool.match_labels)}}
 
 
 def _job(job: Job, body: Body) -> Body:
-    """A run's object with its queue. A job that its people suspend has none: Kueue would let it go."""
+    """A run's object with its queue. A job with `suspend: true` gets no queue: Kueue would release it."""
     if job.suspend:
         return body
     labels = {

@@ -1,4 +1,4 @@
-"""What is rendered for an engine: the jobs that it can run, and a diagnostic for each that it can't."""
+"""Renders for another engine: the jobs that it can run, and a diagnostic for each one that it can't."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuctl.targets.workloads import TargetObjects, by_count
 
 
 def rendered_for(engine: Engine, declared: Declared, waiting: Callable[[Declared], Manifests]) -> TargetObjects:
-    """All objects for that engine. `waiting` renders declarations with no job started. Cost: linear in jobs."""
+    """All objects for the engine. `waiting` renders declarations with no job started. Cost: linear in jobs."""
     why = {job.id: reason for job in declared.jobs if (reason := _why_not(engine, job, declared))}
     told = [
         *of_settings(declared, engine),
@@ -29,7 +29,7 @@ def rendered_for(engine: Engine, declared: Declared, waiting: Callable[[Declared
 
 
 def _why_not(engine: Engine, job: Job, declared: Declared) -> str:
-    """Why the engine can't run a job; "" where it can."""
+    """Why the engine can't run a job; "" if it can."""
     is_part = job.gpu_mem_bytes is not None or job.gpu_milli % WHOLE_GPU != 0
     if is_part and engine is Engine.KUEUE:
         return "counts whole GPUs"

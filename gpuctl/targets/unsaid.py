@@ -1,4 +1,4 @@
-"""What can't be said to another engine, as diagnostics at the place where it is declared."""
+"""Warnings about declarations that another engine has no counterpart for, at the place of the declaration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Engine(StrEnum):
 
     @property
     def called(self) -> str:
-        """As its makers write it."""
+        """The engine's name as its makers write it."""
         return {Engine.KUEUE: "Kueue", Engine.KAI: "KAI"}[self]
 
 
@@ -29,18 +29,19 @@ _QUEUED_BY = {"kueue.x-k8s.io/queue-name": Engine.KUEUE, "kai.scheduler/queue": 
 
 
 def engine_of(labels: Mapping[str, object]) -> Engine | None:
-    """The engine in whose queue an object is, by its labels: for people; None where it is in none."""
+    """The engine whose queue an object's labels name, for people; None if they name none."""
     return next((engine for label, engine in _QUEUED_BY.items() if label in labels), None)
 
 
 def unsaid(code: str, span: SourceSpan, engine: Engine, **params: str) -> Diagnostic:
-    """A warning about what differs there."""
+    """A warning about a difference of the other engine."""
     text = message(code, {"engine": engine.called, **params})
     return Diagnostic(code=code, message=text, span=span, severity=Severity.WARNING, help=CODES[code].fix)
 
 
 def of_settings(declared: Declared, engine: Engine) -> Iterator[Diagnostic]:
-    """Settings of the cluster and its projects that neither engine has, where they are not at their default."""
+    """Warnings for settings of the cluster and its projects that neither engine has, if they are not at their
+    default."""
     cluster = declared.cluster
     for setting, instead in _cluster_settings(cluster):
         yield unsaid("GPU6150", cluster.span, engine, setting=setting, instead=instead)

@@ -1,4 +1,4 @@
-"""Objects that are the same for every other engine: what gpuctl renders, without its decisions."""
+"""Objects that are the same for every other engine: those that gpuctl renders, without its decisions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ Body = Mapping[str, Any]
 
 _LONGEST_CLUSTER = 30
 _MOST_PRIORITY = 400_000_000
-"""Of a job, either way: training is put below, other types above, within what Kubernetes lets a class have."""
+"""The largest priority of a job, in both directions: training is put below, other types above, within the values that
+Kubernetes allows for a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetObjects:
-    """Objects for another engine, sorted by reference, and what could not be said in them."""
+    """Objects for another engine, sorted by reference, and warnings about what they lack."""
 
     manifests: Manifests
     unsaid: tuple[Diagnostic, ...]
 
 
 def by_count(declared: Declared) -> Declared:
-    """The same with all GPUs asked for by their number, as pods of other engines do, and none of those that are cut."""
+    """The same declarations with all GPUs requested by number, as pods of other engines do, without GPUs that are
+    cut."""
     pools = tuple(_counted(pool) for pool in declared.cluster.pools)
     return replace(declared, cluster=replace(declared.cluster, pools=pools))
 
@@ -43,11 +45,11 @@ def _counted(pool: NodePool) -> NodePool:
 def suited(
     waiting: Manifests, jobs: Iterable[Job], cluster: Cluster, fit: Callable[[Job, Body], Body]
 ) -> list[Manifest]:
-    """What gpuctl renders for jobs that wait, each run's own object as `fit` makes it; gpuctl's namespace is left out,
-    and objects of other controllers are.
+    """The objects that gpuctl renders for waiting jobs, each run's own object changed by `fit`. Left out are gpuctl's
+    own namespace and objects of other controllers.
 
-    A run's object has neither gpuctl's records nor its pause: whether it runs is the other engine's to write. Its pods
-    are bound to the pools that the job may use.
+    A run's object has neither gpuctl's records nor its pause: the other engine decides whether it runs. Its pods are
+    bound to the pools that the job may use.
     """
     by_place = {(job.id.project, job.id.name): job for job in jobs}
     found = []
@@ -69,7 +71,7 @@ def suited(
 
 
 def _without_gpus(body: Body) -> Body:
-    """A namespace's ceilings without those of GPUs: pods that wait for the other engine count in them as well."""
+    """A namespace's quota without the ceilings on GPUs: pods that wait for the other engine would count in them."""
     hard = {name: most for name, most in body["spec"]["hard"].items() if not name.startswith("requests.")}
     return {**body, "spec": {**body["spec"], "hard": hard}}
 
@@ -86,7 +88,7 @@ def _undecided(job: Job, body: Body, cluster: Cluster) -> Body:
 
 
 def _bound(job: Job, template: Body, cluster: Cluster) -> Body:
-    """The template with its pods kept to the job's pools; a job that may use all of them is kept nowhere."""
+    """The template, bound to the job's pools; unchanged if the job may use all pools."""
     if len(job.pools) == len(cluster.pools):
         return template
     terms = [
@@ -109,13 +111,13 @@ def labelled(body: Body, labels: Mapping[str, str], annotations: Mapping[str, st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOwner:
-    """What an object of the other engine stands for: the cluster as a whole, or a part of its declarations."""
+    """The part of the declarations that an object of the other engine stands for, or the cluster as a whole."""
 
     cluster: Cluster
     of: Project | Department | NodePool | None = None
 
     def manifest(self, kind: kinds.Kind, name: str, fields: Body, namespace: str = "") -> Manifest:
-        """An object; `fields` are those beside its metadata."""
+        """An object; `fields`: those beside its metadata."""
         api_version, kind_name = kind
         project = self.of.name if isinstance(self.of, Project) else None
         meta = {
@@ -136,7 +138,7 @@ class TargetOwner:
 
 
 def together(allowances: Mapping[DomainName, Allowance]) -> Allowance:
-    """What is allowed of all domains in one. Without a limit of one of them there is none."""
+    """The sum of the allowances of all domains. If a domain has no limit, the sum has none."""
     each = allowances.values()
     limits = [one.limit_milli for one in each if one.limit_milli is not None]
     return Allowance(
@@ -147,18 +149,19 @@ def together(allowances: Mapping[DomainName, Allowance]) -> Allowance:
 
 
 def name_above(cluster: Cluster, department: str | None) -> str:
-    """What the cluster's own queue is called, or that of a department. A project's has its namespace's name."""
+    """The name of the cluster's own queue, or of a department's. A project's queue has the name of its namespace."""
     return cluster.name if department is None else f"{cluster.name}-department-{department}"
 
 
 def priority_class(cluster: str, job: Job) -> str:
-    """The name of the class of a job's priority: each cluster on an API server has its own. It is a label's value."""
+    """The name of the class of a job's priority, which is also a label's value. Each cluster on an API server has its
+    own."""
     kind = "training" if job.type is JobType.TRAINING else "serving"
     return f"{cluster[:_LONGEST_CLUSTER]}-{kind}-{'minus-' if job.priority < 0 else ''}{abs(job.priority)}"
 
 
 def priorities(cluster: str, jobs: Iterable[Job]) -> dict[str, int]:
-    """The classes that jobs have and their values: inference and interactive before training, then by priority."""
+    """The classes of the jobs with their values: inference and interactive before training, then by priority."""
     found = {priority_class(cluster, job): _priority(job) for job in jobs}
     return dict(sorted(found.items()))
 

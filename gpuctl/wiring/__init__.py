@@ -1,8 +1,8 @@
-"""The composition root: builds adapters and hands them to the verbs. Only commands import this, when they run.
+"""The composition root: builds adapters and hands them to the verbs. Only commands import it, when they run.
 
-A part is imported when a name of it is first used: the controller's adapters take longer to import than most commands
-run. Measured: `gpuctl project list` of the example takes 0.27 s of processor time, and 0.87 s with all parts imported.
-No part has the name of a function: Python would find the module in its place.
+A part is imported when one of its names is first used: importing the controller's adapters takes longer than most
+commands run. Measured: `gpuctl project list` of the example takes 0.27 s of processor time, and 0.87 s with all parts.
+No part may have the name of a function: Python would find the module in its place.
 """
 
 from importlib import import_module
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """A name of one of the parts; kept here for the next use."""
+        """A name of one of the parts; kept here for its next use."""
         if name not in _PART_OF:
             raise AttributeError(name)
         found = getattr(import_module(f"gpuctl.wiring.{_PART_OF[name]}"), name)

@@ -1,4 +1,4 @@
-"""What commands read and edit: clusters, folders, repositories, code hosts."""
+"""Adapters for commands that read and edit: clusters, folders, repositories, code hosts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gpuctl.install.host import Host
 
 LEAST_CACHED_FILES = 1000
-"""Fewer files compile within 0.3 s."""
+"""The fewest files that are worth caching: fewer compile within 0.3 s."""
 
 
 def clock() -> Clock:
@@ -49,27 +49,28 @@ def clock() -> Clock:
 
 
 def terminal_screen() -> Screen:
-    """The whole terminal, to be drawn on."""
+    """The whole terminal, for drawing."""
     from gpuctl.adapters.screen import Screen  # noqa: PLC0415 - not every Python has curses
 
     return Screen()
 
 
 def passing_clock() -> VirtualTime:
-    """The machine's clock, to wait by."""
+    """The machine's clock, for waiting."""
     return PassingClock()
 
 
 @contextmanager
 def reading_embedded(path: str) -> Iterator[Cluster]:
-    """Open the embedded cluster of a file as it is now, also while a controller uses it. The file is not written."""
+    """Open the embedded cluster of a file as it is now, even while a controller uses it. The file is not written."""
     with closing(EmbeddedCluster.copy_of(path, SystemClock())) as cluster:
         yield cluster
 
 
 @contextmanager
 def reading(kubeconfig: str | None, context: str | None, scopes: Mapping[Kind, Scope] = SCOPES) -> Iterator[Cluster]:
-    """Connect to the cluster of a kubeconfig's context, or the one kubectl would use, to read all within the scopes."""
+    """Connect to the cluster of a kubeconfig's context, or of kubectl's current one, to read everything in the
+    scopes."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.app.kept import KeepSmall  # noqa: PLC0415 - only for clusters
@@ -81,7 +82,7 @@ def reading(kubeconfig: str | None, context: str | None, scopes: Mapping[Kind, S
 
 @contextmanager
 def reading_once(kubeconfig: str | None, context: str | None) -> Iterator[Cluster]:
-    """Connect to the same cluster, to read once what a cycle reads."""
+    """Connect to the same cluster, to read once everything that a cycle reads."""
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.reader import OnceCluster  # noqa: PLC0415
 
@@ -94,9 +95,9 @@ def reading_once(kubeconfig: str | None, context: str | None) -> Iterator[Cluste
 def looking(
     kubeconfig: str | None, context: str | None, namespace: str | None, project: str | None = None
 ) -> Iterator[tuple[Cluster, Sessions]]:
-    """Connect to the same cluster and to its containers, for a person who may read a part of it, or all.
+    """Connect to the same cluster and to its containers, for a person who may read all of it or a part.
 
-    `namespace`: namespaced kinds are read only there. `project`: in its namespace, where not all may be read.
+    `namespace`: namespaced kinds are read only there. `project`: read in its namespace if not everything may be read.
     """
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.reader import PartCluster  # noqa: PLC0415
@@ -109,8 +110,8 @@ def looking(
 
 @contextmanager
 def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[tuple[Cluster, Reference]]:
-    """Connect to a cluster of which only the published status and the Lease are read: few may read more there. With it
-    comes its clock, as far as an answer has told the time."""
+    """Connect to a cluster to read only the published status and the Lease, since few people may read more there. Also
+    gives the cluster's clock, as far as an answer has told the time."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
 
@@ -124,7 +125,7 @@ def reading_status(kubeconfig: str | None, context: str | None) -> Iterator[tupl
 
 
 def sessions_of(cluster: Cluster) -> Sessions | None:
-    """Sessions with the containers of an open cluster; None for one that has none."""
+    """Sessions with the containers of an open cluster; None if it has no containers."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
@@ -132,7 +133,7 @@ def sessions_of(cluster: Cluster) -> Sessions | None:
 
 
 def forwarder(sessions: Sessions) -> Forwarder:
-    """What leads ports of containers to this machine. TypeError for sessions that are not of an API server."""
+    """Forwards ports of containers to this machine. TypeError for sessions without an API server."""
     from gpuctl.adapters.kubernetes.portforward import PortForwarder  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.terminal import PodSessions  # noqa: PLC0415
 
@@ -143,7 +144,7 @@ def forwarder(sessions: Sessions) -> Forwarder:
 
 @contextmanager
 def control(kubeconfig: str | None, context: str | None) -> Iterator[ControlObject]:
-    """The object by which people control a running gpuctl, with the rights of the person who runs the command."""
+    """The object by which people control a running gpuctl, with the rights of the command's user."""
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.control import KubernetesControl  # noqa: PLC0415
 
@@ -152,7 +153,7 @@ def control(kubeconfig: str | None, context: str | None) -> Iterator[ControlObje
 
 
 def host(kubeconfig: str | None, context: str | None) -> Host:
-    """What the cluster says of itself, for an installation there."""
+    """The facts of a cluster that an installation there depends on."""
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.host import host as read  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
@@ -162,7 +163,7 @@ def host(kubeconfig: str | None, context: str | None) -> Host:
 
 
 def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | None:
-    """The code and the message for what the server lacks of what gpuctl uses; None if it serves all."""
+    """The code and message for kinds that gpuctl uses and the server lacks; None if it has all."""
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.requests import Requests  # noqa: PLC0415
@@ -173,7 +174,7 @@ def lacking(kubeconfig: str | None, context: str | None) -> tuple[str, str] | No
 
 @contextmanager
 def forge(options: ForgeOptions) -> Iterator[Forge]:
-    """Talk to the code host that options, or else the environment of the CI job, name.
+    """Talk to the code host that options name, or else the environment of the CI job.
 
     The token comes from the environment or a file. Raises ForgeFault: GPU6201, GPU6202.
     """
@@ -191,15 +192,15 @@ def forge_number(options: ForgeOptions) -> int:
 
 
 def console() -> ProcessConsole:
-    """The terminal, or the pipes, of the command."""
+    """The terminal or the pipes of the command."""
     return ProcessConsole()
 
 
 def scenario_reader(scenario: Path) -> ReadTree:
-    """A reader of what a scenario names: cluster folders and files, relative to the scenario's own folder.
+    """Reads the folders and files that a scenario names, relative to the scenario's own folder.
 
-    One in a Git working tree names nothing outside of it: a mistake is shown with its line, and scenarios come in pull
-    requests and bug reports.
+    Security: a scenario in a Git working tree can name nothing outside of it. A mistake is shown with its line, and
+    scenarios come in pull requests and bug reports.
     """
     top = holder(scenario.parent)
 
@@ -219,7 +220,7 @@ def scenario_reader(scenario: Path) -> ReadTree:
 
 
 def removal(job: JobId | str) -> Removal | None:
-    """The commit that removed a job, in the repository of the current folder; None where that is not known."""
+    """The commit that removed a job, in the repository of the current folder; None if it is not known."""
     from gpuctl.adapters.githistory import removal_of  # noqa: PLC0415 - slow to import
 
     with suppress(SourceUnavailable):
@@ -228,7 +229,7 @@ def removal(job: JobId | str) -> Removal | None:
 
 
 def checkout(folder: str) -> FolderCheckout:
-    """The working tree that a cluster's folder is in, to be edited."""
+    """The working tree that contains a cluster's folder, for edits."""
     from gpuctl.adapters.checkout import FolderCheckout  # noqa: PLC0415 - only for edits
 
     return FolderCheckout(Path(folder), forge)
@@ -237,7 +238,7 @@ def checkout(folder: str) -> FolderCheckout:
 def compared_revisions(folder: Path, base: str, head: str | None, *, direct: bool) -> Compared:
     """Read a cluster's folder before and after merging head, or the working tree, into base.
 
-    `direct`: base and head themselves. Raises SourceUnavailable: no repository, no such revision.
+    `direct`: read base and head themselves. Raises SourceUnavailable: no repository, no such revision.
     """
     from gpuctl.adapters.gitmerge import compare  # noqa: PLC0415 - slow to import
 
@@ -246,10 +247,10 @@ def compared_revisions(folder: Path, base: str, head: str | None, *, direct: boo
 
 @contextmanager
 def compile_cache(folder: Path, files: int) -> Iterator[CompileCache]:
-    """The compile cache of a cluster's folder of so many files, with what earlier processes have compiled.
+    """The compile cache of a cluster's folder of so many files, with what earlier processes compiled.
 
-    It is kept where much was new, but not the first time: in a working tree that is used once, as CI's are, that costs
-    more than it saves. The folder is only the name of an entry: a value is used for inputs that are equal to its own.
+    It is stored if much was new, but not the first time: for a working tree that is used once, as CI's are, that costs
+    more than it saves. The folder is only the name of an entry: a value is used only for inputs equal to its own.
     """
     from gpuctl.adapters.verdicts import compiled_folder  # noqa: PLC0415 - only for plans
     from gpuctl.compile import CompileCache  # noqa: PLC0415 - slow to import
@@ -265,7 +266,8 @@ def compile_cache(folder: Path, files: int) -> Iterator[CompileCache]:
 
 
 def rest_entry(base: SourceTree | None) -> Entry | None:
-    """The place of what the declared nodes come to with the jobs of base: by every byte of its files, at any commit."""
+    """The cache entry for the declared nodes at rest with the jobs of base. Its key: every byte of base's files, at any
+    commit."""
     from gpuctl.adapters.verdicts import Entry, rest_folder  # noqa: PLC0415 - only for plans
     from gpuctl.app.validation import key_of  # noqa: PLC0415 - as above
 
@@ -284,7 +286,7 @@ def rolled_back(folder: Path, base: str, to: str) -> Compared:
 
 
 def new_repository(folder: Path) -> NewRepository:
-    """The folder that is to be a repository."""
+    """The folder that becomes a repository."""
     from gpuctl.adapters.git import WorkingCopy  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.newfiles import NewFolder  # noqa: PLC0415
 
@@ -292,7 +294,7 @@ def new_repository(folder: Path) -> NewRepository:
 
 
 def new_files(folder: str) -> NewRepository:
-    """A cluster's folder, in which files are to be made."""
+    """A cluster's folder, for creating files in it."""
     from gpuctl.adapters.newfiles import NewFolder  # noqa: PLC0415 - only for new files
 
     return NewFolder(Path(folder), lambda _: None)

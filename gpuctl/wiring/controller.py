@@ -1,4 +1,4 @@
-"""The controller, with the adapters of an embedded or a real cluster behind its ports."""
+"""The controller, with the adapters of an embedded or a real cluster at its ports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ IN_MEMORY = ":memory:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follow:
-    """Which branch the controller follows, and how. `workdir` None: the user's cache folder.
+    """The branch that the controller follows, and how. `workdir` None: the user's cache folder.
 
     `verify`: which commits need a signature, by a key in `allowed_signers` or `openpgp_keys`; None: none does.
     `most_jobs`: how many declared jobs it has memory for; None: not known.
@@ -81,7 +81,7 @@ class Follow:
 
     @property
     def signers(self) -> Signers | None:
-        """Whose signatures count; None where none is needed."""
+        """The keys whose signatures count; None if no signature is needed."""
         if self.verify is None:
             return None
         return Signers(
@@ -96,8 +96,8 @@ class Follow:
 class Target:
     """The cluster that is reconciled: an embedded one (a file, or IN_MEMORY), else a kubeconfig's.
 
-    `write_qps` and `write_burst` bound the controller's writes to an API server; None: as WriteLimits has it.
-    `engine`: the other engine that decides there which jobs run; None: gpuctl's own does.
+    `write_qps` and `write_burst` bound the controller's writes to an API server; None: the defaults of WriteLimits.
+    `engine`: the other engine that decides there which jobs run; None: gpuctl's own.
     """
 
     embedded: str | None = None
@@ -110,13 +110,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What the controller serves, keeps and tells besides: measurements at an address, the past in a file, at another.
+    """What the controller serves besides: metrics at an address, the history (a file) at another, pages, messages.
 
-    `dashboard_address`: where pages are served, to a proxy that sends the secret in file `dashboard_secret` and names
-    the user in `dashboard_user_header`; without a secret, to this machine alone. `dashboard_pod_ip`: where Service
-    gpuctl-dashboard is to lead while this replica leads.
-    `notify`: the folder whose files say who is notified. `push_address`: where webhooks for pushes are received, by the
-    secret in the file `push_secret`. None: nothing of the kind.
+    - `dashboard_address`: where pages are served, to a proxy that sends the secret in the file `dashboard_secret` and
+      names the user in `dashboard_user_header`; without a secret, only to this machine.
+    - `dashboard_pod_ip`: where Service gpuctl-dashboard leads while this replica leads.
+    - `notify`: the folder whose files name the receivers of notifications.
+    - `push_address`: where webhooks for pushes are received; their secret is in the file `push_secret`.
+
+    None: not served.
     """
 
     metrics_address: str | None = None
@@ -135,7 +137,7 @@ class Served:
 class Measured:
     """Where the use of GPUs is read: a Prometheus at `prometheus`, or the `exporters` themselves; else nowhere.
 
-    `matching`: label matchers of the series in Prometheus. `token`: a file with the token that it is asked with.
+    `matching`: label matchers of the series in Prometheus. `token`: a file with the token for Prometheus.
     """
 
     prometheus: str | None = None
@@ -150,7 +152,7 @@ NOT_MEASURED = Measured()
 def reconcile(
     follow: Follow, target: Target, served: Served, journal: Journal, measured: Measured = NOT_MEASURED
 ) -> int:
-    """Run the controller until it is told to stop. Returns the exit code. Raises WorldFault if it can't begin."""
+    """Run the controller until a signal stops it. Returns the exit code. Raises WorldFault if it can't begin."""
     with StopOnSignal() as stop, ExitStack() as stack:
         workdir = Path(follow.workdir) if follow.workdir else _cache_folder(stack)
         source = stack.enter_context(
@@ -194,11 +196,11 @@ def reconcile(
 
 
 _NAMELESS = "controller"
-"""The title of a cluster that was given no name."""
+"""The title of a cluster without a name."""
 
 
 def _unpublished() -> Sequence[Body]:
-    """Where the controller's copy of the cluster has what is published, nothing else has to be read."""
+    """Nothing: the controller's own copy of the cluster already has what is published."""
     return ()
 
 
@@ -206,8 +208,8 @@ def _unpublished() -> Sequence[Body]:
 class _ClusterPorts:
     """The ports of the cluster that the controller works on. `react_ms`: how often it polls the cluster for changes.
 
-    `title`: what people call the cluster. `published`: reads what the copy of the cluster leaves out. `lead_to`: has
-    the dashboard's Service lead to an address and port while this replica leads.
+    `title`: people's name for the cluster. `published`: reads the objects that the copy of the cluster leaves out.
+    `lead_to`: points the dashboard's Service to an address and port while this replica leads.
     """
 
     title: str
@@ -229,7 +231,7 @@ class _ClusterPorts:
 
 
 def _utilisation(measured: Measured, publisher: Callable[[], Publisher], stack: ExitStack) -> UtilisationPorts:
-    """What reads the use of GPUs, and where it is published."""
+    """The source of the use of GPUs, and where the use is published."""
     if measured.prometheus is None and not measured.exporters:
         return UNREAD
     from gpuctl.adapters.utilisation.exporters import Exporters  # noqa: PLC0415 - slow to import
@@ -245,7 +247,7 @@ def _utilisation(measured: Measured, publisher: Callable[[], Publisher], stack: 
 
 
 def _viewer(served: Served, source: GitSource, ports: _ClusterPorts, journal: Journal, stack: ExitStack) -> Viewer:
-    """What shows the cluster in a browser; that its process has ended is logged."""
+    """The process that shows the cluster in a browser; its end is logged."""
     if served.dashboard_address is None:
         return UNVIEWED
     from gpuctl.adapters.dashboard.process import DashboardProcess, Site  # noqa: PLC0415 - slow to import
@@ -273,7 +275,7 @@ def _viewer(served: Served, source: GitSource, ports: _ClusterPorts, journal: Jo
 def _notifier(
     folder: str | None, remote: str, meters: PrometheusMeters, journal: Journal, stack: ExitStack
 ) -> Notifier:
-    """What tells the receivers of a folder; what one of them does not take is logged."""
+    """Sends notifications to the receivers of a folder; a failed one is logged."""
     if folder is None:
         return UNNOTIFIED
     from gpuctl.adapters.notify import Folder, Sender, receivers_of  # noqa: PLC0415 - slow to import
@@ -304,9 +306,9 @@ def _embedded_ports(target: Target, stack: ExitStack) -> _ClusterPorts:
 
 
 def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack, journal: Journal) -> _ClusterPorts:
-    """The ports of a real cluster, which the replica with the Lease writes, and whose watches wake the loop.
+    """The ports of a real cluster: the replica with the Lease writes to it, and its watches wake the loop.
 
-    What the server lacks is journaled once, if it can be reached now.
+    Kinds that the server lacks are logged once, if it can be reached now.
     """
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
@@ -365,7 +367,7 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
 
 
 def _tell_what_lacks(requests: Requests, journal: Journal) -> None:
-    """Journal once what the server lacks, if it can be reached now."""
+    """Log once which kinds the server lacks, if it can be reached now."""
     from gpuctl.adapters.kubernetes.discovery import discover  # noqa: PLC0415 - slow to import
 
     with suppress(WorldFault):
@@ -376,7 +378,7 @@ def _tell_what_lacks(requests: Requests, journal: Journal) -> None:
 
 
 def _make_home(connection: Connection, journal: Journal) -> None:
-    """Make gpuctl's own namespace where there is none; a server that can't be reached yet is asked later, by the Lease.
+    """Create gpuctl's own namespace if there is none; a server that can't be reached yet is asked later, by the Lease.
 
     Raises WorldFault GPU7085.
     """
@@ -390,7 +392,7 @@ def _make_home(connection: Connection, journal: Journal) -> None:
 
 
 def _cache_folder(stack: ExitStack) -> Path:
-    """The folder for clones: the user's cache folder, or without a home, one that is removed after this command."""
+    """The folder for clones: the user's cache folder or, without a home, one that is removed after this command."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - raises nothing
     if not base.startswith("/"):
         return Path(stack.enter_context(TemporaryDirectory(prefix="gpuctl-", ignore_cleanup_errors=True)))

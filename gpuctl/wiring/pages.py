@@ -1,4 +1,4 @@
-"""The dashboard, with a reader of an embedded or a real cluster behind its feed."""
+"""The dashboard, with a reader of an embedded or a real cluster for its feed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _EVERY_MS: DurationMs = 2_000
 class Shown:
     """The cluster that the dashboard shows: an embedded one in a file, saved objects, else that of a kubeconfig.
 
-    `history`: the file in which a controller keeps the past of it. `folder`: that of
-    the cluster's declarations in a Git working tree.
+    `history`: the file in which a controller keeps its past. `folder`: the folder of the cluster's declarations in a
+    Git working tree.
     """
 
     embedded: str | None = None
@@ -40,7 +40,7 @@ class Shown:
 
     @property
     def title(self) -> str:
-        """What the heading calls it."""
+        """The cluster's name in the heading."""
         if self.objects is not None:
             return "saved state"
         return self.embedded or self.context or "current context"
@@ -48,7 +48,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What has access to the pages. `hosts`: further names by which they may be asked for; the rest as in `Access`."""
+    """Who may read the pages. `hosts`: further host names for requests; the rest as in `Access`."""
 
     hosts: tuple[str, ...] = ()
     user_header: str | None = None
@@ -95,7 +95,7 @@ def dashboard(shown: Shown, address: str, allowed: Allowed) -> Iterator[Dashboar
 
 
 def _objects(shown: Shown) -> Callable[[], RawObjects]:
-    """Reads what a plan reads of the cluster, each time that it is called."""
+    """Reads the objects that a plan needs from the cluster, at each call."""
     objects, embedded = shown.objects, shown.embedded
     if objects is not None:
         saved = objects_of(objects)

@@ -1,4 +1,4 @@
-"""Where the past is read: in the file that a controller keeps, or by a port of the replica that leads."""
+"""Reads the past: from the file that a controller keeps, or through a port of the leader."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gpuctl.wiring.access import reading
 _OK = 200
 _NOT_RUN, _REFUSED = "GPU7044", "GPU7042"
 _MOST_WORDS = 500
-"""Characters of what a command in the pod says of its failure."""
+"""The most characters shown of a failure that a command in the pod reports."""
 
 
 def past_in_file(path: Path, subject: Subject, since_ms: Instant, until_ms: Instant) -> History:
-    """The past of a subject, as a controller on this machine keeps it. Raises WorldFault GPU7087."""
+    """The past of a subject, from the file of a controller on this machine. Raises WorldFault GPU7087."""
     from gpuctl.adapters.history.reading import read_history  # noqa: PLC0415 - only for this command
 
     return read_history(path, subject, since_ms, until_ms)
@@ -36,9 +36,9 @@ def past_in_file(path: Path, subject: Subject, since_ms: Instant, until_ms: Inst
 def past_in_cluster(
     kubeconfig: str | None, context: str | None, subject: Subject, since_ms: Instant, until_ms: Instant
 ) -> History:
-    """The past of a subject, as the replica that leads has it.
+    """The past of a subject, from the leader.
 
-    Raises WorldFault: GPU7086 where none leads or answers, and as requests do.
+    Raises WorldFault: GPU7086 if no replica leads or answers, and as requests do.
     """
     from gpuctl.adapters.history.serving import path_of  # noqa: PLC0415 - only for this command
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
@@ -63,7 +63,7 @@ def past_in_cluster(
 
 
 def report_in(file: Path) -> bytes:
-    """A report in a file of its own. Raises WorldFault GPU7099."""
+    """A report from a file. Raises WorldFault GPU7099."""
     from gpuctl.adapters.history.inputs import MOST_BYTES  # noqa: PLC0415 - only for this command
 
     try:
@@ -73,7 +73,7 @@ def report_in(file: Path) -> bytes:
 
 
 def write_report(file: Path, report: bytes) -> None:
-    """Write a report, which only its user may read. May raise OSError."""
+    """Write a report to a file that only its user may read. May raise OSError."""
     write_private(file, report)
 
 
@@ -85,19 +85,19 @@ def inputs_of_report(report: bytes) -> Inputs:
 
 
 def report_at(history: Path, at_ms: Instant) -> bytes:
-    """The report of the newest cycle up to a time that a history has. Raises WorldFault GPU7087, GPU7099."""
+    """The report of the newest cycle in a history up to a time. Raises WorldFault GPU7087, GPU7099."""
     from gpuctl.adapters.history.inputs import kept_before  # noqa: PLC0415 - only for this command
 
     return kept_before(history, at_ms)
 
 
 def report_in_cluster(kubeconfig: str | None, context: str | None, at_ms: Instant) -> bytes:
-    """The report of the newest cycle up to a time that the replica that leads has, by a command in its pod.
+    """The report of the leader's newest cycle up to a time, by a command in its pod.
 
-    A report has the environment variables of all jobs. Whoever may run a command there may read the same from the
-    controller's own files, so this shows them to no one else.
+    Security: a report has the environment variables of all jobs. A user who may run a command there can already read
+    them in the controller's own files, so this shows them to no one else.
 
-    Raises WorldFault: GPU7086 where none leads, and as sessions do.
+    Raises WorldFault: GPU7086 if no replica leads, and as sessions do.
     """
     from gpuctl.adapters.history.inputs import MOST_BYTES  # noqa: PLC0415 - only for this command
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415 - slow to import
@@ -121,7 +121,7 @@ def report_in_cluster(kubeconfig: str | None, context: str | None, at_ms: Instan
 
 
 def _leader(kubeconfig: str | None, context: str | None) -> str:
-    """The name of the replica that holds the Lease: its pod's, and some digits."""
+    """The name of the replica that holds the Lease: its pod's name, and some digits."""
     ref = ObjectRef(*kinds.LEASE, names.SYSTEM_NAMESPACE, names.LEASE_NAME)
     scope = kinds.Scope(namespace=ref.namespace, field_selector=f"metadata.name={ref.name}")
     with reading(kubeconfig, context, {kinds.LEASE: scope}) as cluster:

@@ -1,4 +1,4 @@
-"""What plays by itself: the sandbox, the demo, the benchmark on a cluster, and the examples they use."""
+"""The stages for the sandbox, the demo and the benchmark on a cluster, and the examples they use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sandbox(at_ms: Instant) -> Sandbox:
 
 @contextmanager
 def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
-    """Prepare the story: a new repository (in `keep`, or a folder that is removed afterwards) and a cluster.
+    """Prepare the story: a new repository (in `keep`, or in a folder that is removed afterwards) and a cluster.
 
     Without a target it is the embedded cluster, in virtual time; with a target, a real cluster without nodes.
     """
@@ -60,7 +60,7 @@ def demo(keep: Path | None, target: Target | None = None) -> Iterator[Demo]:
 
 
 def _live_venue(target: Target, stack: ExitStack) -> Venue:
-    """A real cluster whose nodes and pods KWOK simulates, in the machine's time."""
+    """A real cluster whose nodes and pods KWOK simulates, in real time."""
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415
     from gpuctl.adapters.kubernetes.machines import KwokMachines  # noqa: PLC0415
@@ -74,7 +74,7 @@ def _live_venue(target: Target, stack: ExitStack) -> Venue:
 
 @contextmanager
 def cluster_bench(target: Target) -> Iterator[Yard]:
-    """A real cluster to measure on: with KWOK, and no nodes but those of benchmarks."""
+    """A real cluster for measurements: with KWOK, and without nodes except those of benchmarks."""
     from gpuctl.adapters.child import ReconcileProcess  # noqa: PLC0415 - only here
     from gpuctl.adapters.kubernetes.cluster import KubernetesCluster  # noqa: PLC0415 - slow to import
     from gpuctl.adapters.kubernetes.connection import connect  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A cluster in memory that carries a schedule out, until it rests; and the log of what it did to runs."""
+"""A cluster in memory that carries schedules out until it is at rest; and the log of what runs lost."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ MOST_CYCLES = 12
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A run that lost GPUs. `kind`: reclaim, preempt, shrink, move; displace has no beneficiary. `cycle`: in which.
+    """A run that lost GPUs. `kind`: reclaim, preempt, shrink, move; displace has no beneficiary. `cycle`: of the loss.
 
-    `goes_on`: its next place is reserved with that.
+    `goes_on`: its next place is reserved with the same decision.
     """
 
     cycle: int
@@ -48,7 +48,7 @@ class Loss:
 
 @dataclass(slots=True)
 class TinyCluster:
-    """Nodes, runs and the ledger. Time passes by a second a cycle."""
+    """Nodes, runs and the ledger. A second passes with each cycle."""
 
     nodes: tuple[Node, ...]
     now_ms: Instant = NOW_MS
@@ -57,27 +57,28 @@ class TinyCluster:
     losses: list[Loss] = field(default_factory=list)
     cycles: int = 0
     decided: int = 0
-    """Cycles that decided something new.
+    """The number of cycles that decided something new.
 
-    One that starts a job in the place that an earlier cycle reserved for it decides nothing, also if further workers
-    get idle GPUs beside it: that was decided then, and pods had to leave first. Nor does one that only waits for pods.
+    A cycle that starts a job in the place that an earlier cycle reserved for it decides nothing new, even if further
+    workers get idle GPUs beside it: that was decided then, and pods had to leave first. Nor does a cycle that only
+    waits for pods.
     """
 
     cache: EngineCache = field(default_factory=EngineCache, repr=False, compare=False)
-    """What the engine keeps between cycles, as the controller does; it changes no decision. The two tests take 1.15x
-    without it."""
+    """What the engine keeps between cycles, as the controller does; it changes no decision. Without it, the two tests
+    take 1.15 times as long."""
 
     def copy(self) -> TinyCluster:
-        """The same cluster, to go on with separately; its log is empty."""
+        """A separate copy of the cluster; its log is empty."""
         return TinyCluster(nodes=self.nodes, now_ms=self.now_ms, runs=dict(self.runs), finished=dict(self.finished))
 
     @property
     def decided_ms(self) -> Instant:
-        """When was decided last."""
+        """The time of the last decision."""
         return self.now_ms - CYCLE_MS
 
     def state(self) -> ClusterState:
-        """What would be observed."""
+        """The state as it would be observed."""
         seen = {(run.job, run.digest) for run in self.runs.values()} | set(self.finished)
         ledgers = {
             name: Ledger(
@@ -90,11 +91,11 @@ class TinyCluster:
         return ClusterState(nodes=self.nodes, runs=tuple(self.runs[job] for job in sorted(self.runs)), ledgers=ledgers)
 
     def decide(self, tree: Declared) -> Schedule:
-        """The engine's decisions as things are."""
+        """The engine's decisions for the present state."""
         return schedule(tree, self.state(), self.now_ms, self.cache)
 
     def carry_out(self, tree: Declared, made: Schedule) -> bool:
-        """Write the decisions, then let pods follow; whether any run has changed."""
+        """Write the decisions, then let pods follow; returns whether any run has changed."""
         jobs = {job.id: job for job in tree.jobs}
         before = dict(self.runs)
         is_new = False
@@ -121,7 +122,8 @@ class TinyCluster:
         return self.runs != before
 
     def settle(self, tree: Declared) -> int | None:
-        """Decide and carry out until nothing changes: how many cycles changed something; None: it does not rest."""
+        """Decide and carry out until nothing changes; returns how many cycles changed something, None if it does not
+        rest."""
         for count in range(MOST_CYCLES):
             if not self.carry_out(tree, self.decide(tree)):
                 return count
@@ -135,18 +137,18 @@ class TinyCluster:
                 yield loss.beneficiary, f"{loss.job} ({loss.kind}) for {loss.beneficiary}, which does not run"
 
     def add_waiting(self, job: JobId) -> None:
-        """A job's run is made and waits from now on."""
+        """Create a job's run, which waits from now on."""
         self.runs[job] = Run(job=job, digest=DIGEST, phase=RunPhase.QUEUED, queued_at_ms=self.now_ms)
 
     def end(self, job: JobId) -> None:
-        """A run ends by itself."""
+        """Let a run end by itself."""
         run = self.runs[job]
         self.runs[job] = replace(run, phase=RunPhase.SUCCEEDED, placement=None)
         key = (job, run.digest)
         self.finished[key] = FinishedRun(job=job, digest=run.digest, state="Succeeded", at_ms=self.now_ms)
 
     def set_ready(self, name: NodeName, *, ready: bool) -> None:
-        """A node is lost, or back."""
+        """Lose a node, or bring it back."""
         self.nodes = tuple(replace(n, ready=ready, usable=ready) if n.name == name else n for n in self.nodes)
 
     def _note(self, decision: Decision, run: Run | None) -> None:
@@ -165,12 +167,12 @@ class TinyCluster:
 
 
 def workers_of(run: Run) -> int:
-    """How many workers have a place."""
+    """The number of workers with a place."""
     return len(run.placement.workers) if run.placement else 0
 
 
 def places(run: Run) -> Counter[WorkerPlacement]:
-    """What a run has, or is to have by what was decided already: a run that stops loses all but its next place."""
+    """The places that a run has, or will have by earlier decisions: a stopping run loses all but its next place."""
     held = () if run.phase is RunPhase.STOPPING or run.placement is None else run.placement.workers
     return Counter((*held, *(run.reserved.workers if run.reserved is not None else ())))
 
@@ -181,14 +183,14 @@ def is_stopped(before: Run, after: Run) -> bool:
 
 
 def gives_other_places(before: Run, after: Run) -> bool:
-    """Whether a run has, or is to have, other places, and does not just start in the one that it was to have."""
+    """Whether a run gets other places than before; starting in the place reserved for it does not count."""
     if before.phase is RunPhase.QUEUED and before.placement is not None and after.phase in ACTIVE:
         return not places(before) <= places(after)
     return places(before) != places(after)
 
 
 def start(spec: WorldSpec) -> TinyCluster:
-    """The world as it begins."""
+    """The world at its beginning."""
     nodes = tuple(
         Node(
             name=NodeName(name), labels={"gpuctl.dev/pool": pool.name}, gpus=gpus, cpu_milli=64_000,

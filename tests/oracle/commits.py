@@ -1,8 +1,8 @@
-"""Random commits: what is predicted of each is what happens, however long pods take to stop and to start.
+"""Random commits: the prediction for each comes true, however long pods take to stop and to start.
 
 A plan shows which jobs a change starts, pauses, moves, resizes and stops. Here each commit changes several things at
-once; the prediction is made before it takes effect, then the engine decides cycle by cycle, as pods follow late. Where
-something else happens, the order in which pods followed has to be the cause.
+once. The prediction is made before it takes effect; then the engine decides cycle by cycle, while pods follow late. If
+something else happens, the order in which pods followed must be the cause.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from .histories import MINUTE_MS, Change, committed, draw_history
 from .worlds import DIGEST, WorldSpec, declared
 
 COMMITTED = ("add", "remove", "quota")
-"""Changes of a history that a commit makes; the others happen to a cluster."""
+"""Changes of a history that a commit makes; the other changes happen to a cluster."""
 MOST_CHANGES = 3
 MOST_EDITS = 2
 MOST_CYCLES = 80
 MOST_DELAY = 3
-"""Cycles that pods take to stop or to start, at the most; by the seed none, or up to so many."""
+"""The most cycles that pods take to stop or to start; the seed decides: none, or up to so many."""
 
 Delays: TypeAlias = dict[tuple[RunKey, RunPhase, int], int]
-"""Cycles that are left until the pods of a run have followed: by its phase and its starts."""
+"""The cycles left until the pods of a run have followed, by the run's phase and its starts."""
 
 
 @dataclass(slots=True)
 class Commits:
-    """What came of many commits. `otherwise`: which did something else to some job than was predicted; `elsewhere`: the
-    same on another node. `wrong`: by seed what was neither predicted nor explained by the order in which pods followed.
+    """The result of many commits. `otherwise`: how many did something else to a job than predicted; `elsewhere`: did
+    the same on another node. `wrong`: by seed, what was neither predicted nor explained by the order in which pods
+    followed.
     """
 
     commits: int = 0
@@ -49,14 +50,14 @@ class Commits:
 
 @dataclass(slots=True)
 class Repository:
-    """What is declared: a world, the jobs that are suspended, and how often each job was changed."""
+    """The declarations: a world, the jobs that are suspended, and how often each job was changed."""
 
     spec: WorldSpec
     suspended: set[str] = field(default_factory=set)
     edits: dict[str, int] = field(default_factory=dict)
 
     def commit(self, random: Random, changes: Iterable[Change]) -> None:
-        """Take over changes of a history, and change some jobs."""
+        """Apply the changes of a history, and change some jobs."""
         for change in changes:
             self.spec = committed(self.spec, change)
         for _ in range(random.randint(0, MOST_EDITS) if self.spec.jobs else 0):
@@ -76,7 +77,7 @@ class Repository:
             self.edits[name] = self.edits.get(name, 0) + 1
 
     def declared(self) -> Declared:
-        """What the compiler would give. A changed job has another digest: its run is replaced."""
+        """The declarations as the compiler would give them. A changed job has another digest: its run is replaced."""
         tree = declared(self.spec)
         jobs = [
             replace(job, suspend=str(job.id) in self.suspended, digest=self._digest(str(job.id))) for job in tree.jobs
@@ -89,7 +90,7 @@ class Repository:
 
 @dataclass(slots=True)
 class SlowCluster:
-    """A cluster whose pods follow a decision up to `delay` cycles late, each by itself."""
+    """A cluster whose pods each follow a decision up to `delay` cycles late."""
 
     start: TinyCluster
     random: Random
@@ -104,7 +105,7 @@ class SlowCluster:
         self.runs = {(run.job, run.digest): run for run in self.start.runs.values()}
 
     def state(self) -> ClusterState:
-        """What would be observed."""
+        """The state as it would be observed."""
         ledgers = {
             project: Ledger(project=project, seen=frozenset(key for key in self.runs if key[0].project == project))
             for project in {job.project for job, _ in self.runs}
@@ -113,7 +114,7 @@ class SlowCluster:
         return ClusterState(nodes=self.start.nodes, runs=runs, ledgers=ledgers)
 
     def settle(self, tree: Declared) -> None:
-        """Decide and carry out until nothing changes and no pod is on its way."""
+        """Decide and carry out until nothing changes and all pods have followed."""
         left: Delays = {}
         self.on_the_way = []
         before = self.state()
@@ -140,7 +141,7 @@ class SlowCluster:
             self.runs[key] = transition.removed(self.runs[key])
 
     def _follow(self, wanted: frozenset[RunKey], left: Delays) -> bool:
-        """Let pods follow; whether some are still on their way."""
+        """Let pods follow; returns whether some have not followed yet."""
         is_awaited = False
         for key, run in sorted(self.runs.items()):
             if run.phase is RunPhase.STOPPING:
@@ -161,7 +162,7 @@ class SlowCluster:
 
 
 def check_commits(some: Iterable[int]) -> Commits:
-    """Compare what is predicted with what happens, for all commits of some seeds."""
+    """Compare the predictions with what happens, for all commits of some seeds."""
     told = Commits()
     for seed in some:
         for differences in _commits(seed):
@@ -175,7 +176,7 @@ def check_commits(some: Iterable[int]) -> Commits:
 
 
 def _commits(seed: int) -> Iterator[tuple[Difference, ...]]:
-    """The commits of a seed, one after the other: how each does something else than was predicted."""
+    """The commits of a seed, one after the other: the differences of each from its prediction."""
     history, random = draw_history(seed), Random(f"commits {seed}")
     first, repository = start(history.world), Repository(history.world)
     first.settle(repository.declared())

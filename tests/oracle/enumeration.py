@@ -1,5 +1,5 @@
 """Every legal way in which a waiting job could run: sets of victims, surplus workers and moved runs, with places; and
-the cluster once one was gone.
+the cluster after a way was carried out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Reach = Mapping[str, frozenset[int]]
 
 
 class Price(NamedTuple):
-    """What a way costs: a straddled guarantee, the last choice; then GPUs lost; then runs paused; then moves."""
+    """The cost of a way: a straddled guarantee comes last; then GPUs lost; then runs paused; then moves."""
 
     straddles: bool
     milli: int
@@ -34,35 +34,35 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True)
 class Way:
-    """A legal way for a job to run with so many workers; whether it has places is asked of `seats`."""
+    """A legal way for a job to run with so many workers; `seats` says whether it has places."""
 
     claim: Claim
     workers: int
     moved: tuple[Held, ...]
     rights: frozenset[Right]
     reach: Reach | None = None
-    """For one worker more of a run that goes on: the devices it can have."""
+    """For one more worker of a run that goes on: the devices it can have."""
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        """The runs that leave."""
+        """The runs, or parts of runs, that leave."""
         return self.claim.losses
 
     @property
     def price(self) -> Price:
-        """What it costs by itself."""
+        """The cost of the way by itself."""
         milli = sum(loss.milli for loss in self.losses)
         runs = sum(not loss.is_surplus for loss in self.losses)
         return Price(Right.STRADDLE in self.rights, milli, runs, len(self.moved))
 
     @property
     def is_idle(self) -> bool:
-        """Whether no run is touched."""
+        """Whether the way touches no run."""
         return not self.losses and not self.moved
 
     @cached_property
     def seats(self) -> Seats | None:
-        """Places for the job and for the moved runs, if there are any."""
+        """Places for the job and for the moved runs; None if there are none."""
         gone = [(loss.held, loss.workers) for loss in self.losses] + [(held, len(held.workers)) for held in self.moved]
         if self.reach is None:
             return seats(self.claim.view, self.claim.job, self.workers, self.moved, gone)
@@ -70,7 +70,7 @@ class Way:
         return None if worker is None else Seats((worker,), ())
 
     def tells(self) -> str:
-        """As one line."""
+        """The way in one line."""
         parts = [f"{loss.held.job.id}-{loss.workers}w" for loss in self.losses]
         parts += [f"{held.job.id} moves" for held in self.moved]
         return f"{self.workers}w for {', '.join(parts) or 'idle GPUs'} by {'+'.join(sorted(self.rights)) or '-'}"
@@ -78,14 +78,14 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Where the job runs, and each moved run."""
+    """The places of the job, and of each moved run."""
 
     workers: tuple[Worker, ...]
     moved: tuple[tuple[Held, tuple[Worker, ...]], ...]
 
 
 def seats(view: View, job: Job, workers: int, moved: Sequence[Held], gone: Iterable[tuple[Held, int]]) -> Seats | None:
-    """Places for a job and for moved runs together in what is free once some have left: each in one of its pools."""
+    """Places for a job and moved runs together, in what is free once some runs have left: each in one of its pools."""
     free = view.free(gone)
     asks = [(job, job.gpu_milli, workers)] + [(h.job, h.run.gpu_milli, len(h.workers)) for h in moved]
     able = [[pool for pool in each.pools if view.can_share(each, pool)] for each, _, _ in asks]
@@ -125,9 +125,9 @@ def _seats_in(
 
 
 def ways(view: View, job: Job) -> list[Way]:
-    """All legal ways by the rules alone, for each number of workers that the job may run with; places are not asked.
+    """All ways that the rules allow, for each number of workers that the job may run with; places are not checked.
 
-    Cost: the product, over the runs that may stop, of what may become of each.
+    Cost: the product, over the runs that may stop, of what may happen to each.
     """
     found: list[Way] = []
     for workers in range(job.workers, job.min_workers - 1, -1):
@@ -136,7 +136,7 @@ def ways(view: View, job: Job) -> list[Way]:
 
 
 def growth(view: View, held: Held) -> list[Way]:
-    """All legal ways for one worker more of an elastic run that lacks some; nothing is moved for it."""
+    """All legal ways to one more worker for an elastic run that lacks some; no run is moved for it."""
     if not view.lacks(held):
         return []
     one = replace(held.job, workers=1, min_workers=1)
@@ -146,7 +146,8 @@ def growth(view: View, held: Held) -> list[Way]:
 
 
 def _leaves_elsewhere(way: Way, reach: Reach) -> bool:
-    """Whether own work out of reach leaves beside work of others: it would go on there, and nothing be gained."""
+    """Whether the project's own runs out of reach leave together with others' runs: they would start there again, and
+    nothing would be gained."""
     project = way.claim.job.id.project
     own = [loss.held for loss in way.losses if loss.held.job.id.project == project]
     return len(own) < len(way.losses) and any(all(node not in reach for node, _ in held.workers) for held in own)
@@ -157,7 +158,7 @@ def _ways_with(view: View, job: Job, workers: int) -> Iterator[Way]:
     domain = view.domain_for(job)
     able = [held for held in view.held if held.domain == domain and held.job.preemptible]
     own = tuple(Loss(h, len(h.workers)) for h in able if h.job.id.project == job.id.project and makes_way(h.job, job))
-    # The most that own work can leave: if the project is above its share even then, it takes nothing of others.
+    # The most that own runs can leave: if the project is above its share even then, it takes nothing from others.
     best = within_share(Claim(view, job, milli, own))
     choices = [list(_choices(view, job, held, is_entitled=best)) for held in able]
     for chosen in product(*choices):
@@ -189,17 +190,17 @@ def _choices(view: View, job: Job, held: Held, *, is_entitled: bool) -> Iterator
 
 
 def feasible(found: Iterable[Way]) -> Iterator[Way]:
-    """Those that have places."""
+    """The ways that have places."""
     return (way for way in found if way.seats is not None)
 
 
 def largest(found: Sequence[Way]) -> Way | None:
-    """Of the ways with places for as many workers as there can be the one with the least price."""
+    """The way with places for the most workers; of these, the one with the lowest price."""
     return next(feasible(sorted(found, key=lambda way: (-way.workers, way.price))), None)
 
 
 def carried_out(before: TinyCluster, way: Way, found: Seats) -> TinyCluster:
-    """The cluster once a way was gone: the job runs, its victims wait, moved runs are where they go."""
+    """The cluster after a way was carried out: the job runs, its victims wait, moved runs are at their new places."""
     after = before.copy()
     job = way.claim.job
     for loss in way.losses:

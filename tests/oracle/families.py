@@ -12,34 +12,34 @@ from .worlds import WorldSpec
 
 
 class Kind(StrEnum):
-    """What the engine and the oracle disagree about."""
+    """The subject of a disagreement between the engine and the oracle."""
 
     MISSED = "missed"
-    """A job is added that has a legal way to run, and is given no place."""
+    """An added job has a legal way to run, and gets no place."""
     WAITS = "waits at rest"
-    """The cluster rests, and a job waits that has a legal way to run."""
+    """The cluster is at rest, and a waiting job has a legal way to run."""
     STAYS_SMALL = "stays small at rest"
-    """The cluster rests, and an elastic run that lacks workers has a legal way to one more."""
+    """The cluster is at rest, and an elastic run that lacks workers has a legal way to one more."""
     STARTS_SMALL = "starts small"
     """An elastic job starts with fewer workers than have a place on idle GPUs."""
     DEAR = "dear"
-    """Room was made at a higher price than the cheapest legal set, counting what follows."""
+    """Room was made at a higher price than that of the cheapest legal set, counting what follows."""
     ILLEGAL = "illegal"
     """Room was made by a set that the rules forbid."""
     COMING = "paused beside free GPUs"
-    """Runs were paused for a job that GPUs that are idle, or that a removed job leaves, would have served."""
+    """Runs were paused for a job although idle GPUs, or those of a removed job, would have served it."""
     SHARE_FIRST = "within share first"
-    """A job above its project's share started on GPUs that a waiting job within share could use."""
+    """A job above its project's share started on GPUs that a waiting job within its share could use."""
     IN_VAIN = "paused in vain"
-    """A run lost GPUs for a job that does not run when things rest."""
+    """A run lost GPUs for a job that does not run once the cluster is at rest."""
     TWICE = "stopped twice"
     """A run was stopped twice for one change."""
     UNREST = "no rest"
-    """The cluster does not come to rest, or not within three cycles of changes."""
+    """The cluster does not come to rest, or not within three cycles with changes."""
     UNGUARANTEED = "guarantee waits"
-    """A job within guarantees at each level waits while preemptible work above quota could make its place."""
+    """A job within guarantees at each level waits although preemptible work above quota could make room for it."""
     REPLICAS = "service stopped whole"
-    """A service that can do with fewer workers was stopped where enough of them were on nodes that are there."""
+    """A service that can do with fewer workers was stopped although enough of them were on existing nodes."""
     OVERCOMMITTED = "overcommitted"
     """A device carries more than one device's worth."""
     SHARES = "shares"
@@ -70,7 +70,7 @@ _ORDER = tuple(Need)
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """One of them in one world. `job` is the one that is judged, `tells` the evidence."""
+    """One disagreement in one world. `job`: the judged job; `tells`: the evidence."""
 
     kind: Kind
     need: str
@@ -119,5 +119,5 @@ def _whole(right: Right) -> Right:
 
 
 def simplest(found: Sequence[Way]) -> Way | None:
-    """The way with places that needs the least, and of these the cheapest."""
+    """The way with places that needs the least; of these, the cheapest."""
     return next(feasible(sorted(found, key=lambda way: (_ORDER.index(need_of(way)), way.price))), None)

@@ -1,10 +1,10 @@
-"""Histories of outside changes, with books of their own: what must hold after each change, whatever was decided.
+"""Histories of outside changes, with accounts of their own: what must hold after each change, for any decisions.
 
-After a change no more than three schedules decide something new, and the cluster rests: mostly a run loses its node, a
-pause makes it a place, and something follows from that. A start in a place that an earlier schedule reserved is no new
-decision, it is the end of a wait for pods. Then the beneficiary of every loss runs, no run was stopped twice, and no
-job within guarantees at each level waits while preemptible work above quota could make its place. No device ever
-carries more than one device's worth.
+After a change at most three schedules decide something new before the cluster is at rest: usually a run loses its node,
+a pause makes a place for it, and something follows from that. A start in a place that an earlier schedule reserved is
+no new decision, but the end of a wait for pods. Then the beneficiary of every loss runs, no run was stopped twice, and
+no job within guarantees at each level waits although preemptible work above quota could make room for it. No device
+ever carries more than one device's worth.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BY_GUARANTEE = frozenset((Right.GUARANTEE, Right.STRADDLE))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One outside change. `kind`: add, remove, finish, quota, lose, return; `name` of the job, project or node."""
+    """One outside change. `kind`: add, remove, finish, quota, lose, return; `name`: of the job, project or node."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A world and what happens to it, a minute apart."""
+    """A world and the changes to it, a minute apart."""
 
     world: WorldSpec
     changes: tuple[Change, ...]
@@ -53,7 +53,7 @@ class History:
 
 @dataclass(slots=True)
 class Told:
-    """What came of a history. `schedules`: how often so many schedules changed something after a change."""
+    """The result of a history. `schedules`: how often so many schedules changed something after a change."""
 
     changes: int = 0
     schedules: Counter[int] = field(default_factory=Counter)
@@ -61,11 +61,11 @@ class Told:
 
 
 def draw_history(seed: int) -> History:
-    """A history of its own for each seed."""
+    """The history of a seed."""
     world = draw(seed)
     random = Random(f"history {seed}")
     wanted = world.job(world.wanted)
-    # No minRuntime: time alone would be a change.
+    # Without minRuntime: time alone would be a change.
     spec = replace(world.without(world.wanted), wanted="", min_runtime_s=0, fair_runtime_s=0)
     changes = [Change(kind="add", name=wanted.id, job=wanted)]
     there = {job.id for job in spec.jobs} | {wanted.id}
@@ -98,7 +98,7 @@ def draw_history(seed: int) -> History:
 
 
 def fits(history: History) -> bool:
-    """Whether the compiler would take the world, and the quotas after each change."""
+    """Whether the compiler would accept the world, and the quotas after each change."""
     spec = history.world
     if not is_valid(spec):
         return False
@@ -118,7 +118,7 @@ def with_quotas(spec: WorldSpec, change: Change) -> WorldSpec:
 
 
 def live(history: History) -> Told:
-    """Go through a history; it ends at the first thing that is wrong."""
+    """Play a history; it ends at the first thing that is wrong."""
     told = Told()
     spec = history.world
     cluster = start(spec)
@@ -143,7 +143,7 @@ def live(history: History) -> Told:
 
 
 def committed(spec: WorldSpec, change: Change) -> WorldSpec:
-    """The world as it is declared after a change."""
+    """The declared world after a change."""
     if change.kind == "add" and change.job is not None:
         return replace(spec, jobs=(*spec.jobs, change.job))
     if change.kind == "remove":
@@ -164,7 +164,7 @@ def _apply(spec: WorldSpec, cluster: TinyCluster, change: Change) -> WorldSpec:
 
 
 def _services(spec: WorldSpec, cluster: TinyCluster, change: Change) -> set[JobId]:
-    """Services that have enough workers besides those on a node that is lost."""
+    """Services with enough workers besides those on a lost node."""
     found = set()
     for job in spec.jobs if change.kind == "lose" else ():
         run = cluster.runs.get(JobId.parse(job.id))
@@ -176,7 +176,7 @@ def _services(spec: WorldSpec, cluster: TinyCluster, change: Change) -> set[JobI
 
 
 def _after(spec: WorldSpec, cluster: TinyCluster, told: Told) -> Iterator[Disagreement]:
-    """Let the cluster rest after a change, and what is wrong then."""
+    """Let the cluster come to rest after a change; yields what is wrong then."""
     tree = declared(spec)
     cluster.losses.clear()
     cluster.decided = 0
@@ -200,7 +200,7 @@ def _after(spec: WorldSpec, cluster: TinyCluster, told: Told) -> Iterator[Disagr
 
 
 def overcommitted(cluster: TinyCluster) -> str:
-    """A device that carries too much, "" if there is none. What is stopping is on it still."""
+    """A device that carries too much; "" if there is none. Stopping runs still count."""
     used: Counter[tuple[str, int]] = Counter()
     for run in cluster.runs.values():
         for placement in _places(run):
@@ -235,7 +235,7 @@ def _unguaranteed(spec: WorldSpec, tree: Declared, cluster: TinyCluster) -> Iter
 
 
 def _is_guarantee(way: Way) -> bool:
-    """Within guarantees at each level, and made room for by work above quota alone."""
+    """Whether the job is within guarantees at each level, and only work above quota makes room for it."""
     claim = way.claim
     is_within = all(claim.covered(owner) <= claim.guarantee(owner) for owner in claim.chain)
     return is_within and not way.moved and way.rights <= BY_GUARANTEE

@@ -1,5 +1,5 @@
-"""The statement: a job that is added is made room for in that cycle if and only if it has a legal way, and as cheaply
-as can be; and when the cluster rests no waiting job has a legal way."""
+"""The statement: the engine makes room for an added job in that cycle if and only if it has a legal way, and as cheaply
+as possible; and once the cluster is at rest, no waiting job has a legal way."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from .view import Held, View, rank
 from .worlds import WorldSpec, declared
 
 UNDONE = "GPU5028"
-"""The engine says that other jobs would take the place of a job: that is tried."""
+"""The engine's reason that other jobs would take a job's place again: the oracle checks it."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What came of some worlds."""
+    """The results of some worlds."""
 
     worlds: int = 0
     asked: int = 0
@@ -56,7 +56,7 @@ class Findings:
     found: list[Disagreement] = field(default_factory=list)
 
     def add(self, other: Findings) -> None:
-        """Count another's too."""
+        """Add the counts of others."""
         self.worlds += other.worlds
         self.asked += other.asked
         self.with_a_way += other.with_a_way
@@ -65,7 +65,7 @@ class Findings:
 
 
 def examine(spec: WorldSpec) -> Findings:
-    """Let the world rest without the wanted job, add that job, and compare what is decided with the oracle."""
+    """Let the world come to rest without the wanted job, add that job, and compare the decisions with the oracle."""
     findings = Findings(worlds=1)
     base = spec.without(spec.wanted) if spec.wanted else spec
     cluster = start(base)
@@ -92,7 +92,7 @@ def examine(spec: WorldSpec) -> Findings:
 
 
 def _settled(spec: WorldSpec, tree: Declared, cluster: TinyCluster) -> Iterator[Disagreement]:
-    """Carry decisions out until the cluster rests, and say what went wrong on the way."""
+    """Carry decisions out until the cluster is at rest; yields what went wrong on the way."""
     cluster.losses.clear()
     for _ in range(12):
         made, state, now_ms = cluster.decide(tree), cluster.state(), cluster.now_ms
@@ -138,7 +138,7 @@ def _waiting(spec: WorldSpec, tree: Declared, cluster: TinyCluster, findings: Fi
 
 
 def _small(spec: WorldSpec, view: View) -> Iterator[Disagreement]:
-    """The first elastic run that could have one worker more by the rules."""
+    """The first elastic run that the rules would allow one more worker."""
     for held in view.held:
         way = simplest(growth(view, held))
         if way is not None:
@@ -152,7 +152,7 @@ def _way(view: View, job: Job) -> Way | None:
 
 
 def _is_undone(tree: Declared, before: TinyCluster, way: Way) -> bool:
-    """Whether a job would lose its place again by what the engine decides once its way is carried out."""
+    """Whether a job would lose its place again by the engine's decisions after its way was carried out."""
     if way.seats is None:
         return False
     after = carried_out(before, way, way.seats)
@@ -162,7 +162,7 @@ def _is_undone(tree: Declared, before: TinyCluster, way: Way) -> bool:
 
 
 def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | None:
-    """DESIGN 4.3: a job above its project's share starts only when no job within share could use the GPUs."""
+    """DESIGN 4.3: a job above its project's share starts only if no job within its share could use the GPUs."""
     jobs = {job.id: job for job in view.tree.jobs}
     new = [(jobs[d.job], d.placement) for d in made.decisions if isinstance(d, Admit)]
     reserved = [(jobs[d.job], d.reserved) for d in made.decisions if isinstance(d, Pending) and place_of(d) is not None]
@@ -181,12 +181,12 @@ def _share_first(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | 
 
 
 def _starts_small(spec: WorldSpec, view: View, made: Schedule) -> Disagreement | None:
-    """An elastic job starts with as many workers as have a place beside all that is placed in the same cycle.
+    """An elastic job starts with as many workers as have a place, beside everything placed in the same cycle.
 
     Of a list of pools the first with room is taken, even if another has room for more workers.
     """
     if any(isinstance(d, Resize | Displace) for d in made.decisions):
-        return None  # What they hold is not in the view.
+        return None  # The view does not have what they hold.
     if any(len(held.workers) < held.job.workers for held in view.held):
         return None  # Idle GPUs may be kept for a run that scales up once others have started.
     jobs = {job.id: job for job in view.tree.jobs}
@@ -205,7 +205,7 @@ def _starts_small(spec: WorldSpec, view: View, made: Schedule) -> Disagreement |
 
 
 def _above(view: View, new: list[tuple[Job, Placement]], made: Schedule) -> Iterator[tuple[Job, int]]:
-    """The jobs that start above their projects' shares once what leaves has left, beside those before them within."""
+    """The jobs that start above their projects' shares once the leaving runs have left, beside earlier ones within."""
     losses = tuple(loss for loss, _ in losses_of(view, made))
     within: list[tuple[Job, Placement]] = []
     for job, place in sorted(new, key=lambda each: rank(each[0], view.runs[each[0].id])):
@@ -216,7 +216,7 @@ def _above(view: View, new: list[tuple[Job, Placement]], made: Schedule) -> Iter
 
 
 def _beside(view: View, others: list[tuple[Job, Placement]]) -> View:
-    """The view with other jobs in the places that they are given."""
+    """The view with other jobs in their new places."""
     beside = View.__new__(View)
     beside.__dict__ = view.__dict__ | {"held": list(view.held), "holds": view.holds.copy(), "fixed": view.fixed.copy()}
     for job, place in others:
@@ -241,7 +241,7 @@ def _workers(placement: Placement) -> tuple[tuple[str, tuple[int, ...]], ...]:
 def _asked(
     spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule, findings: Findings
 ) -> Iterator[Disagreement]:
-    """Whether the job is made room for exactly when it has a legal way, and by a legal set."""
+    """Whether room is made for the job exactly if it has a legal way, and by a legal set."""
     job = next(job for job in tree.jobs if str(job.id) == spec.wanted)
     decisions = {d.job: d for d in made.decisions}
     placement = place_of(decisions[job.id])
@@ -257,19 +257,19 @@ def _asked(
 
 
 def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule) -> Iterator[Disagreement]:
-    """Whether the one job that is given a place is given it by a legal set; not judged where there are several."""
+    """Whether the only job that gets a place gets it by a legal set; not judged if several jobs get places."""
     if any(run.phase is RunPhase.STOPPING for run in before.runs.values()):
         return
-    if any(isinstance(d, Displace) for d in made.decisions):  # What they hold is neither held nor asked for by now.
+    if any(isinstance(d, Displace) for d in made.decisions):  # Their GPUs are neither held nor requested now.
         return
     there = {node.name for node in before.nodes if node.ready}
     moves = (before.runs[d.job].placement for d in made.decisions if isinstance(d, Move))
     if not all(place is None or place.nodes <= there for place in moves):
         return  # A run that has lost workers with a node moves with the others.
     if any(isinstance(d, Reclaim | Preempt) and d.reserved is not None for d in made.decisions):
-        return  # What goes on elsewhere at once is as good as moved, and its project holds as much as before.
+        return  # A run that goes on elsewhere at once is as good as moved, and its project holds as much as before.
     if any(isinstance(d, Resize) and len(d.placement.workers) > workers_of(before.runs[d.job]) for d in made.decisions):
-        return  # An elastic run takes GPUs too that were idle.
+        return  # An elastic run also takes GPUs that were idle.
     stopped = {d.job for d in made.decisions if isinstance(d, Reclaim | Preempt | Move)}
     placed = {d.job: place for d in made.decisions if (place := place_of(d)) is not None and d.job not in stopped}
     if len(placed) != 1:
@@ -283,14 +283,14 @@ def illegal(spec: WorldSpec, tree: Declared, before: TinyCluster, made: Schedule
     taken = taken_for(view, job, placement, made)
     unused = Way(Claim(view, job, taken.claim.milli), taken.workers, (), frozenset())
     removed = [run for run in before.runs.values() if run.job not in view.declared and run.phase in ACTIVE]
-    # A moved run that lacks workers takes idle GPUs too once it goes on: what the job is not given may be for these.
+    # A moved run that lacks workers also takes idle GPUs once it goes on: GPUs the job does not get may be for these.
     lack = any(len(held.workers) < held.job.workers for held in taken.moved)
     if not taken.is_idle and not lack and unused.seats is not None and within_ceilings(unused.claim):
         need = "of a removed job" if removed else "idle"
         yield Disagreement(Kind.COMING, need, spec, str(name), taken.tells())
         return
     if removed:
-        return  # DESIGN does not say whether they are held still.
+        return  # DESIGN does not say whether their GPUs still count as held.
     wrong = _is_wrong(view, job, placement, made)
     if wrong:
         yield Disagreement(Kind.ILLEGAL, wrong, spec, str(name), taken.tells())

@@ -1,7 +1,7 @@
-"""The families in which the engine is known to disagree with the rules: why, and some worlds in which it does today.
+"""The families in which the engine is known to disagree with the rules: why, and some worlds that show it today.
 
-Any other disagreement fails the test, and so does a recorded one that is none any more: then the engine has learned it,
-and it goes from the list. One comes only with a seed that was not looked at before.
+Any other disagreement fails the test. So does a recorded one that no longer exists: then the engine has improved, and
+it is removed from the list. A new one can only come from a seed that was not examined before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Larger worlds than all legal ways can be listed for: what must hold in them, whatever is decided.
+"""Worlds too large to list all legal ways: what must hold in them, for any decisions.
 
-Here searches meet their bounds: more runs could be paused than all sets are tried of, and elastic runs have dozens of
-workers. After each change the engine raises nothing and decides the same without its cache, the cluster comes to rest,
-no device carries more than one device's worth, and all that runs were paused for runs.
+Here searches reach their bounds: more runs could be paused than can be tried in all sets, and elastic runs have dozens
+of workers. After each change the engine raises nothing and decides the same without its cache, the cluster comes to
+rest, no device carries more than one device's worth, and every job that runs were paused for runs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .worlds import JobSpec, OwnerSpec, PoolSpec, WorldSpec, declared
 
 MOST_SCHEDULES = 40
 WITHOUT_CACHE = 0.1
-"""The part of the schedules that are decided without the cache too."""
+"""The part of the schedules that are also decided without the cache."""
 
 
 def draw_large(seed: int) -> WorldSpec:
-    """A world of its own for each seed: 12 to 128 GPUs, of which one project's jobs ask for the most."""
+    """The world of a seed: 12 to 128 GPUs; one project's jobs ask for the most."""
     random = Random(f"large {seed}")
     size = random.choice((4, 8, 8))
     pools = tuple(
@@ -69,8 +69,8 @@ def _draw_job(random: Random, name: str, pools: tuple[PoolSpec, ...], projects: 
 
 
 def live_large(seed: int) -> str:
-    """Half of the jobs are there at the start; with each of the others something else changes. What went wrong first,
-    "" if nothing did."""
+    """Play a seed: half of the jobs exist at the start; with each of the others something else changes too. Returns the
+    first thing that went wrong; "" if nothing did."""
     spec, random = draw_large(seed), Random(f"changes {seed}")
     order = random.sample(spec.jobs, len(spec.jobs))
     half = len(order) // 2
@@ -107,7 +107,7 @@ def _changed(spec: WorldSpec, cluster: TinyCluster, random: Random) -> WorldSpec
 
 
 def _wrong(spec: WorldSpec, cluster: TinyCluster, random: Random) -> Iterator[str]:
-    """Let the cluster rest, and what is wrong on the way or then."""
+    """Let the cluster come to rest; yields what is wrong on the way or then."""
     tree = declared(spec)
     cluster.losses.clear()
     for _ in range(MOST_SCHEDULES):

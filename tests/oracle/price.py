@@ -1,4 +1,4 @@
-"""The price: whether a legal set would have cost less than what was taken for a job and what followed from it."""
+"""The price: whether a legal set would have cost less than what a job, and what followed from it, took."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ANOTHER = "another set"
 POOL = "an earlier pool"
 STRADDLED = "a move spares a guarantee"
 OWN_INSTEAD = "own work instead of a loan"
-"""A cheaper way that DESIGN may not want: with own work of the beneficiary's project where others hold more than they
-are guaranteed."""
+"""A cheaper way that DESIGN may not want: own runs of the beneficiary's project leave although others hold more than
+their guarantee."""
 
 
 def dear(
@@ -44,7 +44,7 @@ def dear(
     may_move = bool(taken.moved) or paid.straddles
     pool = view.pool_of[placement.workers[0].node]
     mine = _rank(job, paid, pool)
-    # What goes on elsewhere at once is as good as moved.
+    # A run that goes on elsewhere at once is as good as moved.
     beside_moves = _rank(job, _paid(after, job.id, taken, as_moves=True), pool)
     alike = (way for way in ways(view, job) if way.workers == taken.workers and (may_move or not way.moved))
     alike = (way for way in sorted(alike, key=lambda way: way.price) if job.pools_in_order or way.price[:3] < paid[:3])
@@ -61,21 +61,21 @@ def dear(
 
 
 def _rank(job: Job, price: Price, pool: PoolName) -> tuple[bool, int, int, int]:
-    """Which way is taken, the least: a guarantee is straddled last; then pools go by the list, if the job has one; then
-    the cheapest (DESIGN 4.4, 4.6, 4.5).
+    """The order of ways; the lowest is taken: a straddled guarantee comes last; then pools by the job's list, if it has
+    one; then the cheapest (DESIGN 4.4, 4.6, 4.5).
     """
     return price.straddles, job.pools.index(pool) if job.pools_in_order else 0, price.milli, price.runs
 
 
 def _way_rank(way: Way) -> tuple[bool, int, int, int]:
-    """The same of a way with places; of one without it is more than any other."""
+    """The rank of a way with places; a way without places ranks above all others."""
     if way.seats is None:
         return True, len(way.claim.job.pools), 0, 0
     return _rank(way.claim.job, way.price, way.claim.view.pool_of[way.seats.workers[0][0]])
 
 
 def _why_dear(way: Way, taken: Way, paid: Price) -> str:
-    """What the cheaper way needs that the engine did not see."""
+    """What the cheaper way needs that the engine did not find."""
     if way.is_idle:
         return Need.IDLE
     if way.price[:3] >= paid[:3]:
@@ -90,10 +90,10 @@ def _why_dear(way: Way, taken: Way, paid: Price) -> str:
 
 
 def _paid(after: TinyCluster, job: JobId, taken: Way, *, as_moves: bool = False) -> Price:
-    """What was lost until the cluster rested, for the job and for those that were paused for it. `as_moves`: what goes
-    on elsewhere at once counts as moved.
+    """What was lost until the cluster was at rest, for the job and for those that were paused for it. `as_moves`: a run
+    that goes on elsewhere at once counts as moved.
 
-    What an elastic job takes once it runs, for more workers than it started with, is no part of that.
+    Not included: what an elastic job takes once it runs, for more workers than it started with.
     """
     losers: set[JobId | None] = set()
     lost: list[Lost] = []
@@ -107,9 +107,9 @@ def _paid(after: TinyCluster, job: JobId, taken: Way, *, as_moves: bool = False)
 
 
 def _is_closed(tree: Declared, before: TinyCluster, way: Way) -> bool:
-    """Whether nothing else would be paused once the way was gone: no job that waits then, and no elastic run that lacks
-    workers, has anything to take. Where idle GPUs will do they are taken first, one after another: those of jobs, then
-    those of elastic runs.
+    """Whether no run would be paused after the way was carried out: no job that waits then, and no elastic run that
+    lacks workers, has anything to take. If idle GPUs do, they are taken first, one after another: by jobs, then by
+    elastic runs.
     """
     found = way.seats
     assert found is not None

@@ -202,9 +202,9 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
 
 def _is_settled(loss: Loss, claim: Claim) -> bool:
     """Whether a run that was paused for this one still waits, or lacks workers that it gave up, and the project has had
-    no new job since this started.
+    no new job since this one started.
 
-    Surplus workers are not settled, for the run that gives them up goes on.
+    Surplus workers are not settled, as the run that gives them up goes on.
     """
     held, runs = loss.held, claim.view.runs.values()
     paused = (run for run in runs if run.paused_for == held.job.id and run.job in claim.view.declared)
@@ -230,7 +230,7 @@ def _is_of(loss: Loss, project: ProjectName) -> bool:
 
 
 def _right_over(claim: Claim, project: ProjectName) -> Right | None:
-    """The strongest right over one other project. Owners are compared below the nearest department of both."""
+    """The strongest right over one other project. Owners are compared below their nearest common department."""
     theirs = claim.view.chains[project]
     gainers = [owner for owner in claim.chain if owner not in theirs]
     losers = [owner for owner in theirs if owner not in claim.chain]

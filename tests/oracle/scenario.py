@@ -1,4 +1,4 @@
-"""A world as a Scenario file, for `gpuctl simulate`: the job that is judged is expected to run."""
+"""A world as a Scenario file, for `gpuctl simulate`: the judged job is expected to run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ API = "gpuctl.dev/v1"
 
 
 class _Compact(yaml.SafeDumper):
-    """Documents on one line each."""
+    """Writes documents on one line each."""
 
 
 def scenario(spec: WorldSpec, name: str, why: str, job: str) -> str:
@@ -25,7 +25,7 @@ def scenario(spec: WorldSpec, name: str, why: str, job: str) -> str:
 
 
 def history_scenario(history: History, name: str, why: str, job: str) -> str:
-    """The file's text; what is expected is that the job runs, if there is one."""
+    """The file's text; the expectation is that the job runs, if there is one."""
     projects = {project.name: project for project in history.world.projects}
     when = []
     for index, change in enumerate(history.changes):

@@ -1,6 +1,6 @@
 """Guarantee and fair share of every owner, by DESIGN 4.2, in fractions; milli-GPU by largest remainder at each step.
 
-What they entitle to, in whole GPUs (DESIGN 4.4), is `entitle`.
+`entitle` gives the whole GPUs that they entitle to (DESIGN 4.4).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WHOLE = 1000
 
 
 class Portion(NamedTuple):
-    """What an owner is guaranteed of a domain, and its fair share of it, in milli-GPU."""
+    """An owner's guarantee and fair share in a domain, in milli-GPU."""
 
     guarantee: int
     share: int
@@ -22,7 +22,7 @@ class Portion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A project, or a department with `below` it. `wants` is its demand up to its limit.
+    """A project, or a department with the owners `below` it. `wants`: its demand up to its limit.
 
     `in_parts`: a job of it asks for a part of a GPU.
     """
@@ -46,7 +46,7 @@ def divide(capacity: int, owners: Sequence[Owner]) -> dict[str, Portion]:
         guarantees = dict(first)
     shares = dict(first)
     rest = capacity - sum(shares.values())
-    # Weight 0 has only what no other owner wants, so it comes after every band.
+    # Weight 0 gets only what no other owner wants, so it comes after every band.
     for band in sorted({(owner.weight <= 0, -owner.priority) for owner in ordered}):
         takers = [owner for owner in ordered if (owner.weight <= 0, -owner.priority) == band]
         asks = [(o.name, o.weight if o.weight > 0 else 1, o.wants - shares[o.name]) for o in takers]
@@ -61,7 +61,7 @@ def divide(capacity: int, owners: Sequence[Owner]) -> dict[str, Portion]:
 
 
 def fill(amount: int, asks: Sequence[tuple[str, int, int]]) -> dict[str, int]:
-    """Water-filling: (name, weight, cap) take in proportion to the weight until the cap. Ties go by name."""
+    """Water-filling: each (name, weight, cap) takes in proportion to its weight, up to its cap. Ties go by name."""
     taken = {name: 0 for name, _, _ in asks}
     left = [(name, weight, cap) for name, weight, cap in asks if weight > 0 and cap > 0]
     rest = amount
@@ -79,7 +79,7 @@ def fill(amount: int, asks: Sequence[tuple[str, int, int]]) -> dict[str, int]:
 
 
 def largest_remainder(exact: Mapping[str, Fraction], amount: int, unit: int) -> dict[str, int]:
-    """Each its part in whole units; the units that remain go one each to the largest remainders, ties by name."""
+    """Round each part down to whole units; the remaining units go one each to the largest remainders, ties by name."""
     whole = {name: int(part // unit) * unit for name, part in exact.items()}
     left = (amount - sum(whole.values())) // unit
     for name in sorted(exact, key=lambda name: (whole[name] - exact[name], name))[: max(0, left)]:
@@ -90,8 +90,8 @@ def largest_remainder(exact: Mapping[str, Fraction], amount: int, unit: int) -> 
 def entitle(
     amount: int, owners: Sequence[Owner], portions: Mapping[str, Portion], holds: Mapping[str, int]
 ) -> dict[str, Portion]:
-    """DESIGN 4.4: entitlement to whole GPUs, by largest remainder among siblings; an owner `in_parts` keeps its exact
-    portion, and a guarantee beyond what is wanted stays as it is.
+    """DESIGN 4.4: entitlement to whole GPUs, by largest remainder among siblings. An owner `in_parts` keeps its exact
+    portion, and a guarantee above its demand stays as it is.
     """
     whole = [owner for owner in owners if not owner.in_parts]
     rest = amount - sum(portions[owner.name].share for owner in owners if owner.in_parts)
@@ -111,9 +111,9 @@ def entitle(
 def round_off(
     parts: Mapping[str, int], amount: int, most: Mapping[str, int], holds: Mapping[str, int]
 ) -> dict[str, int]:
-    """Whole GPUs: those that remain go to the largest remainders that want one; of equal ones to the one that holds it.
+    """Whole GPUs: the remaining ones go to the largest remainders that want one; of equal ones, to one that holds it.
 
-    Where less than one remains, the parts stay exact.
+    If less than one remains, the parts stay exact.
     """
     whole = {name: milli // WHOLE * WHOLE for name, milli in parts.items()}
     able = [n for n, milli in parts.items() if milli > whole[n] and whole[n] + WHOLE <= most[n]]

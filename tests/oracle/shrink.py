@@ -1,4 +1,4 @@
-"""Smaller worlds with the same disagreement: jobs, projects, nodes and settings are dropped as long as it stays."""
+"""Smaller worlds with the same disagreement: jobs, projects, nodes and settings are dropped while it remains."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 def reduced(value: T, smaller: Callable[[T], Iterable[T]], keeps: Callable[[T], bool]) -> T:
-    """The value after every step to a smaller one that `keeps` holds for, until no step does. After one that does, the
-    steps before it, which were in vain, come last: to try them first each time takes four times as many tries."""
+    """The value after every step to a smaller one that `keeps` accepts, until no step is accepted. After an accepted
+    step, the failed steps before it come last: trying them first each time takes four times as many tries."""
     steps, at, in_vain = [*smaller(value)], 0, 0
     while in_vain < len(steps):
         each = steps[at % len(steps)]
@@ -39,7 +39,7 @@ def shrink(spec: WorldSpec, is_same: Callable[[WorldSpec], bool]) -> WorldSpec:
 
 
 def rested(spec: WorldSpec) -> WorldSpec | None:
-    """The world that starts as this one rests before the wanted job is added."""
+    """The world that starts as this one is at rest, before the wanted job is added; None if it does not rest."""
     base = spec.without(spec.wanted)
     cluster = start(base)
     if cluster.settle(declared(base)) is None:
@@ -87,7 +87,7 @@ def _fewer_owners(spec: WorldSpec) -> Iterator[WorldSpec]:
 
 
 def _fewer_nodes(spec: WorldSpec) -> Iterator[WorldSpec]:
-    """Without the last node of a pool, or with a GPU less on a node, where no run is there."""
+    """Worlds without the last node of a pool, or with one GPU less on a node, where no run is there."""
     for index, pool in enumerate(spec.pools):
         used = {(node, gpu) for run in spec.runs for node, gpus in run.places for gpu in gpus}
         for at, name in enumerate(pool.node_names()):
@@ -105,7 +105,7 @@ def _fewer_nodes(spec: WorldSpec) -> Iterator[WorldSpec]:
 
 
 def is_valid(spec: WorldSpec) -> bool:
-    """Whether the compiler would take it, and no device carries more than it can at the start."""
+    """Whether the compiler would accept the world, and no device carries too much at the start."""
     used: Counter[tuple[str, int]] = Counter()
     for run in spec.runs:
         for node, gpus in run.places:

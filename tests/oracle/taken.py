@@ -1,4 +1,4 @@
-"""What a schedule takes: the places that jobs are given, what runs lose, and the set taken for a job as a way."""
+"""What a schedule takes: the places that jobs get, what runs lose, and the set taken for a job as a way."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .rules import Claim, Loss, rights
 from .view import View
 
 HEAD_RESERVATION = "GPU5080"
-"""A place that is kept as it empties, for the job that has waited longest: no room was made yet."""
+"""The reason for a place that is kept as it empties, for the longest-waiting job: no room was made yet."""
 
 
 def place_of(decision: Decision) -> Placement | None:
-    """Where a job starts, or the place that is kept for it while others leave."""
+    """The place where a job starts, or the one kept for it while others leave."""
     if isinstance(decision, Admit):
         return decision.placement
     is_kept = isinstance(decision, Pending) and decision.reason.code != HEAD_RESERVATION
@@ -25,7 +25,7 @@ def place_of(decision: Decision) -> Placement | None:
 
 
 def others_placed(made: Schedule, job: JobId) -> bool:
-    """Whether other jobs that wait are given a place too: those that come before it in order may have what it had."""
+    """Whether other waiting jobs get a place too: those before it in order may have what it had."""
     stopped = {d.job for d in made.decisions if isinstance(d, Reclaim | Preempt | Move)}
     return any(place_of(d) is not None and d.job not in stopped and d.job != job for d in made.decisions)
 

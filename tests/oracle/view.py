@@ -1,6 +1,6 @@
-"""What the oracle knows of a cluster: what is free, which runs hold what, which jobs wait, and each owner's portion.
+"""The oracle's view of a cluster: what is free, which run holds what, which jobs wait, and each owner's portion.
 
-Counted anew from the model's values. Owners are "department <name>" and "project <name>".
+Counted independently from the model's values. Owners are "department <name>" and "project <name>".
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Held:
 
 
 class View:
-    """A cluster at a moment. `portions` are exact, as shown; `entitled` is what they entitle to, in whole GPUs."""
+    """A cluster at a moment. `portions`: exact, as shown; `entitled`: the whole GPUs that they entitle to."""
 
     def __init__(self, tree: Declared, state: ClusterState, now_ms: Instant, asked: JobId | None = None) -> None:
-        """`asked`: the job for which it is being decided; what follows from its start is decided with that."""
+        """`asked`: the job that is being decided about; what follows from its start is decided with it."""
         self.tree = tree
         self.now_ms = now_ms
         self.domain_of = {pool: domain.name for domain in tree.domains for pool in domain.pools}
@@ -100,17 +100,17 @@ class View:
         return (f"project {project}",) if above is None else (f"project {project}", f"department {above}")
 
     def allowance(self, domain: DomainName, owner: str) -> Allowance:
-        """What an owner declares for a domain."""
+        """An owner's declared allowance in a domain."""
         return self._allowances[owner].get(domain, NONE)
 
     def domain_for(self, job: Job) -> DomainName:
-        """The domain a job is counted in: all its pools are of one."""
+        """The domain that a job counts in: all its pools are in one."""
         return self.domain_of[job.pools[0]]
 
     def free(self, gone: Iterable[tuple[Held, int]] = ()) -> dict[PoolName, dict[str, Devices]]:
-        """What is free of each device once so many of the last workers of some runs have left.
+        """The free part of each device once so many of the last workers of some runs have left.
 
-        What was freed for an elastic run stays reserved for it as long as it runs.
+        GPUs that were freed for an elastic run stay reserved for it while it runs.
         """
         leaves = {held.job.id: count for held, count in gone}
         rooms = {pool: {node: list(left) for node, left in nodes.items()} for pool, nodes in self.capacity.items()}
@@ -172,7 +172,7 @@ class View:
             most, project = self.most_workers(job), job.id.project
             if self.domain_for(job) != domain or not most:
                 continue
-            if not job.preemptible:  # Its own quota bounds it: it asks for as many workers as that leaves it.
+            if not job.preemptible:  # Bounded by its own quota: it asks for as many workers as the quota allows.
                 left = self.allowance(domain, f"project {project}").quota_milli - fixed[project]
                 sizes = range(most, job.min_workers - 1, -1)
                 most = next((workers for workers in sizes if job.gpu_milli * workers <= left), 0)
@@ -182,7 +182,7 @@ class View:
         return dict(wants)
 
     def most_workers(self, job: Job) -> int:
-        """With how many workers a job could run at the most were the cluster empty; 0: it can't run."""
+        """The most workers that a job could run with in an empty cluster; 0: it can't run."""
         for workers in range(job.workers, job.min_workers - 1, -1):
             if not self._breaks_a_ceiling_alone(job, workers) and any(
                 place([(job.gpu_milli, workers)], self.capacity[pool]) is not None
@@ -193,7 +193,7 @@ class View:
         return 0
 
     def can_share(self, job: Job, pool: PoolName) -> bool:
-        """Whether the pool gives such a part of a GPU."""
+        """Whether the pool provides such a part of a GPU."""
         return job.gpu_milli % 1000 == 0 or self.fractions[pool]
 
     def _breaks_a_ceiling_alone(self, job: Job, workers: int) -> bool:
@@ -207,7 +207,7 @@ class View:
         return False
 
     def reach(self, held: Held) -> dict[str, frozenset[int]]:
-        """The devices that a run's new pods can have as long as it runs: by node, those its pods were made for."""
+        """The devices that a run's new pods can have while it runs, by node: those that its pods were made for."""
         made = held.run.made_with
         there = self.capacity[held.pool]
         if made is None:
@@ -220,11 +220,11 @@ class View:
         return {node: frozenset(gpus) for node, gpus in found.items()}
 
     def lacks(self, held: Held) -> int:
-        """Workers that an elastic run could have besides, where its pods can be."""
+        """The number of workers that an elastic run could have in addition, where its pods can be."""
         made = held.run.made_with
         if made is None or len(held.workers) >= held.job.workers:
             return 0
-        if self.fractions[held.pool]:  # Its pods ask for GPUs by name.
+        if self.fractions[held.pool]:  # Its pods request GPUs by name.
             return max(0, min(held.job.workers, len(made.workers)) - len(held.workers))
         nodes = {node: self.capacity[held.pool][node] for node in made.nodes if node in self.capacity[held.pool]}
         each = held.run.gpu_milli // 1000
@@ -240,7 +240,7 @@ def rank(job: Job, run: Run) -> tuple[bool, int, Instant, JobId]:
 
 
 def place(asks: Sequence[tuple[int, int]], nodes: dict[str, Devices]) -> list[list[Worker]] | None:
-    """Places for all workers of all asks (milli, workers) together, by trying them all; None if there are none."""
+    """Places for all workers of all asks (milli, workers) together, found by trying all; None if there are none."""
     order = sorted(range(len(asks)), key=lambda index: -asks[index][0])
     workers = [(index, asks[index][0]) for index in order for _ in range(asks[index][1])]
     trial = _Trial(workers, sorted(nodes), {name: dict(enumerate(left)) for name, left in nodes.items()})
@@ -262,7 +262,7 @@ class _Trial:
         self.found: list[Worker] = []
 
     def seat(self, at: int, first: int) -> bool:
-        """Whether the workers from the one at `at` on have places; alike ones are dealt in the order of nodes."""
+        """Whether the workers from `at` on have places; equal workers are placed in the order of nodes."""
         if at == len(self.workers):
             return True
         milli = self.workers[at][1]
@@ -282,7 +282,7 @@ class _Trial:
 
 
 def _choices(room: dict[int, int], milli: int) -> list[tuple[int, ...]]:
-    """Devices for one worker that differ in what is free of them; which of alike ones does not matter."""
+    """The choices of devices for one worker, one for each different free amount; equal devices are interchangeable."""
     if milli >= 1000:
         whole = [gpu for gpu, left in room.items() if left >= 1000]
         return [tuple(whole[: milli // 1000])] if len(whole) >= milli // 1000 else []

@@ -1,4 +1,4 @@
-"""Small worlds as plain values: what is declared, what runs where, what waits, and the job that is asked about.
+"""Small worlds as plain values: the declarations, the runs and their places, the waiting jobs, and the judged job.
 
 `draw` makes one from a seed. `declared` and `start` turn it into the model's values, `scenario.py` into YAML.
 """
@@ -39,7 +39,7 @@ Places = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
-    """A pool: the GPUs of each node, and whether parts of a GPU can be had."""
+    """A pool: the GPUs of each node, and whether it provides parts of a GPU."""
 
     name: str
     nodes: tuple[int, ...]
@@ -86,7 +86,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """A run that is there at the start: since when it runs or waits, and where it runs; no place: it waits."""
+    """A run at the start: since when it runs or waits, and where it runs; without a place, it waits."""
 
     job: str
     ago_s: int
@@ -95,9 +95,9 @@ class RunSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSpec:
-    """A world. `wanted` is the job that is added once the rest has come to rest; "" for none.
+    """A world. `wanted`: the job that is added once the rest is at rest; "" for none.
 
-    `min_runtime_s` is that against guarantees, `fair_runtime_s` that against fairness and moves.
+    `min_runtime_s`: minRuntime against guarantees; `fair_runtime_s`: against fairness and moves.
     """
 
     pools: tuple[PoolSpec, ...]
@@ -129,7 +129,7 @@ class WorldSpec:
 
 
 def declared(spec: WorldSpec) -> Declared:
-    """What is declared, as the compiler would give it."""
+    """The declarations as the compiler would give them."""
     policy = SchedulingPolicy(
         min_runtime=MinRuntime(1000 * spec.min_runtime_s, 1000 * spec.fair_runtime_s, 1000 * spec.fair_runtime_s),
         consolidation=spec.consolidation,
@@ -198,7 +198,7 @@ def _job(spec: JobSpec) -> Job:
 
 
 def quotas_fit(spec: WorldSpec) -> bool:
-    """Whether quotas add up to no more than what they divide, as the compiler insists unless they may."""
+    """Whether quotas add up to no more than what they divide, as the compiler requires unless overcommit is allowed."""
     if spec.overcommit:
         return True
     for index, (_, pools) in enumerate(spec.domains):
@@ -217,7 +217,7 @@ def quotas_fit(spec: WorldSpec) -> bool:
 
 
 def draw(seed: int) -> WorldSpec:
-    """A world of its own for each seed, in which the GPUs are short."""
+    """The world of a seed, in which GPUs are scarce."""
     random = Random(seed)
     pools = _draw_pools(random)
     by_pool = len(pools) > 1 and random.random() < 0.3
@@ -260,7 +260,7 @@ def _draw_pools(random: Random) -> list[PoolSpec]:
 def _draw_owners(
     random: Random, domains: Sequence[Sequence[PoolSpec]], *, overcommit: bool
 ) -> tuple[list[OwnerSpec], list[OwnerSpec]]:
-    """Departments and projects whose quotas fit what they divide, unless they may be overcommitted."""
+    """Departments and projects whose quotas fit what they divide, unless overcommit is allowed."""
     there = [1000 * sum(sum(pool.nodes) for pool in pools) for pools in domains]
     left = {"": list(there)}
     departments = []
@@ -340,7 +340,7 @@ def _draw_runs(random: Random, spec: WorldSpec) -> tuple[RunSpec, ...]:
 
 
 def _is_allowed(spec: WorldSpec, job: JobSpec, runs: Sequence[RunSpec]) -> bool:
-    """By the limits, and by the quota for work that can't be paused, counted over all domains."""
+    """Whether limits allow the job, and, for work that can't be paused, quotas; counted over all domains."""
     project = next(p for p in spec.projects if p.name == job.project)
     above = [d for d in spec.departments if d.name == project.department]
     held = [(run, spec.job(run.job)) for run in runs if run.places]
@@ -357,7 +357,7 @@ def _is_allowed(spec: WorldSpec, job: JobSpec, runs: Sequence[RunSpec]) -> bool:
 
 
 def _draw_places(random: Random, spec: WorldSpec, job: JobSpec, free: dict[str, list[int]]) -> Places:
-    """Random places of one pool for all workers, taken off what is free; () if there are none."""
+    """Random places in one pool for all workers, which are taken from `free`; () if there are none."""
     chosen = random.choice(job.pools)
     pool = next(p for p in spec.pools if p.name == chosen)
     left = {name: list(free[name]) for name in pool.node_names()}

@@ -1,1 +1,1 @@
-"""Forms of diagnostics that other programs read: each in the words of the standard or service that it is for."""
+"""Forms of diagnostics for other programs, each in the words of its standard or service."""

@@ -1,7 +1,7 @@
 """Workflow commands of GitHub Actions: annotations at the lines of a pull request.
 
-The runner takes every line that begins with `::` as a command. In a command's text it decodes `%25`, `%0D` and `%0A`,
-in its properties `%3A` and `%2C` too, and nothing of what it has decoded is read as a command again.
+The runner takes every line that begins with `::` as a command. It decodes `%25`, `%0D` and `%0A` in a command's text,
+and also `%3A` and `%2C` in its properties; decoded text is not read as a command again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from gpuctl.diag.diagnostic import Diagnostic, Severity, most_severe_first
 from gpuctl.diag.escapes import printable
 
 MOST_ANNOTATIONS = 10
-"""So many of each severity the service shows of one step."""
+"""The most annotations of each severity that the service shows for one step."""
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.AUDIT: "notice"}
 
 
 def workflow_commands(diagnostics: Sequence[Diagnostic]) -> str:
-    """A command for each diagnostic that is shown, errors first, and one that says how many more there are."""
+    """A command for each diagnostic that is shown, errors first, and one with the number of the others."""
     return "".join(_commands(diagnostics))
 
 
@@ -26,7 +26,7 @@ def _commands(diagnostics: Sequence[Diagnostic]) -> Iterator[str]:
     counts: Counter[Severity] = Counter()
     for diagnostic in most_severe_first(diagnostics):
         counts[diagnostic.severity] += 1
-        # The last of the notices is for the one that says how many more there are.
+        # The last notice is for the number of diagnostics that are not shown.
         if counts[diagnostic.severity] <= MOST_ANNOTATIONS - (diagnostic.severity is Severity.AUDIT):
             yield _annotation(diagnostic)
     more = [

@@ -13,7 +13,7 @@ _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.A
 
 
 def code_quality(diagnostics: Sequence[Diagnostic]) -> str:
-    """A JSON list; empty when there is nothing to tell. Paths have no `./` before them, as GitLab wants it."""
+    """A JSON list; empty without diagnostics. Paths have no `./` before them, as GitLab requires."""
     return json_text([_fields(diagnostic, mark) for diagnostic, mark in fingerprints(diagnostics)], indent=2) + "\n"
 
 

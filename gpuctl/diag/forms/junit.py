@@ -1,4 +1,4 @@
-"""JUnit XML: what the test reports of CI services read."""
+"""JUnit XML, which the test reports of CI services read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpuctl.diag.text import text_form
 
 
 def junit(diagnostics: Sequence[Diagnostic]) -> str:
-    """One suite with a failed case for each error and a passed one, with its text, for every other diagnostic.
+    """One suite, with a failed case for each error and a passed one, with its text, for every other diagnostic.
 
-    Without errors it has the passed case `declarations`, so that no service takes the report for an empty one.
+    Without errors it has the passed case `declarations`, so that no service takes the report for empty.
     """
     errors = [one for one in diagnostics if one.severity is Severity.ERROR]
     cases = [line for diagnostic in diagnostics for line in _case(diagnostic)]

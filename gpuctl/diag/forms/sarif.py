@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 (OASIS): what code scanning services read."""
+"""SARIF 2.1.0 (OASIS), which code scanning services read."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpuctl.diag.fingerprint import fingerprints
 from gpuctl.diag.span import SourceSpan
 
 MOST_RESULTS = 5000
-"""GitHub takes more, and shows so many of them."""
+"""The most results in a report: GitHub accepts more, but shows only so many."""
 FINGERPRINT = "gpuctlDiagnostic/v1"
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.AUDIT: "note"}
 
 
 def sarif(diagnostics: Sequence[Diagnostic], version: str) -> str:
-    """One run of gpuctl of this version. Beyond MOST_RESULTS the least severe are left out, and a notification says
-    how many. Columns are in characters; paths are relative to the working directory, as the caller gave them."""
+    """One run of gpuctl of this version. Beyond MOST_RESULTS the least severe results are left out, and a notification
+    says how many. Columns are in characters; paths are relative to the working directory, as the caller gave them."""
     kept = most_severe_first(diagnostics)[:MOST_RESULTS]
     left_out = len(diagnostics) - len(kept)
     codes = sorted({diagnostic.code for diagnostic in kept})

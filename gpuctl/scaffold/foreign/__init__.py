@@ -1,9 +1,9 @@
-"""What another system prints as JSON about a running cluster, as declarations. Pure.
+"""Turns what another system prints as JSON about a running cluster into declarations. Pure.
 
-`values` how JSON is read and what is found in it, `places` where in a file that is, `amounts` its amounts in the form
-of declarations, `pods` a pod template as the spec of a job (`containers` what one of its containers is, `mounts` its
-volumes), `namespaces` which of them a project's jobs stand in, `kubectl` what `kubectl get` prints, `runai` what
-Run:ai prints, of which `owners` are projects and `workloads` jobs, `documents` the files that say it.
+`values`: how JSON is read; `places`: where in a file something is; `amounts`: amounts in the form of declarations;
+`pods`: a pod template as the spec of a job (`containers`: one of its containers, `mounts`: its volumes); `namespaces`:
+which namespace is a project's; `kubectl`: the output of `kubectl get`; `runai`: the output of Run:ai, with its projects
+in `owners` and its jobs in `workloads`; `documents`: the files to write.
 """
 
 from __future__ import annotations

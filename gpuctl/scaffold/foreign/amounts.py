@@ -1,4 +1,4 @@
-"""Amounts of other systems in the form that declarations have. None where a text is no such amount."""
+"""Amounts of other systems in the form of declarations. None for a text that is not such an amount."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 _KIBIBYTE = 1024
 _DIGITS = 12
-"""More than any number of GPUs or seconds has; what is computed with is bounded by it."""
+"""More digits than any number of GPUs or seconds has; bounds what is computed."""
 _MOST_SECONDS = 86_400 * amounts.MOST_DAYS
 
 

@@ -1,4 +1,4 @@
-"""A container of a pod of Kubernetes in the form of a job: what it runs, as whom, what its node asks of it."""
+"""A container of a Kubernetes pod in the form of a job: its process, its user, its probes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_A_POD = ("fsGroup", "supplementalGroups")
 
 
 def process(container: Record, at: str, unsaid: list[str]) -> dict[str, Value]:
-    """What it runs, with which variables."""
+    """The container's process and variables."""
     container.take(*_OF_SYSTEM)
     return given({
         "image": container.text("image"),
@@ -31,7 +31,7 @@ def process(container: Record, at: str, unsaid: list[str]) -> dict[str, Value]:
 
 
 def _sources(entries: Iterable[Any], at: str, unsaid: list[str]) -> list[Value]:
-    """All keys of Secrets and ConfigMaps, where they have the prefix that a declaration has to have."""
+    """All keys of Secrets and ConfigMaps, if they have the prefix that declarations require."""
     found: list[Value] = []
     for entry in entries:
         record = Record(entry)
@@ -45,7 +45,7 @@ def _sources(entries: Iterable[Any], at: str, unsaid: list[str]) -> list[Value]:
 
 
 def probes(container: Record, at: str, unsaid: list[str]) -> dict[str, Value]:
-    """What its node asks of it; a question that a declaration can't ask is told."""
+    """The container's probes; a probe that can't be declared is added to `unsaid`."""
     named = {Record(each).text("name"): amounts.whole(Record(each).take("containerPort"))
              for each in container.list_of("ports")}  # fmt: skip
     found: dict[str, Value] = {}
@@ -81,7 +81,7 @@ def _question(probe: Record, named: Mapping[str, int | None]) -> dict[str, Value
 
 
 def security(record: Record, at: str, unsaid: list[str]) -> dict[str, Value]:
-    """As whom it runs, and what it may do: of a container, or of all of a pod."""
+    """The user and privileges of a container, or of a whole pod."""
     found: dict[str, Value] = {
         ours: number for theirs, ours in _NUMBERS.items() if (number := amounts.whole(record.take(theirs))) is not None
     }
@@ -110,8 +110,8 @@ def security(record: Record, at: str, unsaid: list[str]) -> dict[str, Value]:
 def security_beside(
     own: Mapping[str, Value], pod: Mapping[str, Value], job: Mapping[str, Value], at: str, unsaid: list[str]
 ) -> dict[str, Value]:
-    """The security of another container, which has the job's where it says nothing: so it says what was its own, its
-    pod's or none."""
+    """The security of another container. Fields that it leaves out would come from the job, so it gets its own value,
+    its pod's, or none."""
     wanted = {**{name: value for name, value in pod.items() if name not in _OF_A_POD}, **own}
     found = {name: value for name, value in wanted.items() if job.get(name) != value}
     for name in job.keys() - wanted.keys() - set(_OF_A_POD):

@@ -1,4 +1,4 @@
-"""The files that declare what was found: one a thing, with what its origin says besides as comments."""
+"""The files that declare what was found, one for each thing; what can't be declared is a comment in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_COMMENTS = 40
 def made(found: Found, cluster_dir: str) -> tuple[dict[str, bytes], dict[str, Thing], list[Left]]:
     """The files by path, the thing that each declares, and what could not be written. Cost: linear.
 
-    A job is declared suspended: it is running where it was found.
+    A job is declared suspended: it is running in the other system.
     """
     files: dict[str, bytes] = {}
     things: dict[str, Thing] = {}
@@ -42,7 +42,7 @@ def made(found: Found, cluster_dir: str) -> tuple[dict[str, bytes], dict[str, Th
 
 
 def _place(thing: Thing) -> str:
-    """Raises ValueError for a name that no declaration can have."""
+    """The path of a thing's file. Raises ValueError for a name that no declaration can have."""
     name = label(thing.target.name)
     if thing.target.kind == "Department":
         return f"departments/{name}.yaml"

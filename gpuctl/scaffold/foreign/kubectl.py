@@ -1,4 +1,4 @@
-"""What `kubectl get namespaces,resourcequotas,jobs,deployments -A -o json` prints, as projects and jobs."""
+"""The output of `kubectl get namespaces,resourcequotas,jobs,deployments -A -o json` as projects and jobs."""
 
 from __future__ import annotations
 

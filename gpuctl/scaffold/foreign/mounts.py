@@ -1,4 +1,4 @@
-"""Volumes of a pod of Kubernetes as a job's: those that its own container mounts, and what others see of them."""
+"""Volumes of a Kubernetes pod as a job's: those that its own container mounts, and what others see of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _USUAL_SIZE = "10Gi"
 
 
 class Mounts:
-    """The volumes of a job as they are found, `volumes` in the order of their mounts."""
+    """The volumes of a job as they are found; `volumes`: in the order of their mounts."""
 
     def __init__(self, pod: Record, place: Place, unsaid: list[str]) -> None:
         self._origins = {Record(each).text("name"): each for each in pod.list_of("volumes")}
@@ -27,7 +27,7 @@ class Mounts:
         self.large_shm: bool | None = None
 
     def of_job(self, container: Record) -> None:
-        """Take over what the job's own container mounts; shared memory where a volume in memory stands for it."""
+        """Take over the mounts of the job's own container; a volume in memory at /dev/shm becomes `large_shm`."""
         for mount, name, path in _mounts(container):
             in_memory = Record(self._origins.get(name)).below("emptyDir").text("medium") == "Memory"
             if in_memory and path == SHARED_MEMORY:
@@ -38,7 +38,8 @@ class Mounts:
                 self._unsaid.append(f"volume {name} at {path}")
 
     def of_other(self, container: Record, called: str) -> list[Value]:
-        """The mounts of another container. What the job's own does not mount is mounted there too, and told."""
+        """The mounts of another container. A volume that only it mounts is also mounted into the job's own, and
+        reported."""
         found: list[Value] = []
         for mount, name, path in _mounts(container):
             is_part = _is_part(mount)
@@ -65,7 +66,7 @@ class Mounts:
         return True
 
     def _source(self, name: str) -> dict[str, Value]:
-        """What a volume is of; empty where no field says it, or the cluster does not allow it."""
+        """The source of a volume; empty if no field can declare it, or the cluster does not allow it."""
         origin = Record(self._origins.get(name))
         claim, nfs = origin.below("persistentVolumeClaim").text("claimName"), origin.below("nfs")
         folder, csi = origin.below("emptyDir"), origin.below("csi")
@@ -95,7 +96,7 @@ def _mounts(container: Record) -> Iterator[tuple[Record, str, str]]:
 
 
 def _is_part(mount: Record) -> bool:
-    """Whether only a folder of the volume is mounted, which no declaration can say."""
+    """Whether only a folder of the volume is mounted, which can't be declared."""
     return bool(mount.text("subPath") or mount.text("subPathExpr"))
 
 
@@ -107,7 +108,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _of_keys(origin: Record) -> dict[str, Value]:
-    """A Secret, a ConfigMap or facts of the pod: by itself, or where some keys are chosen a projected volume of it."""
+    """A Secret, a ConfigMap or pod facts: by itself, or, if some keys are chosen, as a projected volume."""
     named: Mapping[str, Any] = {
         "secret": {**_data(origin, "secret"), "name": origin.below("secret").text("secretName")},
         "configMap": _data(origin, "configMap"),
@@ -128,7 +129,7 @@ def _data(origin: Record, field: str) -> dict[str, Any]:
 
 
 def _projected(source: Record) -> dict[str, Value]:
-    """A source of a projected volume; empty for a token of a service account and others that no declaration has."""
+    """A source of a projected volume; empty for one that can't be declared, such as a service account's token."""
     facts = _items(source.below("downwardAPI").list_of("items"), "path", ("fieldRef", "fieldPath"))
     for field in ("secret", "configMap"):
         record = source.below(field)

@@ -1,7 +1,7 @@
-"""A project has one namespace: what stands in another one is no job of it, whatever its labels say.
+"""A project has one namespace: an object in another namespace is no job of the project, whatever its labels say.
 
-A label that names a project is the tenant's own to write. A job that is declared for a project has its Secrets and
-claims, so a label that names another team's would have these read by a job that this team never saw.
+Security: a tenant can write any label, also one that names another team's project. A job that is declared for a project
+gets that project's Secrets and claims, so such a job would read them without that team ever having seen it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from gpuctl.scaffold.foreign.values import Left, Place, Record, Thing
 
 PREFIXES = ("runai-",)
-"""Of namespaces that another system made for a project."""
+"""Prefixes of namespaces that another system made for a project."""
 
 
 def namespace_of(thing: Thing) -> str:
-    """The namespace that an object stands in; empty for what an API lists without one."""
+    """The namespace of an object; "" for one that an API lists without a namespace."""
     return Record(Record(thing.origin).take("metadata")).text("namespace")
 
 
@@ -29,10 +29,10 @@ def project_of(namespace: str, place: Place) -> str:
 
 
 def in_their_own(jobs: Iterable[Thing], place: Place) -> tuple[list[Thing], list[Left]]:
-    """The jobs that stand in their project's namespace, and why the others are not declared. Cost: linear.
+    """The jobs in their project's namespace, and why the others are not declared. Cost: linear.
 
-    A namespace with a prefix is that of the project in its name. Of several, one that is called after the project is
-    its own, and none if none is.
+    A namespace with a prefix belongs to the project in its name. If a project has several, the one named after it is
+    its own; if there is none, none is.
     """
     namespaces: dict[str, set[str]] = defaultdict(set)
     found, left = [], []
@@ -59,7 +59,7 @@ def in_their_own(jobs: Iterable[Thing], place: Place) -> tuple[list[Thing], list
 
 
 def own_namespace(project: str, names: set[str], place: Place) -> str | None:
-    """Which of several namespaces is the project's own; None where that is not certain."""
+    """The one of several namespaces that is the project's own; None if that is not certain."""
     if len(names) == 1:
         return next(iter(names))
     called = (f"{prefix}{project}" for prefix in (place.prefix, *PREFIXES, ""))

@@ -15,16 +15,16 @@ _QUIET = (
     *("clusterId", "clusterUuid", "createdAt", "createdBy", "updatedAt", "displayName", "description", "effective"),
     *("status", "totalResources", "nodePools", "type", "tenantId", "phase"),
 )
-"""What is there by itself, or is no matter of who gets GPUs."""
+"""Fields that are there by themselves, or do not matter for the division of GPUs."""
 _USUAL_PRIORITY = 100
-"""Of a queue of KAI that says none; of a project here it is 0."""
+"""The priority of a KAI queue that gives none; for a project here that is 0."""
 DEFAULT = "default"
-"""The department that a project has which names none."""
+"""The department of a project that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What an owner has of a pool; `pool` empty: of the cluster. `limit` None: none. `endless`: its quota is -1."""
+    """An owner's part of a pool; `pool` "": of the cluster. `limit` None: no limit. `endless`: its quota is -1."""
 
     pool: str
     quota: GpuMilli
@@ -35,7 +35,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A project or a department as it was found. `department`: its name, or its number there."""
+    """A project or a department as found. `department`: its name, or its number in the other system."""
 
     kind: str
     name: str
@@ -48,7 +48,7 @@ class Owner:
 
 
 def owner_of(item: Mapping[str, Any], kind: str, place: Place) -> Owner:
-    """Read one: a resource of the cluster (`metadata`, `spec`), or what the API has."""
+    """Read one owner: a resource of the cluster (`metadata`, `spec`), or an object of the API."""
     whole = Record(item)
     metadata = whole.below("metadata")
     name = metadata.text("name") or whole.text("name")
@@ -73,12 +73,12 @@ def owner_of(item: Mapping[str, Any], kind: str, place: Place) -> Owner:
 
 
 def number_of(value: Any) -> str:
-    """What the API numbers things by: a number or a long id; empty for none."""
+    """An id of the API: a number or a long id; "" for none."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def declared(owners: Sequence[Owner], place: Place) -> list[Thing]:
-    """The departments that are there or are named, then the projects."""
+    """The departments that exist or are named, then the projects."""
     by_number = {owner.number: owner.name for owner in owners if owner.kind == "Department" and owner.number}
     departments = {owner.name: owner for owner in owners if owner.kind == "Department" and owner.name != DEFAULT}
     by_pool = _by_pool(owners, place)
@@ -107,12 +107,12 @@ def declared(owners: Sequence[Owner], place: Place) -> list[Thing]:
 
 
 def _is_number(text: str) -> bool:
-    """Whether it is a number or a long id rather than a name."""
+    """Whether a text is a number or a long id rather than a name."""
     return text.isdecimal() or (len(text) == 36 and text.count("-") == 4)
 
 
 def _by_pool(owners: Sequence[Owner], place: Place) -> bool:
-    """Whether quotas are by pool: as they are declared already, else where all pools that have one are declared."""
+    """Whether quotas are by pool: as already declared, else if all pools with a quota are declared."""
     if place.by_pool is not None:
         return place.by_pool
     pools = {share.pool for owner in owners for share in owner.shares if share.quota or share.pool in place.pools}
@@ -148,7 +148,7 @@ def _amounts(owner: Owner, place: Place, unsaid: list[str], *, by_pool: bool) ->
 
 
 def _shares(record: Record) -> list[Share]:
-    """What it has: by pool in the API and its later resources, of the cluster in the first ones."""
+    """An owner's shares: by pool in the API and its later resources, of the whole cluster in the first ones."""
     by_pool = record.list_of("nodePoolsResources") or _listed(record.take("resources"))
     shares = []
     for entry in by_pool:
@@ -164,7 +164,7 @@ def _shares(record: Record) -> list[Share]:
 
 
 def _listed(resources: Any) -> list[Any]:
-    """`resources` is a list by pool, or one object of GPU, CPU and memory."""
+    """The entries of `resources`: a list by pool, or one object of GPU, CPU and memory."""
     return resources if isinstance(resources, list) else [resources] if isinstance(resources, dict) else []
 
 
@@ -216,7 +216,7 @@ def _types(record: Record, *names: str) -> list[Any]:
 
 
 def pools(named: Iterable[Any], place: Place, unsaid: list[str]) -> list[Value]:
-    """The declared pools among those named, each once, in order; the others are told."""
+    """The declared pools among those named, each once, in order; the others are reported."""
     found: list[Value] = []
     for name in strings(named):
         if name in place.pools and name not in found:

@@ -1,6 +1,6 @@
-"""Where in a file of JSON an object stands, and what is said of it: by line and column, as an editor counts them.
+"""The line and column of an object in a JSON file, or of a field of it, counted as editors do.
 
-Read again only where something is told, and as little as that takes: what lies before is skipped by the JSON parser.
+The file is read again only to report something, and only as far as needed: the JSON parser skips everything before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEAD = "that ", "the job waits for "
 
 
 class Places:
-    """The places of one file, which is JSON. Cost: each list is read once."""
+    """The places in one JSON file. Cost: each list is read once."""
 
     def __init__(self, file: str, content: bytes) -> None:
         self._file = file
@@ -28,8 +28,8 @@ class Places:
         self._skip = json.JSONDecoder().raw_decode
 
     def of(self, path: Path, told: str = "") -> str:
-        """`FILE:LINE:COLUMN` of what is told of the object at that path: of the field that `told` begins with, or of
-        the object where it names none."""
+        """`FILE:LINE:COLUMN` of the field that `told` begins with, in the object at that path; of the object itself if
+        `told` names no field."""
         at = self._after_blank(0)
         for step in path:
             found = self._element(at, step) if isinstance(step, int) else self._member(at, step)
@@ -45,7 +45,7 @@ class Places:
         return f"{self._file}:{line}:{offset - before}"
 
     def _named(self, at: int, named: str) -> int | None:
-        """The key of the field that a text begins with, as `a.b[2].c`; None where it begins with none."""
+        """The place of the key of the field that a text begins with, as `a.b[2].c`; None if it begins with none."""
         found: int | None = None
         while True:
             index = _INDEX.match(named)
@@ -67,7 +67,7 @@ class Places:
         return bool(name) and named.startswith(name) and named[len(name) : len(name) + 1] in {"", *_END}
 
     def _member(self, at: int, name: str) -> tuple[int, int] | None:
-        """Where the key of a member stands, and its value."""
+        """The places of a member's key and value."""
         return next(((key, value) for each, key, value in self._members(at) if each == name), None)
 
     def _members(self, at: int) -> Iterator[tuple[str, int, int]]:
@@ -95,7 +95,7 @@ class Places:
             value = self._next(value)
 
     def _next(self, value: int) -> int:
-        """Where what comes after a value and a comma begins; the end of the text where no comma follows it."""
+        """The beginning of what comes after a value and a comma; the end of the text if no comma follows."""
         _, end = self._skip(self._text, value)
         end = self._after_blank(end)
         return self._after_blank(end + 1) if self._text[end : end + 1] == "," else len(self._text)

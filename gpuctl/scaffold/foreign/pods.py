@@ -1,4 +1,4 @@
-"""A Job or Deployment of Kubernetes, or a job of Run:ai's that has the same form, as the spec of a job."""
+"""A Job or Deployment of Kubernetes, or a job of Run:ai in the same form, as the spec of a job."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OF_POD = {
     "priorityClassName": ("train", "build"),
     "enableServiceLinks": (True,),
 }
-"""What pods have by themselves; anything else is told."""
+"""Fields that pods have by themselves, with their values; anything else is reported."""
 _OF_JOB = ("completionMode", "manualSelector", "selector", "podReplacementPolicy")
 _POD = "spec.template.spec"
 _UNLIMITED = 2**31 - 1
-"""What a server writes as the `backoffLimit` of a Job with a limit for each index."""
+"""The `backoffLimit` that a server writes on a Job with a limit for each index."""
 _TAKEN = frozenset({MAIN_CONTAINER, GIT_CONTAINER})
 
 
 def job_of(item: Any, project: str, place: Place) -> Thing | Left:
-    """The job that an object declares, or why it can be none."""
+    """The job that an object declares, or why it can't be one."""
     whole = Record(item)
     metadata, status = whole.below("metadata"), whole.below("status")
     name, annotations = metadata.text("name"), metadata.below("annotations")
@@ -69,7 +69,7 @@ def job_of(item: Any, project: str, place: Place) -> Thing | Left:
 
 
 def _of_containers(pod: Record, annotations: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:
-    """The job's own container, the first that has a GPU, else the first; and all others."""
+    """The job's own container (the first one with a GPU, else the first), and all others."""
     containers = [Record(each, f"{_POD}.containers[{at}].") for at, each in enumerate(pod.list_of("containers"))]
     with_gpu = (one for one in containers if GPU in str(one.take("resources")))
     main = next(with_gpu, containers[0])
@@ -134,7 +134,7 @@ def _others(  # noqa: PLR0913, PLR0917 - what a container has of its pod and of 
 
 
 def _of_pod(pod: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:
-    """What a pod has as a whole."""
+    """The fields of a pod as a whole."""
     aliases: list[Value] = []
     for each in pod.list_of("hostAliases"):
         record = Record(each)
@@ -159,7 +159,7 @@ def _of_pod(pod: Record, place: Place, unsaid: list[str]) -> dict[str, Value]:
 
 
 def _for_people(metadata: Record) -> dict[str, Value]:
-    """Labels and annotations of the pods that neither gpuctl nor the cluster goes by."""
+    """Labels and annotations of the pods that neither gpuctl nor the cluster acts on."""
     found: dict[str, Value] = {}
     for field in ("labels", "annotations"):
         told = metadata.take(field)
@@ -169,7 +169,7 @@ def _for_people(metadata: Record) -> dict[str, Value]:
 
 
 def _service(spec: Record) -> dict[str, Value] | str:
-    """A Deployment: workers that serve, on the ports that they name. Scaled to none it is suspended."""
+    """A Deployment as a service: workers, with the ports they name. Scaled to zero, it is suspended."""
     count = amounts.whole(spec.take("replicas"))
     spec.take("selector", "strategy", "revisionHistoryLimit", "progressDeadlineSeconds")
     pod = Record(Record(spec.take("template")).take("spec"))
@@ -185,9 +185,9 @@ def _service(spec: Record) -> dict[str, Value] | str:
 
 
 def _several(spec: Record, name: str) -> dict[str, Value] | str:
-    """A gang, where all pods of an Indexed Job may run at once; a sweep, where it has more than may run at a time.
+    """A gang, if all pods of an Indexed Job may run at once; a sweep, if it has more pods than may run at a time.
 
-    Why it is neither, where the number of its pods is not said, or too large.
+    A text says why it is neither: the number of its pods is not given, or too large.
     """
     told, wanted = spec.take("parallelism"), spec.take("completions")
     indexed = spec.text("completionMode") == "Indexed"
@@ -205,7 +205,7 @@ def _several(spec: Record, name: str) -> dict[str, Value] | str:
 
 
 def _retries(spec: Record, *, is_gang: bool) -> dict[str, Value]:
-    """Of all pods together, and of each; an index of a sweep is a job with retries of its own."""
+    """The retries of all pods together, and of each; an index of a sweep is a job with its own retries."""
     each, together = amounts.whole(spec.take("backoffLimitPerIndex")), amounts.whole(spec.take("backoffLimit"))
     if each is None:
         return {"retries": together}
@@ -216,13 +216,13 @@ def _retries(spec: Record, *, is_gang: bool) -> dict[str, Value]:
 
 
 def _ttl(spec: Record) -> str | None:
-    """How long it is kept after its end: a minute at least, in a declaration."""
+    """How long a Job is kept after its end; a declaration needs at least a minute."""
     kept_s = amounts.whole(spec.take("ttlSecondsAfterFinished"))
     return None if kept_s is None else amounts.seconds(max(60, kept_s))
 
 
 def _no_job(metadata: Record, status: Record, spec: Record) -> str:
-    """Why an object is no job to declare; empty if it is one."""
+    """Why an object is no job to declare; "" if it is one."""
     labels = metadata.take("labels")
     if isinstance(labels, dict) and _OURS.items() <= labels.items():
         return "gpuctl made it"
@@ -237,7 +237,7 @@ def _no_job(metadata: Record, status: Record, spec: Record) -> str:
 
 
 def _requests(container: Record, annotations: Record, unsaid: list[str]) -> dict[str, Value]:
-    """GPUs, CPU and memory: requests, else limits. A fraction is where Run:ai and KAI have it, in an annotation."""
+    """GPUs, CPU and memory: requests, else limits. A fraction comes from the annotation of Run:ai and KAI."""
     resources = container.below("resources")
     requests, limits = resources.below("requests"), resources.below("limits")
     asked = {name: requests.take(name) for name in (GPU, "cpu", "memory")}
@@ -277,5 +277,5 @@ def _pull_secrets(pod: Record) -> list[Value]:
 
 
 def _is_made(field: str) -> bool:
-    """Whether the system fills the field in by itself."""
+    """Whether the system itself fills in the field."""
     return field == "spec.template.metadata" or field.startswith("spec.template.metadata.")

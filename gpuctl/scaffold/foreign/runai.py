@@ -1,4 +1,4 @@
-"""What Run:ai's API, its command line or `kubectl get projects.run.ai -o json` print, as declarations."""
+"""The output of Run:ai's API, its command line or `kubectl get projects.run.ai -o json` as declarations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def of_runai(items: Items, place: Place) -> Found:
 
 
 def _sort(held_in: str, item: Mapping[str, Any], parents: set[str]) -> str:
-    """What an object is; empty for what needs no word."""
+    """The sort of an object; "" for one that need not be reported."""
     record = Record(item)
     kind, name = record.text("kind"), record.below("metadata").text("name")
     if kind == "Queue":

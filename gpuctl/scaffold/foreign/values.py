@@ -1,4 +1,5 @@
-"""JSON of another system: bounded, and read field by field, so that what no field has is known by name."""
+"""JSON of another system: bounded, and read field by field, so that fields which can't be declared are reported by
+name."""
 
 from __future__ import annotations
 
@@ -15,25 +16,25 @@ from gpuctl.scaffold.foreign.places import Path
 MOST_BYTES = 32 << 20
 MOST_ITEMS = 20_000
 LISTS = ("items", "projects", "departments", "workloads", "jobs", "queues")
-"""Fields that hold what is listed, at the top of a document."""
+"""The fields of a document's top that hold the listed objects."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {}, False)
 _SECRET = re.compile(r"SECRET:([^,]{1,253}),([^,]{1,253})")
-"""A key of a Secret, as Run:ai's command line has it."""
+"""A key of a Secret, in the form of Run:ai's command line."""
 _SECRET_NAME = re.compile(
     r"(?i)(?:.*_)?(?:PASSWORD|PASSWD|PASSPHRASE|TOKEN|SECRET|CREDENTIALS?|(?:API|ACCESS|SECRET|PRIVATE)_?KEY)"
 )
 _SECRET_VALUE = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|[a-z][a-z0-9+.-]{0,19}://[^/\s:@]{0,256}:[^/\s@]{1,256}@"
 )
-"""What a secret looks like: what stands in Git is read by everybody who reads the repository, for ever."""
+"""The form of secrets. Security: everybody who reads the repository can read what is in Git, for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The cluster that things are declared in. `pools`: the node labels of each; `by_pool`: whether quotas are.
+    """The cluster that things are declared in. `pools`: the node labels of each; `by_pool`: whether quotas are by pool.
 
-    What jobs may have there: folders `nfs` of servers, `csi_drivers`, at most `grace_s` to stop in; and the keys of
-    taints that its pools tolerate.
+    The rest is what jobs may have there: folders `nfs` of servers, `csi_drivers`, at most `grace_s` to stop in; and the
+    keys of taints that its pools tolerate.
     """
 
     pools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    """A declaration to be. `unsaid`: what its origin says besides; `origin`: that object, where it is one."""
+    """A declaration to write. `unsaid`: what its origin has besides; `origin`: that object, if there is one."""
 
     target: Target
     spec: Mapping[str, Value]
@@ -57,7 +58,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What is not declared at all, and why."""
+    """Something that is not declared at all, and why."""
 
     what: str
     why: str
@@ -65,14 +66,14 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found: declarations to be, the owners before their jobs, and what can be none."""
+    """What was found: declarations to write, owners before their jobs; and what can't be declared."""
 
     things: tuple[Thing, ...] = ()
     left: tuple[Left, ...] = ()
 
 
 class Record:
-    """A JSON object. A field that is read counts as said; `rest` names the others. `{value: X}` is X."""
+    """A JSON object. A field that is read counts as said; `rest` names the others. `{value: X}` reads as X."""
 
     def __init__(self, data: Any, at: str = "") -> None:
         self._data: Mapping[str, Any] = data if isinstance(data, dict) else {}
@@ -82,7 +83,7 @@ class Record:
 
     @property
     def at(self) -> str:
-        """Where it stands, with a point at the end."""
+        """Its path, with a dot at the end."""
         return self._at
 
     def take(self, *names: str) -> Any:
@@ -92,23 +93,23 @@ class Record:
         return next((value for value in values if value is not None), None)
 
     def skip(self, name: str, usual: tuple[Any, ...]) -> None:
-        """Count a field as said where it has one of these values."""
+        """Count a field as said if it has one of these values."""
         if self._data.get(name) in usual:
             self._read.add(name)
 
     def take_all(self) -> None:
-        """Count all of its fields as said: it was told as a whole."""
+        """Count all of its fields as said: it is reported as a whole."""
         self._read.update(self._data)
         for record in self._below:
             record.take_all()
 
     def text(self, *names: str) -> str:
-        """The same where it is a text; empty where it is none."""
+        """As `take`, for a text; "" for any other value."""
         value = self.take(*names)
         return value if isinstance(value, str) else ""
 
     def below(self, *names: str) -> Record:
-        """The object in the first of these fields that has one; its fields are told by `rest`, too."""
+        """The object in the first of these fields that has one; `rest` also names its unread fields."""
         self._read.update(names)
         name = next((each for each in names if isinstance(self._data.get(each), dict)), names[0])
         record = Record(unwrapped(self._data.get(name)), f"{self._at}{name}.")
@@ -139,7 +140,7 @@ def unwrapped(value: Any) -> Any:
 
 
 class Item(NamedTuple):
-    """An object of a document: the name of the list that holds it, itself, and where it is in the document."""
+    """An object of a document: the name of the list that holds it, its data, and its path in the document."""
 
     held_in: str
     data: Mapping[str, Any]
@@ -165,7 +166,7 @@ def items(content: bytes) -> list[Item]:
 
 
 def _listed(held: Item, depth: int = 0) -> Iterator[Item]:
-    """The objects below lists, at most three lists deep."""
+    """The objects in lists, at most three lists deep."""
     data: Any = held.data
     if isinstance(data, list):
         for at, each in enumerate(data):
@@ -186,7 +187,7 @@ def given(fields: dict[str, Value]) -> dict[str, Value]:
 
 
 def variables(entries: Iterable[Any], at: str, unsaid: list[str]) -> dict[str, Value]:
-    """Environment variables: a text, or a key of a Secret. A text that looks like a secret is told, and left out."""
+    """Environment variables: texts, or keys of Secrets. A text that looks like a secret is reported and left out."""
     env: dict[str, Value] = {}
     for entry in entries:
         record = Record(entry)
@@ -214,7 +215,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def strings(values: Iterable[Any]) -> list[str]:
-    """Those that are texts."""
+    """The texts among some values."""
     return [value for value in values if isinstance(value, str)]
 
 

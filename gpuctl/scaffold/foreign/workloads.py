@@ -1,4 +1,4 @@
-"""Workloads of Run:ai, as its resources in a cluster or its API have them, as jobs."""
+"""Workloads of Run:ai, from its resources in a cluster or from its API, as jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUIET = ("name", "namePrefix", "usage", "additionalFields", "category", "create
 
 
 def workload_of(item: Mapping[str, Any], project: str, place: Place) -> Thing | Left:
-    """The job that a workload declares, or why it can be none."""
+    """The job that a workload declares, or why it can't be one."""
     whole = Record(item)
     metadata = whole.below("metadata")
     spec = whole.below("spec") if isinstance(item.get("spec"), dict) else whole
@@ -59,7 +59,7 @@ def workload_of(item: Mapping[str, Any], project: str, place: Place) -> Thing | 
 
 
 def project_of_workload(item: Mapping[str, Any], projects: Mapping[str, str], place: Place) -> str:
-    """Its project: by name, by number (`projects`: names by number), or by its namespace."""
+    """The project of a workload: by name, by number (`projects`: names by number), or by its namespace."""
     whole = Record(item)
     metadata = whole.below("metadata")
     named = whole.text("projectName", "project") or whole.below("spec").text("project")
@@ -90,7 +90,7 @@ def _phase(whole: Record) -> str:
 
 
 def _words(spec: Record, *names: str) -> list[Value]:
-    """A command: a list of words, or a text as a shell would split it."""
+    """A command: a list of words, or a text, which is split as by a shell."""
     value = spec.take(*names)
     if isinstance(value, list):
         return [str(word) for word in value if isinstance(word, str | int)]
@@ -103,7 +103,7 @@ def _words(spec: Record, *names: str) -> list[Value]:
 
 
 def _requests(spec: Record, unsaid: list[str]) -> dict[str, Value]:
-    """GPUs, CPU and memory: in `compute`, or in the spec itself."""
+    """GPUs, CPU and memory: from `compute`, or from the spec itself."""
     compute = spec.below("compute")
 
     def take(*names: str) -> Any:
@@ -135,7 +135,7 @@ def _requests(spec: Record, unsaid: list[str]) -> dict[str, Value]:
 
 
 def _workers(spec: Record) -> dict[str, Value]:
-    """The master of a distributed workload is a worker too."""
+    """The number of workers. The master of a distributed workload is a worker too."""
     count = amounts.whole(spec.take("numWorkers", "workers"))
     fewest = amounts.whole(spec.take("minReplicas"))
     if count is None:
@@ -145,7 +145,7 @@ def _workers(spec: Record) -> dict[str, Value]:
 
 
 def _preemptible(spec: Record, kind: str) -> bool | None:
-    """Where it is not what its type says."""
+    """Whether the job is preemptible, if that differs from its type's default; else None."""
     value = spec.take("preemptible", "preemptibility")
     said = {"preemptible": True, "non-preemptible": False, "true": True, "false": False}.get(str(value).lower())
     return None if said is None or said is (kind == "training") else said
@@ -170,7 +170,7 @@ def _ports(spec: Record, unsaid: list[str]) -> list[Value]:
 
 
 def _claims(spec: Record, unsaid: list[str]) -> list[Value]:
-    """Claims; other volumes are told by their kind."""
+    """The claims; other volumes are reported by their kind."""
     storage = spec.below("storage")
     volumes: list[Value] = []
     for entry in (*storage.list_of("pvc"), *spec.list_of("pvcs")):
