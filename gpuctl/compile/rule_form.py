@@ -147,9 +147,9 @@ def _targets(found: _Reading) -> Iterator[tuple[str, Any]]:
     }
     for path, text in found.references.items():
         found.charge(1 + len(text) // 16)
-        mark, _, fragment = text.partition("#")
+        document, _, fragment = text.partition("#")
         at = _pointed(found, unquote(fragment)) if not fragment or fragment[0] == "/" else anchors.get(fragment)
-        if mark or "#" not in text or at is None or at not in found.places:
+        if document or "#" not in text or at is None or at not in found.places:
             found.wrong(path, f"it refers to {text}, which is no schema in it")
         else:
             yield text, found.places[at]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from gpuctl.compile.pod_v1 import HARMLESS_CAPABILITIES
 from gpuctl.k8s import names
 from gpuctl.k8s.pod_keys import GPU_ANNOTATIONS
 
@@ -24,11 +25,6 @@ _HIDES = f"e.name == '{_VISIBLE}' && e.?value.orValue('all') in ['void', 'none']
 _SHOWS = f"e.name == '{_VISIBLE}' && !(e.?value.orValue('all') in ['void', 'none'])"
 _LEGACY = "CUDA_VERSION"
 _DEVICE_MOUNTS = "nvidia-container-devices"
-_HARMLESS = (
-    "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP",
-    "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
-)  # fmt: skip
-"""Capabilities that Pod Security's baseline lets containers add."""
 
 
 def ways() -> Iterator[tuple[str, str]]:
@@ -83,7 +79,7 @@ def _ways_to_the_node() -> Iterator[tuple[str, str]]:
     exception."""
     privileged = "c.?securityContext.?privileged.orValue(false)"
     yield _any_container(privileged), "a privileged container has every GPU of its node"
-    added = f"c.?securityContext.?capabilities.?add.orValue([]).exists(k, !(k in {list(_HARMLESS)}))"
+    added = f"c.?securityContext.?capabilities.?add.orValue([]).exists(k, !(k in {sorted(HARMLESS_CAPABILITIES)}))"
     yield _any_container(added), "these capabilities reach the node: containers may not add them"
     hosts = " || ".join(f"variables.pod.?{field}.orValue(false)" for field in ("hostPID", "hostIPC", "hostNetwork"))
     yield hosts, "hostPID, hostIPC and hostNetwork reach the processes of the node"

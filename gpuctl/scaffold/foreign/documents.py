@@ -28,8 +28,8 @@ def made(found: Found, cluster_dir: str) -> tuple[dict[str, bytes], dict[str, Th
         try:
             path = f"{cluster_dir}/{_place(thing)}"
             content = _content(path, thing)
-        except ValueError as error:
-            left.append(Left(what=str(thing.target), why=_of_name(thing, error)))
+        except ValueError:
+            left.append(Left(what=str(thing.target), why=_of_name(thing)))
             continue
         except Refused as refused:
             left.append(Left(what=str(thing.target), why=str(refused)))
@@ -51,8 +51,7 @@ def _place(thing: Thing) -> str:
     return f"projects/{label(thing.target.project)}/jobs/{name}.yaml"
 
 
-def _of_name(thing: Thing, error: ValueError) -> str:
-    del error
+def _of_name(thing: Thing) -> str:
     wrong = "its project" if thing.target.kind == "Job" and _is_label(thing.target.name) else "it"
     return f"{wrong} has a name that no declaration can have: lower-case letters, digits and '-', at most 63"
 
