@@ -167,14 +167,13 @@ def on_cluster(
     old = None if base is None else _enforced(base, objects, now_ms, confirmed.before, old_caches)
     before = None if old is None else at_rest(old.declared, state, now_ms, old_caches.engine_cache)
     standing = () if old is None else old.plan.refusals
+    sorted_out = _sorted_out(refused, standing, confirmed.of_all)
     if refused:
-        new = _sorted_out(refused, standing, confirmed.of_all).new
-        assumed = confirmed.of_all | {confirmation_of(refusal.help) for refusal in new}
+        assumed = confirmed.of_all | {confirmation_of(refusal.help) for refusal in sorted_out.new}
         report = _enforced(head, objects, now_ms, assumed, caches)
     after = at_rest(report.declared, state if before is None else before.state, now_ms, caches.engine_cache)
     effect = effect_of(before, after)
-    lifted = _sorted_out(refused, standing, confirmed.of_all).lifted
-    held = _told(_frozen(base, head, effect, now_ms, lifted), head)
+    held = _told(_frozen(base, head, effect, now_ms, sorted_out.lifted), head)
     refusals = _sorted_out([*_told(refused, head), *_cuts(base, head, effect), *held], standing, confirmed.of_all)
     ground, found = _live_ground(base, head, state), obstacles(head, state)
     return Foreseen(effect=effect, ground=ground, refusals=refusals, in_the_way=_in_the_way(head, found, state))

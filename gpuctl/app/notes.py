@@ -10,7 +10,7 @@ from gpuctl.app.lost_claims import claims_made_anew
 from gpuctl.app.ports import Note
 from gpuctl.app.rejections import that_are_sure
 from gpuctl.diag.escapes import printable
-from gpuctl.diag.wording import all_of, message, reason_text
+from gpuctl.diag.wording import all_of, reason_text
 from gpuctl.k8s import names
 from gpuctl.k8s.annotations import decode_reason
 from gpuctl.k8s.objects import annotations_of, uid
@@ -128,9 +128,8 @@ def _notes(report: CycleReport) -> Iterator[Note]:
 
 def _emptied(report: CycleReport) -> Iterator[Note]:
     """A note on the run's object, as the claim itself is new."""
-    for job, claim in claims_made_anew(report):
+    for job, claim, text in claims_made_anew(report):
         ref = next((ref for ref, own in report.state.own.items() if own.run[0] == job), claim)
-        text = message("GPU7061", {"object": str(claim), "job": str(job)})
         yield note_of(ref, report.state, "Emptied", text, report.at_ms, is_warning=True)
 
 

@@ -196,8 +196,7 @@ def of_cycle(report: CycleReport, revision: str) -> Iterator[Entry]:
     told["ended"] = [f"{d.job} {d.state}" for d in ended if d.state is not JobState.DELETED]
     facts |= {key: words for key, words in told.items() if words}
     yield Entry(event="applied", fields=facts)
-    for job, claim in claims_made_anew(report):
-        text = message("GPU7061", {"object": str(claim), "job": str(job)})
+    for _, claim, text in claims_made_anew(report):
         lost: dict[str, FieldValue] = {"code": "GPU7061", "object": str(claim), "message": text}
         yield Entry(event="emptied", level=Level.WARNING, fields=lost)
     for decision in ended:

@@ -197,8 +197,7 @@ def names_a_run(name: str) -> bool:
 
 def is_run_name(name: str, job: str) -> bool:
     """Whether a run of the job may have this name."""
-    run, _, digest = name.rpartition("-")
-    return f"{run}-" == run_name(job, "") and _DIGEST.fullmatch(digest) is not None
+    return names_a_run(name) and f"{name.rpartition('-')[0]}-" == run_name(job, "")
 
 
 def service_name(name: str) -> str:

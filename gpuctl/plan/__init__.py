@@ -9,7 +9,7 @@ unchanged cluster is empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -24,7 +24,7 @@ from gpuctl.model.decision import Schedule
 from gpuctl.model.declared import Declared
 from gpuctl.model.ids import ObjectRef, RunKey
 from gpuctl.model.manifest import Manifests
-from gpuctl.model.state import ClusterState, Ledger, RunPhase
+from gpuctl.model.state import Body, ClusterState, Ledger, RunPhase
 from gpuctl.model.units import Instant
 from gpuctl.plan.cache import PlanCache
 from gpuctl.plan.ceilings import devices_of_old_runs, with_old_runs
@@ -160,17 +160,21 @@ def make_plan(  # noqa: PLR0913 - the four values of a cycle, the confirmations,
         changes=() if state.all_frozen else in_order([*changes, *written, *unended(state, untouched, schedule.at_ms)]),
         refusals=sorted_diagnostics(refusals),
         unchanged=sum(1 for item in manifests.items if item.project not in untouched) - len({c.ref for c in written}),
-        notices=sorted_diagnostics(_notices(declared, state, told, schedule.at_ms, cache)),
+        notices=sorted_diagnostics(_notices(declared, state, spaces, told, schedule.at_ms, cache)),
         kept=frozenset(kept),
     )
 
 
-def _notices(
-    declared: Declared, state: ClusterState, told: Sequence[ObjectRef], now_ms: Instant, cache: PlanCache
+def _notices(  # noqa: PLR0913, PLR0917 - what the plan has found already
+    declared: Declared,
+    state: ClusterState,
+    spaces: Mapping[ObjectRef, Body],
+    told: Sequence[ObjectRef],
+    now_ms: Instant,
+    cache: PlanCache,
 ) -> Iterator[Diagnostic]:
-    """Notices about differences from the declarations that no write can correct. `told`: the live namespaces and
-    claims."""
-    spaces = {ref: state.live[ref] for ref in filter(is_namespace, told)}
+    """Notices about differences from the declarations that no write can correct. `spaces`: the live namespaces; `told`:
+    those and the live claims."""
     yield from ending_claims(declared, state, told)
     yield from inventory_mismatches(declared, state, spaces)
     yield from names_in_the_way(declared, taken_names(declared, state, cache))

@@ -1,4 +1,4 @@
-"""Who may ask for pages, and what a browser may do with them."""
+"""Which requests for pages are answered, and what a browser may do with the pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HEADERS: Mapping[bytes, bytes] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may ask for pages.
+    """Which requests for pages are answered.
 
     `hosts` are the names in the address. `user_header`, if given, must be set by the proxy in front, which has
     authenticated the user. A proxy is known by its address in one of `proxies`, and by the secret in `secret_file`,

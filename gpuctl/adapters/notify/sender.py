@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class Receiver(Protocol):
-    """Someone outside who gets messages."""
+    """A receiver of messages outside of the cluster."""
 
     @property
     def name(self) -> str:
