@@ -1,4 +1,4 @@
-"""Places are kept for whom they were freed: across cycles, crashes and everything that happens meanwhile."""
+"""Places are kept for the jobs that they were freed for: across cycles, crashes and all that happens meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = NodeName("dgx1-1")
 
 
 def full() -> tuple[World, Declared]:
-    """Section 4.8 at rest, and the tree of section 4.9."""
+    """The cluster of section 4.8 at rest, and the declarations of section 4.9."""
     world = World(nodes=live_nodes([pool()]))
     world.settle(declared(teams(), [story_job(name) for name in SECTION_4_8]))
     return world, declared(teams(), [story_job(name) for name in (*SECTION_4_8, *SECTION_4_9)])
@@ -56,7 +56,7 @@ def test_a_crash_between_a_pause_and_what_follows_from_it_ends_in_both(crash_in_
 
 
 def promised() -> tuple[World, Declared, list[object]]:
-    """One GPU full of a's work, reserved for b's job while a's still stops."""
+    """A node full of a's work, reserved for b's job while a's run is still stopping."""
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2])]
     world = World(nodes=live_nodes(pools))
@@ -105,7 +105,7 @@ def test_a_promise_is_not_kept_where_others_took_what_it_needs_besides(taken: di
 
 
 def crashed(first: Declared, job_id: str, *jobs: Job) -> World:
-    """At rest, then these jobs come, and a crash leaves of what is decided only what was promised to one of them."""
+    """At rest, then these jobs come; of the decisions a crash leaves only the reservation of one of them."""
     world = World(nodes=live_nodes(first.cluster.pools))
     world.settle(first)
     tree = replace(first, jobs=tuple(sorted((*first.jobs, *jobs), key=lambda each: each.id)))
@@ -235,7 +235,7 @@ def test_nothing_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
 
 
 def test_a_job_with_a_promised_place_is_wanted_where_that_is() -> None:
-    """Not in the pool it would prefer: else shares and reasons would change once more when it has started."""
+    """It demands the pool of its place, not the one it prefers: else shares and reasons would change at its start."""
     pools = [pool("dgx1", nodes=[2]), pool("v100", nodes=[2])]
     projects = [project("a", {"dgx1": 1000, "v100": 0}), project("b", {"dgx1": 2000, "v100": 2000})]
     jobs = [job("a/1", 1000), job("a/2", 1000, pools=(PoolName("v100"),))]
@@ -273,7 +273,7 @@ def test_after_a_crash_the_run_that_loses_least_by_now_makes_way() -> None:
 
 
 def moving() -> tuple[World, Declared]:
-    """A run that stops on one node to go on at a place on the other."""
+    """A run that stops on one node in order to go on at a place on the other."""
     tree = declared([project("a", 16000)], [job("a/x", 4000), job("a/y", 4000)])
     world = World(nodes=live_nodes(tree.cluster.pools))
     world.settle(tree)
@@ -312,7 +312,7 @@ def test_a_place_to_go_on_at_is_not_kept_where_no_node_is_large_enough_any_more(
 
 
 def promising(tree: Declared, place: Placement) -> World:
-    """Its one job waits, and was promised this place."""
+    """The world in which the only job waits with this place reserved."""
     world = world_of(tree)
     ((key, run),) = world.runs.items()
     world.runs[key] = replace(run, placement=place)
