@@ -1,7 +1,7 @@
 """Elastic jobs: with how many workers they start, and which runs give up workers for other jobs.
 
-In the snapshot an elastic run is one allocation of the workers it can't do without, and one of each extra worker, or of
-a few of them. Workers leave in the order in which their Job drops them, the highest index first. So a search sees
+In the snapshot an elastic run is one allocation of the workers it can't do without, and one of each surplus worker, or
+of a few of them. Workers leave in the order in which their Job drops them, the highest index first. So a search sees
 several evictions of a run: of its last worker, of its last two, and so on, and of the whole run. A set has at most one
 of them. How the run regains workers: `admit/scale_up`.
 """

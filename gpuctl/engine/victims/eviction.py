@@ -27,7 +27,7 @@ from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 
 class Eviction(NamedTuple):
-    """Allocations of one run that leave together: the run is paused or moved, or loses its last extra workers.
+    """Allocations of one run that leave together: the run is paused or moved, or loses its last surplus workers.
 
     The first allocation is the one that is evicted; those that leave with it follow.
     """
@@ -43,11 +43,11 @@ class Eviction(NamedTuple):
 
     @property
     def stops(self) -> bool:
-        """Whether a run is paused: a run that only loses extra workers goes on."""
+        """Whether a run is paused: a run that only loses surplus workers goes on."""
         return not (self.is_move or self.allocations[0].is_extra)
 
     def nodes(self) -> Iterable[NodeName]:
-        """The nodes of a run that stops or moves, or those of the extra workers that are evicted."""
+        """The nodes of a run that stops or moves, or those of the surplus workers that are evicted."""
         first, *others = self.allocations
         if first.is_extra or not others:
             return first.nodes()
@@ -145,7 +145,7 @@ def outranked(chosen: Sequence[Eviction]) -> int:
 
 
 class _Rest(NamedTuple):
-    """GPUs of the evictions from a position on: of all, of the moves, of extra workers, and of the largest run."""
+    """GPUs of the evictions from a position on: of all, of the moves, of surplus workers, and of the largest run."""
 
     total_milli: GpuMilli = 0
     moves_milli: GpuMilli = 0

@@ -110,7 +110,7 @@ def over_allocated(snapshot: Snapshot, domain: DomainName, strategy: ReclaimStra
 
 
 def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
-    """The totals with more victims. An elastic run that stops is one victim; otherwise each extra part is one."""
+    """The totals with more victims. An elastic run that stops is one victim; otherwise each surplus part is one."""
     lost: dict[ProjectName, tuple[GpuMilli, GpuMilli]] = {}
     for allocation in allocations:
         milli, (total, largest) = allocation.total_milli, lost.get(allocation.project, (0, 0))

@@ -42,7 +42,7 @@ class Cost(NamedTuple):
     """What a set of evictions costs; lower is better, in the order of the fields.
 
     `price`: of the rule. `lost_milli`, `stopped`: GPUs lost and runs that stop, now and by what follows; a run that
-    only loses extra workers does not stop. `outranked`: moved runs outranked by a victim of their project, which would
+    only loses surplus workers does not stop. `outranked`: moved runs below a victim of their project, which would
     take their next places. `moved_loss`, `moved`: GPU-milliseconds that moved runs lose, and how many they are.
     `at_once_milli`: GPUs lost at once, because what follows may not come. `preferences`: the victims'. `[:-1]` are the
     amounts, which a search can bound before it knows the victims.

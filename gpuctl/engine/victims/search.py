@@ -279,7 +279,7 @@ def _in_one_rack(
 
 
 def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
-    """The runs and extra workers to pause so that a rule's job fits once they have left, as the rule allows.
+    """The runs and surplus workers to pause so that a rule's job fits once they have left, as the rule allows.
 
     None if there are none. The cost includes what follows. A failure is remembered for single workers only. Cost:
     O(candidates), and the sets tried on the nodes that may be cheapest; if that need not be exact and candidates are
