@@ -249,7 +249,7 @@ class Admission:
     def _is_due(self, pending: PendingJob, option: PoolOption, victims: Iterable[Allocation] = ()) -> bool:
         """Whether the job may have GPUs in this pass: in the first pass its project must stay within its share.
 
-        Like its claims, that is judged after the job's own victims have left.
+        Like its rights, that is judged after the job's own victims have left.
         """
         return not self._within_share or self._snapshot.stays_within_share(pending.job, option, victims)
 
@@ -306,7 +306,7 @@ class Admission:
         return self._make_room(pending, options)
 
     def _make_room(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
-        """If a place comes free by itself, reserve it for a job with a claim. Otherwise pause the cheapest runs and
+        """If a place comes free by itself, reserve it for an entitled job. Otherwise pause the cheapest runs and
         reserve their place."""
         for option in options:
             coming = self._coming(pending, option)

@@ -173,7 +173,7 @@ def _reserved_with(pending: PendingJob) -> Reason | None:
 
 
 def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId, snapshot: Snapshot) -> None:
-    """Make a start wait for another with its place reserved; without a reservation if the job has no claim. A reason
+    """Make a start wait for another with its place reserved; without a reservation if it is a retry. A reason
     that names runs which left the place is kept."""
     job, reason = pending.job.id, _reserved_with(pending)
     assignment = outcome.hold_back(job, other)

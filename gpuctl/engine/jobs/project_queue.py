@@ -78,8 +78,8 @@ class JobOptions:
 
 @dataclass(slots=True, eq=False)
 class PendingJob:
-    """A job that could start: queued since when, its options, and the domain it counts in. `idle_only`: it has no
-    claim, and may start only on GPUs that all other jobs leave idle (see `timing`).
+    """A job that could start: queued since when, its options, and the domain it counts in. `idle_only`: it is a
+    retry, and may start only on GPUs that all other jobs leave idle (see `timing`).
 
     Never changed. Not frozen, because that would double the cost of making one.
     """

@@ -1,6 +1,6 @@
 """Reclaim between projects: what a job may take from others, and what every owner keeps.
 
-A project has a claim for a job if with the job it stays within its guarantee (strategy GUARANTEE), or within its fair
+A project is entitled with a job if with the job it stays within its guarantee (strategy GUARANTEE), or within its fair
 share (FAIRNESS), both in whole GPUs (`in_whole_gpus`). It takes from projects above theirs, which keep at least that
 much. Owners are compared level by level below their nearest common department, as things stand after the victims have
 left. GPUs are not taken back and forth: what a project may reach is also what it keeps, and its share is no less than
@@ -132,8 +132,8 @@ def combinations_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: Gpu
     """All combinations for a job; first the one for which no own work must leave. () for a project that is not
     declared.
 
-    If the project has a claim only once own work has left, or its department only once its other projects have lost
-    what they hold above their shares, there is a combination for the strongest such claim, and one for fairness.
+    If the project is entitled only once own work has left, or its department only once its other projects have lost
+    what they hold above their shares, there is a combination for the strongest such right, and one for fairness.
     """
     accounts, beneficiary = snapshot.accounts, Beneficiary(job.id.project, domain, milli)
     chain = accounts.tree.chain(job.id.project)

@@ -43,7 +43,7 @@ def find_room(snapshot: Snapshot, job: Job, options: Sequence[PoolOption], is_du
         if any(not room.cost.price and room.assignment.option.order < option.order for room in found):
             break
         for rule in rules_of(snapshot, job, option):
-            # Capacity that comes free by itself is for jobs with a claim.
+            # Capacity that comes free by itself is for entitled jobs.
             with snapshot.searching(snapshot.future_idle if rule.is_entitled else snapshot.idle):
                 found += _rooms(rule, is_due)
     return min(found, key=room_rank, default=None)
@@ -85,8 +85,8 @@ def room_rank(room: Room) -> tuple[int, int, Cost]:
 def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
     """The candidates on the nodes that a run's pods may use, and those elsewhere that make way for a ceiling.
 
-    For anything else, own work elsewhere does not make way: if it were paused for a claim against others, it would go
-    on where it was, and the claim would be lost again.
+    For anything else, own work elsewhere does not make way: if it were paused so that its project becomes
+    entitled, it would go on where it was, and the project would not be entitled any more.
     """
     project, tree = run.allocation.project, rule.snapshot.accounts.tree
     limited = {owner for owner, _ in tree.limits(rule.domain, project)}
@@ -131,7 +131,7 @@ def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[in
 
 
 def _may_take(rule: VictimRule, victim: Allocation, lost_milli: GpuMilli) -> bool:
-    """Whether a victim may have runs paused once it waits: it outranks a run of its project, or has a claim then.
+    """Whether a victim may have runs paused once it waits: it outranks a run of its project, or is entitled then.
 
     `lost_milli`: what its project loses, this victim included.
     """
@@ -140,7 +140,7 @@ def _may_take(rule: VictimRule, victim: Allocation, lost_milli: GpuMilli) -> boo
 
 
 def _may_claim(run: Allocation, snapshot: Snapshot, more_milli: GpuMilli) -> bool:
-    """Whether a run outranks another of its project, or its project has a claim with this many more GPUs."""
+    """Whether a run outranks another of its project, or its project is entitled with this many more GPUs."""
     job, domain, project = run.job, run.domain, run.project
     if job is None or domain is None:
         return False

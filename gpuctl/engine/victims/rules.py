@@ -1,7 +1,7 @@
 """Which sets of runs may make way for a job: its rights inside its project and against others, combined in one rule.
 
 One set may hold work of the job's own project (`preempt`) and of others (`reclaim`). Sometimes it must: once own work
-leaves, the project holds less, so that with the job it has a claim, or breaks no limit. An example: docs/concepts.md,
+leaves, the project holds less, so that it is entitled with the job, or breaks no limit. An example: docs/concepts.md,
 "Rights combine".
 """
 
@@ -42,8 +42,8 @@ class Cost(NamedTuple):
     """What a set of evictions costs; lower is better, in the order of the fields.
 
     `price`: of the rule. `lost_milli`, `stopped`: GPUs lost and runs that stop, now and by what follows; a run that
-    only loses surplus workers does not stop. `outranked`: moved runs below a victim of their project, which would
-    take their next places. `moved_loss`, `moved`: GPU-milliseconds that moved runs lose, and how many they are.
+    only loses surplus workers does not stop. `outranked`: moved runs that a victim of their project outranks, and whose
+    next places it would take. `moved_loss`, `moved`: GPU-milliseconds that moved runs lose, and how many they are.
     `at_once_milli`: GPUs lost at once, because what follows may not come. `preferences`: the victims'. `[:-1]` are the
     amounts, which a search can bound before it knows the victims.
     """
@@ -101,7 +101,7 @@ class VictimRule:
 
     @property
     def is_entitled(self) -> bool:
-        """Whether the project has a claim for the job, so that GPUs which come free are reserved for the job."""
+        """Whether the project is entitled with the job, so that GPUs which come free are reserved for the job."""
         return self.strategies[0] is not None
 
     @property
@@ -146,7 +146,7 @@ class VictimRule:
                 for project in over_allocated(self.snapshot, self.domain, strategy):
                     if self._strategy_against(project_owner(project)) is strategy:
                         yield self._of(project, strategy, pausable[project])
-        # No quota covers their CPU and memory, so any claim goes before them.
+        # No quota covers their CPU and memory, so each entitled job goes before them.
         for project, runs in self.snapshot.without_gpus(self.domain).items():
             right = self._strategy_against(project_owner(project))
             if right is not None and project != self.job.id.project:
