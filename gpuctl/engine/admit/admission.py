@@ -96,7 +96,7 @@ class Admission:
             _, reason = self.outcome.started[pending.job.id]
             self.outcome.started[pending.job.id] = (assignment, reason)
         self.outcome.all_unschedulable &= not self._migrations.has_looked
-        self._let_go_on()
+        self._reserve_next_places()
         self._reserve_for_longest_waiting(pending_jobs)
         self._enlarge_starts(pending_jobs)
         return self.outcome
@@ -119,7 +119,7 @@ class Admission:
             if larger is not assignment:
                 self._start(pending, larger, "start")
 
-    def _let_go_on(self) -> None:
+    def _reserve_next_places(self) -> None:
         """Reserve next places for paused runs: what no pending job takes, else room that is made by their own rights.
 
         Runs that make way for a paused run come after it. Once a run finds no place, later ones no longer use free

@@ -102,7 +102,7 @@ class MigrationSearch:
         is_worth_it = rule.is_guaranteed and must_pause > 0 and not has_failed
         if not self._is_over(rule) and (is_worth_it or self._are_few(rule)):
             return not has_failed
-        return None if rule.allows_moves() and any(_able(rule)) else False
+        return None if rule.allows_moves() and any(_movable_runs(rule)) else False
 
     def _is_over(self, rule: VictimRule) -> bool:
         return self._placings_left <= 0 or is_over(rule)
@@ -124,26 +124,26 @@ class MigrationSearch:
     def _moves_alone(self, rule: VictimRule) -> Room | None:
         self.has_looked = True
         moves = self._moves_in(rule)
-        left = _not_for(rule.job.id, moves)
+        left = _not_stopped_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
         walk = EvictionWalk(rule, left, self._follows(rule), MAX_STEPS)
         chosen = walk.run()
         is_exhaustive = walk.is_exhaustive and self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if chosen is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves", rule.option, rule.is_guaranteed).add(rule.option.request)
-        return None if chosen is None else self._told(rule, chosen)
+        return None if chosen is None else self._room_of(rule, chosen)
 
     def _with_pauses(self, rule: VictimRule, first: Found | None) -> Room | None:
         """The cheapest moves that make room together with allowed pauses; those with the fewest GPUs paused win."""
         self.has_looked = True
         moves = _movable(rule)
-        left = _not_for(rule.job.id, moves)
+        left = _not_stopped_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
         found = cheapest_of_few(rule, [*left, *pauses(rule)], self._follows(rule), first)
         is_exhaustive = self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if found is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves and pauses", rule.option, rule.key).add(rule.option.request)
-        return None if found is None else self._told(rule, found[1])
+        return None if found is None else self._room_of(rule, found[1])
 
     def _beside_pauses(self, rule: VictimRule) -> Room | None:
         """The cheapest moves beside one set of pauses, the first in order, for when all sets are too many.
@@ -157,9 +157,9 @@ class MigrationSearch:
             with snapshot.supposing():
                 snapshot.pause(victims_of(chosen))
                 smaller = {eviction.job for eviction in chosen}
-                movable = [move for move in _not_for(rule.job.id, _movable(rule)) if move.job not in smaller]
+                movable = [move for move in _not_stopped_for(rule.job.id, _movable(rule)) if move.job not in smaller]
                 moves = EvictionWalk(rule, movable, self._follows(rule), MAX_STEPS).run()
-        found = None if moves is None else self._told(rule, (*moves, *chosen))
+        found = None if moves is None else self._room_of(rule, (*moves, *chosen))
         if found is None:
             snapshot.unschedulable("moves and pauses", rule.option, rule.key).add(rule.option.request)
         return found
@@ -172,19 +172,19 @@ class MigrationSearch:
             if not any(eviction.is_move for eviction in chosen):
                 return None  # `find_room` has tried pauses alone.
             is_enough = must_pause <= gpu_milli_of(victims_of(chosen)) and self._placings_left > 0
-            return (0, 0) if is_enough and self._told(rule, chosen) is not None else None
+            return (0, 0) if is_enough and self._room_of(rule, chosen) is not None else None
 
         return follows
 
-    def _told(self, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
+    def _room_of(self, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
         """The room that a set of evictions makes, if the rule allows it and each moved run has a place."""
         counters, placings = self._snapshot.counters, self._snapshot.counters.placings
         placement = place_without(rule, (*victims_of(chosen), *movers_of(chosen)))
-        found = None if placement is None else _beside(Assignment(rule.option, placement), chosen, rule)
+        found = None if placement is None else _room_for(Assignment(rule.option, placement), chosen, rule)
         if placement is not None and found is None:
             # The best place for the job may be the only one for a moved run.
             among = _placed_among(rule, chosen)
-            found = None if among is None else _beside(among, chosen, rule)
+            found = None if among is None else _room_for(among, chosen, rule)
         tried = 1 + counters.placings - placings
         counters.tried += tried
         self._placings_left -= tried
@@ -225,7 +225,7 @@ def _first_pauses(rule: VictimRule, milli: GpuMilli) -> list[Eviction]:
     return [] if milli > 0 else [*chosen.values()]
 
 
-def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
+def _room_for(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
     """The room that evictions make if they leave a place for the job; None if a moved run has no place beside it."""
     victims, movers = victims_of(chosen), [eviction for eviction in chosen if eviction.is_move]
     cost = rule.cost(victims)
@@ -259,7 +259,7 @@ def _spare_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
 def _movable(rule: VictimRule) -> list[Eviction]:
     """The moves of all runs of a rule's domain that are old enough to be moved for the job, the least loss first."""
     snapshot = rule.snapshot
-    moves = [moved(snapshot, run) for run in _able(rule)]
+    moves = [moved(snapshot, run) for run in _movable_runs(rule)]
 
     def loss(move: Eviction) -> tuple[int, GpuMilli, JobId]:
         return running_ms(move.allocations[0].run, snapshot.now_ms), move.total_milli, move.job
@@ -267,12 +267,12 @@ def _movable(rule: VictimRule) -> list[Eviction]:
     return sorted(moves, key=loss)
 
 
-def _able(rule: VictimRule) -> Iterator[Allocation]:
+def _movable_runs(rule: VictimRule) -> Iterator[Allocation]:
     runs = chain.from_iterable(rule.snapshot.pausable(rule.domain).values())
     return (run for run in runs if run.job is not None and not run.is_extra and rule.may_move(run))
 
 
-def _not_for(beneficiary: JobId, moves: Sequence[Eviction]) -> list[Eviction]:
+def _not_stopped_for(beneficiary: JobId, moves: Sequence[Eviction]) -> list[Eviction]:
     """The moves of runs that did not stop for the same job last."""
     return [move for move in moves if move.allocations[0].run.paused_for != beneficiary]
 
