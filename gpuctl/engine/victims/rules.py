@@ -167,7 +167,7 @@ class VictimRule:
         return [allocation for allocation in sized if self._may_lose(allocation, strategy)]
 
     def _may_lose(self, allocation: Allocation, strategy: ReclaimStrategy) -> bool:
-        """Whether a run of another project is old enough for a strategy, and neither protected nor settled."""
+        """Whether a run of another project is old enough for a strategy, not protected, and by fairness not settled."""
         snapshot = self.snapshot
         if allocation.run.job in snapshot.protected:
             return False

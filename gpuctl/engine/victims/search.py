@@ -52,7 +52,7 @@ them; beyond it these searches are cut off. Bench workloads need up to 40,000. W
 cycle take any time: 1,500 that all differ in CPU and memory take 10x on 40 nodes if sets do not count."""
 
 Order: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
-"""Which set is taken first: by its cost; of equal sets, if it is known, by node rather than by time and name."""
+"""Which set is taken first: by its cost and its losses; of equals, close nodes first; then by time and name."""
 
 
 class Entry(NamedTuple):
