@@ -12,9 +12,9 @@ class Counters:
 
     `read`: jobs whose own state was read. `checks`: pending jobs checked for schedulability. `attempts`: jobs
     attempted. `placings`: searches for a placement that no failed request ruled out. `considered`: runs, and parts of
-    elastic ones, listed in searches for victims; `searches`: nodes searched for them. `tried`: placements tried beside
-    moved runs. `supposed`: effort of asking what follows from sets of victims. `cut_off`: searches for victims that
-    ended at their bound and found none, so that there may be some.
+    elastic runs, listed in searches for victims; `searches`: nodes searched for victims. `tried`: placements tried
+    beside moved runs. `supposed`: steps spent on what follows from sets of victims. `cut_off`: searches for victims
+    that ended at their bound and found none, although there may be some.
     """
 
     read: int = 0

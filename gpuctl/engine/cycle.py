@@ -1,14 +1,14 @@
 """One cycle of the engine: the table of contents of this package.
 
-1. Snapshot: what there is, what each run does by itself, and which run holds what (`cache/`, `snapshot.py`).
+1. Snapshot: the capacity, what each run does on its own, and which run holds what (`cache/`, `snapshot.py`).
 2. Shares: what each project asks for, and what it may have (`jobs/`, `shares/`).
 3. Admission: which jobs start, and which runs make way (`admit/`, `victims/`).
 4. Decisions: one decision with one reason for each job, retries last.
 
-A run that is paused here has its next place reserved here too, if its own rights give it one. All else that follows
-from a decision, the next cycle decides; `lookahead.py` makes those cycles in advance where runs make way.
-The phases share only what is written here: the snapshot and the other parts of `CarriedState`, which phase 1 brings up
-to date. Nothing else of a cycle outlives it.
+A run that is paused here also gets its next place reserved here, if its own rights give it one. All other consequences
+of a decision are left to the next cycle; `lookahead.py` makes those cycles in advance when runs make way.
+The phases share only what `decide` shows: the snapshot and the other parts of `CarriedState`, which phase 1 updates.
+Nothing else of a cycle outlives it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def decide(
     cache: EngineCache,
     restraints: Restraints = UNRESTRAINED,
 ) -> Schedule:
-    """The schedule of one cycle by itself; `lookahead` says under which restraints it is the one that is decided."""
+    """Make the schedule of one cycle by itself; `lookahead` finds the restraints under which it is decided."""
     policy = declared.cluster.scheduling
     declared, state = cache.effective.of(declared, state, now_ms)
 
@@ -69,8 +69,8 @@ def decide(
     count_growth(lacking, carried.capacity, carried.demand)
     shares_changed = _divide(declared, state, now_ms, carried)
 
-    # 3. Admission. If no attempt of the last cycle succeeded and nothing has changed since, none would succeed now:
-    # without this an unchanged cycle takes 3.6x.
+    # 3. Admission. If no attempt of the last cycle succeeded and nothing has changed since, none would succeed now, so
+    # none is made: without this an unchanged cycle takes 3.6x.
     is_unchanged = carried.is_unchanged and not (rights_changed or shares_changed)
     all_unschedulable = carried.all_unschedulable and is_unchanged
     scale_up = ScaleUp(snapshot, lacking, carried.allocations)
@@ -104,15 +104,15 @@ def decide(
 
 
 def _starts_again(outcome: Outcome, pending_jobs: PendingJobs) -> bool:
-    """Whether a job starts that ran before."""
+    """Whether a job that has run before starts in this cycle."""
     runs = (pending_jobs.find(job).run for job in outcome.started)
     return any(run is not None and run.starts for run in runs)
 
 
 def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, Decision], now_ms: Instant) -> Outcome:
-    """Enter one decision for each job: of `overlay`, by the reason it waits, or by itself. Returns the retries.
+    """Enter one decision for each job: from `overlay`, or the reason why it waits, or its decision by itself.
 
-    Retries are decided last: they take what all others leave.
+    Returns the outcome of the retries. They are decided last: they take only what all other jobs leave.
     """
     outcome, snapshot = admission.outcome, carried.snapshot
     changed: list[JobClass] = []
@@ -133,7 +133,7 @@ def _decide(carried: CarriedState, admission: Admission, overlay: dict[JobId, De
 
 
 def _divide(declared: Declared, state: ClusterState, now_ms: Instant, carried: CarriedState) -> bool:
-    """Divide each domain into portions; whether any portion has changed."""
+    """Divide each domain into portions. Returns whether any portion has changed."""
     half_life_ms = declared.cluster.scheduling.fairness_half_life_ms
     used = used_by(state.ledgers, half_life_ms, now_ms)
     usable = {
@@ -146,7 +146,7 @@ def _divide(declared: Declared, state: ClusterState, now_ms: Instant, carried: C
 
 
 def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> Iterator[tuple[JobId, Decision]]:
-    """Runs that stop to go on elsewhere, with their next places, as far as those are still reserved."""
+    """Runs that stop in order to go on elsewhere. Each has its next place, if that is still reserved."""
     for job, _ in carried.moving.values():
         decision = carried.decisions[job.id]
         reason = decision.reason if job.id in moving else reasons.STILL_STOPPING
@@ -154,7 +154,7 @@ def _still_moving(carried: CarriedState, moving: Mapping[JobId, Placement]) -> I
 
 
 def _with_reservation(carried: CarriedState, regained: Mapping[JobId, UnderScaled]) -> Iterator[tuple[JobId, Decision]]:
-    """Elastic runs that go on with places reserved for workers that they lack: those that others were paused for."""
+    """Elastic runs that go on with reserved places for missing workers: the places that other runs were paused for."""
     for job, run in regained.items():
         decision = carried.decisions.get(job)
         if run.paid and isinstance(decision, Keep):
@@ -162,7 +162,7 @@ def _with_reservation(carried: CarriedState, regained: Mapping[JobId, UnderScale
 
 
 def _only_claimed(outcome: Outcome, snapshot: Snapshot) -> Mapping[tuple[DomainName, ProjectName], GpuMilli]:
-    """GPUs that are reserved for projects, or claimed by displaced runs: the snapshot counts them as held."""
+    """GPUs reserved for projects, or claimed by displaced runs. The snapshot counts them as held."""
     claimed = Counter[tuple[DomainName, ProjectName]]()
     for job, (assignment, _) in outcome.reserved.items():
         claimed[assignment.option.domain, job.project] += assignment.option.request.total_milli

@@ -1,7 +1,7 @@
 """The projects whose facts have changed, so that a cycle costs what changed.
 
-Example: a run of project A ends. A is marked dirty, and the next cycle counts A's demand and ranks A's queue again, and
-no other project's. A project is marked when its allocations, its share or its pending jobs change.
+Example: a run of project A ends. A is marked dirty. The next cycle counts the demand and ranks the queue of A again,
+and of no other project. A project is marked when its allocations, its share or its pending jobs change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpuctl.model.ids import ProjectName
 
 
 class DirtyProjects:
-    """Marks of projects, numbered. `count`: how many were made; each reader keeps the count of its last reading."""
+    """Numbered marks of projects. `count`: how many were made; each reader keeps the count of its last reading."""
 
     def __init__(self, projects: Iterable[ProjectName]) -> None:
         self.count = 0
@@ -29,7 +29,8 @@ class DirtyProjects:
     def of_share(self, project: ProjectName) -> None:
         """Mark a project because its share changed: its jobs need not be counted again.
 
-        Without the difference, with 10,000 jobs that differ, an unchanged cycle takes 3.2x, one with a new job 2.3x.
+        Without this distinction, with 10,000 jobs that all differ, an unchanged cycle takes 3.2x, one with a new job
+        2.3x.
         """
         self._mark(self._shares, project)
 
@@ -39,9 +40,9 @@ class DirtyProjects:
             self.of(project)
 
     def since(self, count: int, *, shares: bool = True) -> list[ProjectName]:
-        """The projects marked after so many marks; without `shares` not those of which only the share changed.
+        """The projects marked since `count` marks were made. `shares=False`: without those whose share alone changed.
 
-        Cost: what it returns.
+        Cost: the length of the result.
         """
         found: list[ProjectName] = []
         for marks in (self._shares, self._facts) if shares else (self._facts,):
@@ -49,7 +50,7 @@ class DirtyProjects:
         return list(dict.fromkeys(reversed(found)))
 
     def _mark(self, marks: dict[ProjectName, int], project: ProjectName) -> None:
-        """Enter a mark as the last of its dict, which is in the order of marks."""
+        """Enter a mark at the end of its dict, which is in the order of marks."""
         self.count += 1
         marks.pop(project, None)
         marks[project] = self.count

@@ -1,13 +1,11 @@
-"""Looking ahead: a schedule for which runs make way is carried out in advance, as values, before it is decided.
+"""Looking ahead: a schedule in which runs make way is carried out in advance, as values, before it is decided.
 
-A cycle decides job by job, and what follows from its pauses other jobs decide, in later cycles. A schedule that these
-would undo is made anew under restraints (`_choices`). The rules, with an example: docs/concepts.md, "Looking ahead".
-
-Invariant: restraints only take stops back, and starts that would be stopped again before the cluster rests, or have
-them elsewhere. All else starts as it would, so that a cluster comes to rest with them as without.
-
-Cost: nothing where no run makes way or starts again, or no job could take what it leaves from the job that it leaves it
-to. Else mostly three cycles, of what has changed.
+A cycle decides job by job, and later cycles decide about the jobs that its pauses affect. A schedule that those cycles
+would undo is made again under restraints (`_choices`). The rules, with an example: docs/concepts.md, "Looking ahead".
+Invariant: restraints only prevent stops, and prevent or move starts that would be stopped again before the cluster is
+at rest. All other starts stay as they are, so the cluster comes to rest with restraints as without.
+Cost: nothing if no run makes way or starts again, or if no job could take the freed GPUs from the job that they are
+for. Otherwise mostly three cycles, each over what has changed.
 """
 
 from __future__ import annotations
@@ -30,33 +28,33 @@ from gpuctl.model.steps import Steps
 from gpuctl.model.units import GpuMilli, Instant
 
 MAX_AIDED = 20
-"""Jobs for which runs make way in a cycle, at the most: beyond them nothing is foreseen. Of 10,000 waiting gangs 31 are
-given room at once, and looking ahead takes as long again as the cycle, or twice as long."""
+"""The most jobs for which runs make way in a cycle that is looked ahead. With more, nothing is foreseen: of 10,000
+waiting gangs 31 are given room at once, and looking ahead takes as long again as the cycle, or twice as long."""
 MAX_TRIES = 4
-"""Schedules with further restraints, at the most."""
+"""The most schedules that are made under further restraints."""
 MAX_CYCLES = 10
-"""Cycles that are looked ahead, at the most: few schedules cause more than three."""
+"""The most cycles that are looked ahead; few schedules cause more than three."""
 MAX_CONSIDERED, MAX_TRIED = 100_000, 10_000
-"""Runs listed in searches for victims, and placements tried beside moved runs, in all (`Counters`), at the most: beyond
-them no more is foreseen, so that no tenant's jobs can make it take long."""
+"""The most runs listed in searches for victims, and the most placements tried beside moved runs, in all (`Counters`).
+Beyond them no more is foreseen, so that no tenant's jobs can make it take long."""
 
 
 class Price(NamedTuple):
-    """What runs lose by some schedules, the least is best: the GPUs of runs that stop and of workers that are given up,
-    and how many runs stop. Runs that go on elsewhere at once are not counted."""
+    """What runs lose by some schedules; the lowest price is best. `gpu_milli`: the GPUs of runs that stop and of
+    workers that are given up. `stopped`: how many runs stop. A run that goes on elsewhere at once does not count."""
 
     gpu_milli: GpuMilli = 0
     stopped: int = 0
 
 
 class Outlook(NamedTuple):
-    """What comes of a schedule. `running`: the jobs that run in the end; `gained`: how many workers each has more then.
-    `in_vain`: jobs for which runs make way, and that do not run in the end, or go on with no more workers than before.
-    `twice`: jobs whose run is stopped, or starts again, and is stopped later; `places`: where those run in the end.
-    `resumed`: jobs whose runs make way, and that have as many workers again in the end, those with most GPUs first.
-    `price`: of it, and of all that follow.
+    """The results of a schedule once the cluster is at rest. If the bounds are met before, only `twice` is known.
 
-    Where the cluster does not rest within the bounds, only `twice` is known.
+    `running`: the jobs that run in the end. `gained`: how many more workers each has then than before. `in_vain`: jobs
+    for which runs make way, and that do not run in the end, or go on with no more workers than before. `twice`: jobs
+    whose run is stopped, or starts again, and is stopped later; `places`: where those run in the end. `resumed`: jobs
+    whose runs make way for a job that lists no pools, and that have as many workers again in the end; those with most
+    GPUs first. `price`: the price of this schedule and of all that follow.
     """
 
     running: frozenset[JobId] = frozenset()
@@ -68,25 +66,25 @@ class Outlook(NamedTuple):
     price: Price = Price()
 
     def is_better_than(self, other: Outlook) -> bool:
-        """Whether each run makes way for a job that runs, and less is lost for as much.
+        """Whether each run makes way for a job that runs in the end, and less is lost than by the other outlook.
 
-        Where a run would stop twice: all jobs still run, and other runs, or none, stop twice. Else: none does, the same
-        jobs gain as many workers, and the price is lower.
+        If the other one stops a run twice: all its jobs still run, and other runs, or none, stop twice. Otherwise: no
+        run stops twice, each job gains as many workers, and the price is lower.
         """
         if other.twice:
             return not self.in_vain and self.running >= other.running and self.twice != other.twice
         return not (self.in_vain or self.twice) and self.gains_as_much_as(other) and self.price < other.price
 
     def gains_as_much_as(self, other: Outlook) -> bool:
-        """Whether no job gains fewer workers."""
+        """Whether each job gains at least as many workers as by the other outlook."""
         return all(self.gained.get(job, 0) >= workers for job, workers in other.gained.items())
 
 
 def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: EngineCache | None = None) -> Schedule:
-    """Decide which declared jobs run, where, and which wait: one decision with one reason a job, and the trace.
+    """Decide which declared jobs run, where, and which wait: one decision with one reason for each job, and the trace.
 
-    Pure, deterministic and independent of the order of its inputs; never raises, whatever state the cluster is in.
-    `cache` saves work when the cycle before was over the same declarations and nodes; it changes no result.
+    Pure, deterministic and independent of the order of its inputs; never raises, whatever the state of the cluster.
+    `cache` saves work if the cycle before was over the same declarations and nodes; it changes no result.
     """
     cache = cache or EngineCache()
     cache.begin()
@@ -97,9 +95,9 @@ def schedule(declared: Declared, state: ClusterState, now_ms: Instant, cache: En
 
 
 def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache: EngineCache) -> Schedule:
-    """The schedule, or the one that is decided in its place."""
-    # A run that starts meanwhile is old enough to make way for a guarantee: else two jobs that each have a right over
-    # the other's run would take turns, a `minRuntime` each.
+    """Look ahead from a schedule. Returns this schedule, or the one that is decided in its place."""
+    # A run that starts meanwhile counts as old enough to make way for a guarantee. Otherwise two jobs that each have a
+    # right over the other's run would take turns, one `minRuntime` each.
     steps = Steps(declared, aged_ms=declared.cluster.scheduling.min_runtime.guarantee_ms)
     restraints, is_last = UNRESTRAINED, True
     outlook = _outlook(steps, state, decided, cache)
@@ -112,7 +110,7 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
         paused = further.delayed.intersection(_victims(other))
         others = _outlook(steps, state, other, cache, Restraints(delayed=paused))
         if further.delayed and not others.gained:
-            is_last = False  # nothing else would change meanwhile: the start would be put off for ever
+            is_last = False  # nothing else would change meanwhile, so the start would be delayed for ever
             continue
         is_last = bool(outlook.in_vain) or others.is_better_than(outlook)
         if is_last:
@@ -126,7 +124,7 @@ def _foreseen(declared: Declared, state: ClusterState, decided: Schedule, cache:
 
 
 def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
-    """What a schedule may be made anew with, because of its outlook: the first that is better is taken."""
+    """The restraints to make a schedule again with, given its outlook; the first that gives a better one is kept."""
     if outlook.in_vain:
         return [Restraints(unaided=outlook.in_vain)]
     if outlook.twice:
@@ -152,9 +150,9 @@ def _choices(decided: Schedule, outlook: Outlook) -> list[Restraints]:
 def _outlook(
     steps: Steps, state: ClusterState, decided: Schedule, cache: EngineCache, later: Restraints = UNRESTRAINED
 ) -> Outlook:
-    """Carry the last cycle's schedule out, and those that follow from it, until nothing changes.
+    """Carry out the last cycle's schedule, and those that follow from it, until nothing changes.
 
-    `later`: restraints of those that follow, which hold until all else rests.
+    `later`: the restraints of the schedules that follow.
     """
     cache.note()
     before, victims, stopped = _running(state), _victims(decided), _stopped(decided)
@@ -208,7 +206,7 @@ def _price(state: ClusterState, decided: Schedule) -> Price:
 
 
 def _running(state: ClusterState) -> dict[JobId, Run]:
-    """The runs that have a place and do not stop, by their jobs."""
+    """The runs that have a place and are not stopping, by job."""
     return {run.job: run for run in state.runs if run.phase in ACTIVE and run.placement}
 
 
@@ -222,7 +220,7 @@ def _gpu_milli(run: Run) -> GpuMilli:
 
 
 def _victims(decided: Schedule) -> dict[JobId, JobId]:
-    """The jobs whose runs make way, each with the job for which."""
+    """The jobs whose runs make way, each with its beneficiary."""
     makes_way = (each for each in decided.decisions if isinstance(each, Reclaim | Preempt | Move | Resize))
     return {each.job: each.beneficiary for each in makes_way if each.beneficiary is not None}
 

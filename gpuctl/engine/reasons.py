@@ -1,7 +1,7 @@
 """Typed reasons, one name for each code of the GPU5xxx family: the only place that names codes and parameters.
 
-Most are made of one value or of a job, and are rows of a table; the others are functions. What each tells, and why a
-job has it, stands with its code in `gpuctl/diag/codes/pending.py`.
+Most are made from one value or from a job, and are rows of a table; the others are functions. What each code means, and
+why a job has it, stands with the code in `gpuctl/diag/codes/pending.py`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ GUARDED = "GPU5080"
 MOVED = "GPU5082"
 
 BY_AMOUNTS = frozenset({IN_QUOTA, "GPU5002", ON_IDLE, "GPU5005"})
-"""Reasons to run that follow from what the project holds, is guaranteed and may have."""
+"""Reasons to run that follow from what the project holds, its guarantee and its fair share."""
 
 FOR_ENDS = frozenset({FOR_OTHERS, IN_SWEEP})
 """Reasons to wait for the end of certain jobs."""
 
 DEPENDENT = frozenset({*FOR_ENDS, "GPU5026"})
-"""Reasons to wait for certain jobs, those that it comes after or others of its sweep: it is in no queue, and demands
-nothing."""
+"""Reasons to wait for certain jobs: those that the job comes after, or others of its sweep. Such a job is in no queue
+and demands nothing."""
 
 FOR_ROOM = frozenset({
     "GPU5010", "GPU5011", "GPU5013", "GPU5014", "GPU5015", "GPU5016", "GPU5017", FOR_PAUSED, FOR_STOPPING, FOR_START,
     "GPU5024", "GPU5028", "GPU5060", "GPU5061", GUARDED, "GPU5081",
 })  # fmt: skip
-"""Reasons to wait that more GPUs, or others, would end, as far as quotas allow: no GPUs are free that can be had."""
+"""Reasons to wait that would end if more GPUs, or other GPUs, were free, as far as quotas allow."""
 
 DISPLACED = frozenset({"GPU5034", "GPU5035", "GPU5036"})
-"""Reasons to stop that are no other job's: the run goes on as soon as it can."""
+"""Reasons to stop that concern no other job: the run goes on as soon as it can."""
 
 MAX_NAMED = 3
-"""Jobs a reason names at most: people read it, and a gang may pause hundreds."""
+"""The most jobs that a reason names: people read it, and a gang may pause hundreds."""
 
 
 def _reason(code: str, **params: str | int) -> Reason:
@@ -54,12 +54,12 @@ def _reason(code: str, **params: str | int) -> Reason:
 
 
 def _with(code: str, name: str) -> Callable[[object], Reason]:
-    """Makes the reason of a value, which is its only parameter."""
+    """Make a function from a value to its reason; the value is the only parameter."""
     return lambda value: _reason(code, **{name: str(value)})
 
 
 def _named(code: str, name: str) -> Callable[[Iterable[JobId]], Reason]:
-    """Makes the reason of several jobs, of which a few are named."""
+    """Make a function from several jobs to their reason, which names a few of them."""
 
     def make(jobs: Iterable[JobId]) -> Reason:
         names = [str(job) for job in sorted(jobs)]
@@ -70,7 +70,7 @@ def _named(code: str, name: str) -> Callable[[Iterable[JobId]], Reason]:
 
 
 def _of_job(code: str, *names: str) -> Callable[[Job], Reason]:
-    """Makes the reason of a job. `gpus`: of a worker if `workers` are told too, else of the fewest it starts with."""
+    """Make a function from a job to its reason. `gpus`: of a worker if `workers` is given too, else of the fewest."""
 
     def make(job: Job) -> Reason:
         each = "workers" in names
@@ -89,7 +89,7 @@ def _pools(job: Job) -> str:
     return ", ".join(job.pools) or "no pool"
 
 
-# It runs
+# The job runs
 
 runs_in_quota: Callable[[ProjectName], Reason] = _with(IN_QUOTA, "project")
 runs_in_share: Callable[[ProjectName], Reason] = _with("GPU5002", "project")
@@ -97,7 +97,7 @@ runs_on_idle: Callable[[ProjectName], Reason] = _with(ON_IDLE, "project")
 runs_over_quota: Callable[[ProjectName], Reason] = _with("GPU5005", "project")
 RUNS_WITHOUT_GPU = _reason("GPU5004")
 
-# It waits for room
+# The job waits for room
 
 no_free_gpus = _of_job("GPU5010", "gpus", "pools")
 over_share = _of_job("GPU5011", "gpus", "project")
@@ -111,13 +111,13 @@ held_back: Callable[[JobId], Reason] = _with("GPU5081", "oldest")
 
 
 def over_limit(job: Job, owner: str, limit_milli: GpuMilli) -> Reason:
-    """It would break the limit of its project or a department."""
+    """The job would break the limit of its project or of a department."""
     gpus = format_gpus(job.gpu_milli * job.min_workers)
     return _reason("GPU5012", gpus=gpus, owner=owner, limit=format_gpus(limit_milli))
 
 
 def fixed_over_quota(job: Job, owner: str, quota_milli: GpuMilli) -> Reason:
-    """Work that can't be paused never exceeds quota."""
+    """The job can't be paused, and such work never exceeds the quota."""
     gpus = format_gpus(job.gpu_milli * job.min_workers)
     return _reason("GPU5013", gpus=gpus, project=owner.removeprefix("project "), quota=format_gpus(quota_milli))
 
@@ -133,7 +133,7 @@ def not_served(job: Job, pool: NodePool) -> Reason:
     return _reason("GPU5061", pools=_pools(job), sharing=sharing)
 
 
-# It has a place that it can't have yet
+# The job has a place that is not available yet
 
 waits_for_paused = _named(FOR_PAUSED, "victims")
 WAITS_FOR_STOPPING = _reason(FOR_STOPPING)
@@ -141,7 +141,7 @@ waits_for_start: Callable[[JobId], Reason] = _with(FOR_START, "other")
 kept_for_oldest: Callable[[PoolName], Reason] = _with(GUARDED, "pool")
 STILL_STOPPING = _reason("GPU5020")
 
-# It is in no queue
+# The job is in no queue
 
 pinned: Callable[[ProjectName], Reason] = _with("GPU5021", "project")
 unknown_project: Callable[[ProjectName], Reason] = _with("GPU5022", "project")
@@ -150,25 +150,25 @@ left_to: Callable[[str], Reason] = _with("GPU5037", "engine")
 
 
 def dependency_failed(job: JobId, state: JobState) -> Reason:
-    """It is in no queue, for a job that it comes after has ended without success."""
+    """The job is in no queue because a job that it comes after has ended without success."""
     return _reason("GPU5026", job=str(job), state=state.value)
 
 
 def sweep_is_full(sweep: JobId, parallelism: int) -> Reason:
-    """It is in no queue until fewer jobs of its sweep are queued or run."""
+    """The job is in no queue until fewer jobs of its sweep are queued or running."""
     return _reason(IN_SWEEP, sweep=str(sweep), parallelism=parallelism)
 
 
 def start_failed(problem: str, starts: int, retry_ms: Instant, rights_ms: Instant) -> Reason:
-    """It was stopped, for it did not come to run; it takes idle GPUs from `retry_ms`, has all rights from `rights_ms`.
+    """The run was stopped: it did not come to run. It gets idle GPUs from `retry_ms`, all rights from `rights_ms`.
 
-    `problem` has the server's words too: while the run waits there is no pod that says them, and events last an hour.
+    `problem` includes the server's words: while the run waits no pod shows them, and events last only an hour.
     """
     words = problem or "its pods did not run"
     return _reason(START_FAILED, starts=starts, problem=words, retry=retry_ms, rights=rights_ms)
 
 
-# It stops, moves or has fewer workers
+# The run stops, moves or has fewer workers
 
 paused_by_guarantee: Callable[[JobId], Reason] = _with("GPU5030", "beneficiary")
 paused_by_fairness: Callable[[JobId], Reason] = _with("GPU5031", "beneficiary")
@@ -185,7 +185,7 @@ IDLE_TOO_LONG = _reason("GPU5042")
 
 
 def gave_up_workers(beneficiary: JobId, workers: int, declared: int) -> Reason:
-    """An elastic job goes on with fewer workers."""
+    """An elastic job gives up workers for another job and goes on with the rest."""
     return _reason("GPU5090", beneficiary=str(beneficiary), workers=workers, declared=declared)
 
 

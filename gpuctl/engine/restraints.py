@@ -1,4 +1,4 @@
-"""Restraints: what a schedule has to do otherwise, since looking ahead shows that it would be undone."""
+"""Restraints: what a schedule must do differently, because looking ahead shows that it would be undone otherwise."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from gpuctl.model.ids import JobId
 
 
 class Restraints(NamedTuple):
-    """`unaided`: jobs for which no run makes way. `unmoved`: jobs whose runs are not moved, but may be paused.
-    `untouched`: jobs whose runs make way for no job. `delayed`: jobs that do not start again yet. `placed`: jobs that
-    start in these places if they are idle.
+    """The jobs that a schedule must treat differently.
+
+    `unaided`: no run makes way for them. `unmoved`: their runs are not moved, but may be paused. `untouched`: their
+    runs make way for no job. `delayed`: they do not start again yet. `placed`: they start in these places if idle.
     """
 
     unaided: frozenset[JobId] = frozenset()
@@ -21,7 +22,7 @@ class Restraints(NamedTuple):
     placed: frozenset[tuple[JobId, Placement]] = frozenset()
 
     def __or__(self, other: Restraints) -> Restraints:
-        """Those of both; of two places of a job the other's."""
+        """The restraints of both; if both have a place for a job, the other's."""
         return Restraints(
             unaided=self.unaided | other.unaided,
             unmoved=self.unmoved | other.unmoved,

@@ -1,12 +1,10 @@
-"""The scheduler's snapshot of one cycle: free capacity, allocations and accounts, and the only thing a cycle changes.
+"""The scheduler's snapshot of one cycle: free capacity, allocations and accounts. It is the only thing a cycle changes.
 
-`idle` is free now; `future_idle` is free once all runs that are leaving have left. A place that is taken in this cycle,
-to start in or as a reservation, is taken in both. Example: a node of 4 GPUs, one run on 3 of them that is being
-paused: 1 GPU is idle, 4 are future idle.
-
-Invariant: `idle` and `future_idle` differ by exactly the runs that are leaving.
-
-The next cycle undoes what this one did, and begins with what is really there.
+`idle` is free now; `future_idle` is free once all leaving runs have left. A place that is taken in this cycle, for a
+start or as a reservation, is taken in both. Example: a node of 4 GPUs has one run on 3 of them that is being paused: 1
+GPU is idle, 4 are future idle.
+Invariant: `idle` and `future_idle` differ by exactly the leaving runs.
+The next cycle undoes the changes of this one, and begins with the real state of the cluster.
 """
 
 from __future__ import annotations
@@ -45,22 +43,22 @@ ByProject: TypeAlias = dict[DomainName, dict[ProjectName, list[Allocation]]]
 
 
 def _on_node_order(allocation: Allocation) -> tuple[JobId, str, int]:
-    """The order of runs on a node, the same in whatever order they were entered."""
+    """The order of runs on a node, whatever the order in which they were entered."""
     return allocation.run.job, allocation.run.digest, len(allocation.leaves_with)
 
 
 def _in_project_order(allocation: Allocation) -> tuple[RunOrder, int]:
-    """The order of a project's runs; of the parts of an elastic one those first that leave first."""
+    """The order of a project's runs. Of the parts of an elastic run, those that leave first come first."""
     return allocation.order, len(allocation.leaves_with)
 
 
 class Snapshot:
     """Free capacity, the accounts, and the allocations by node and by project.
 
-    `protected` runs are not reclaimed for other projects; `settled` runs are not for a project by fairness, nor
-    preempted by its jobs (`victims/settled.py`). `lifted` are head reservations whose place may be used for a moment;
-    failed searches are remembered for each such set. `depth`: how many suppositions it stands in. `spent`: runs, and
-    parts of elastic ones, that were listed in this cycle in searches for a project's jobs, and sets tried in them.
+    `protected` runs are not reclaimed for other projects. `settled` runs are not reclaimed by fairness for a certain
+    project, nor preempted by its jobs (`victims/settled.py`). `lifted`: head reservations whose place may be used for a
+    moment; failed searches are remembered for each such set. `depth`: how many what-ifs are open. `spent`: by project,
+    the runs and parts of elastic runs listed in this cycle in searches for its jobs, and sets tried in them.
     """
 
     def __init__(self, capacity: Capacity, accounts: Accounts, min_runtime: MinRuntime) -> None:
@@ -100,7 +98,7 @@ class Snapshot:
         return touched
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> None:
-        """Take over the new state of some nodes. No run may be entered on them."""
+        """Take over the new state of some nodes, on which no run may be entered."""
         self.capacity = capacity
         if nodes:
             self.idle.refit(capacity, nodes)
@@ -109,9 +107,7 @@ class Snapshot:
     def protect(
         self, jobs: frozenset[JobId], settled: Mapping[ProjectName, frozenset[JobId]], restraints: Restraints
     ) -> bool:
-        """Set the jobs that are not paused for others, and what else this cycle has to keep. Returns whether that is
-        something else than in the last cycle.
-        """
+        """Set the protected and settled runs, and the restraints, of this cycle. Returns whether any has changed."""
         self._untouched = restraints.untouched
         if (jobs, settled, restraints) == (self.protected, self.settled, self.restraints):
             return False
@@ -120,19 +116,19 @@ class Snapshot:
         return True
 
     def leave_alone(self, job: JobId) -> None:
-        """Have a run make way for no job for the rest of the cycle, because others make way for it."""
+        """Keep a run from making way in the rest of the cycle, because other runs make way for its job."""
         self._untouched |= {job}
         self._found.clear()
 
     def adopt(self, mix: RequestMix) -> None:
-        """Rank places by this mix of requests from now on."""
+        """Rank places by this request mix from now on."""
         self.idle.adopt(mix)
         self.future_idle.adopt(mix)
 
     def enter_all(self, allocations: Sequence[Allocation]) -> None:
-        """Enter runs that occupy their places now, in order of jobs and digests.
+        """Enter runs that occupy their places now, in the order of jobs and digests.
 
-        What a run claims that was displaced counts as held by its project, and is nothing that the project could lose.
+        The claim of a displaced run counts as held by its project, but the project can't lose it.
         """
         staying = [allocation for allocation in allocations if not allocation.leaving]
         self._leaving.update(dict.fromkeys(filter(attrgetter("leaving"), allocations)))
@@ -149,14 +145,14 @@ class Snapshot:
         self.idle.give_back(allocations)
         self._remove([allocation for allocation in allocations if not allocation.leaving])
 
-    # What is there
+    # State
 
     def on_node(self, node: NodeName) -> list[Allocation]:
-        """Runs in place on a node that are not leaving. Not to be changed."""
+        """Runs in place on a node that are not leaving. Read only."""
         return self._on_node.get(node, [])
 
     def stays(self, allocation: Allocation) -> bool:
-        """Whether the run is in place and was not paused so far."""
+        """Whether the run is in place: it was not paused in this cycle."""
         nodes = [worker.node for worker in allocation.placement.workers[:1]]
         return any(other is allocation for node in nodes for other in self.on_node(node))
 
@@ -177,11 +173,11 @@ class Snapshot:
         return {allocation.run.job for allocation in chain(staying, leaving)}
 
     def pausable(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
-        """Preemptible runs in place that are old enough to be stopped at all, by project, in their order."""
+        """Preemptible runs in place, old enough to be stopped and not untouched, by project, in run order."""
         return self._touchable("pausable", self._pausable.get(domain, {}), domain)
 
     def without_gpus(self, domain: DomainName) -> Mapping[ProjectName, list[Allocation]]:
-        """Those of them that hold CPU and memory alone."""
+        """The pausable runs that hold only CPU and memory."""
         return self._touchable("without GPUs", self._without_gpus.get(domain, {}), domain)
 
     def _touchable(
@@ -203,19 +199,19 @@ class Snapshot:
         return self.has_run(allocation, self.min_runtime.least_ms)
 
     def has_run(self, allocation: Allocation, least_ms: DurationMs) -> bool:
-        """Whether a run has run so long. A surplus worker has no minRuntime: the run that gives it up goes on."""
+        """Whether a run has run for `least_ms`. A surplus worker needs no such time: its run goes on without it."""
         return allocation.is_extra or since_start_ms(allocation.run, self.now_ms) >= least_ms
 
     def is_young(self, allocation: Allocation) -> bool:
-        """Whether fairness leaves a run alone because it started a short time ago."""
+        """Whether fairness spares a run because it started a short time ago."""
         return not self.has_run(allocation, self.min_runtime.after(allocation.run.starts).fairness_ms)
 
     def is_settled(self, allocation: Allocation, project: ProjectName) -> bool:
-        """Whether a run is settled against a project. A surplus worker is not: the run that gives it up goes on."""
+        """Whether a run is settled against a project. A surplus worker never is: the run that gives it up goes on."""
         return not allocation.is_extra and allocation.run.job in self.settled.get(project, ())
 
     def spared(self, allocation: Allocation) -> int:
-        """How much a run is spared: 0 unless it is young, else its starts; most in the first time after each start."""
+        """How much a run is spared: 0 unless young, else its starts; most in the first minRuntime after each start."""
         if not self.is_young(allocation):
             return 0
         starts = max(1, allocation.run.starts)
@@ -229,28 +225,27 @@ class Snapshot:
     def lowest(self, domain: DomainName, project: ProjectName) -> int:
         """The lowest priority of a project's pausable runs; higher than any priority if there is none."""
         pausable = self.pausable(domain).get(project)
-        return pausable[0].order.priority if pausable else _ENDLESS  # They are in this order.
+        return pausable[0].order.priority if pausable else _ENDLESS  # The list is in this order.
 
     def allows(self, job: Job, option: PoolOption) -> bool:
         """Whether an option of a job breaks no ceiling now."""
         return forbidden(self.accounts, job, option.domain, option.request.total_milli) is None
 
     def is_open(self, job: Job, option: PoolOption) -> bool:
-        """Whether no quota forbids an option of a job. Limits do not bound for what room is made: runs that count
-        towards them could make way.
-        """
+        """Whether no quota forbids an option of a job. Limits do not count for room that is still to be made: the runs
+        that use them up could make way."""
         return beyond_quota(self.accounts, job, option.domain, option.request.total_milli) is None
 
     def stays_within_share(self, job: Job, option: PoolOption, victims: Iterable[Allocation] = ()) -> bool:
-        """Whether a job's project holds no more than its fair share with an option, once victims have left."""
+        """Whether a job's project holds no more than its fair share with an option, once the victims have left."""
         project = job.id.project
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
         return stays_within_share(self.accounts, option.domain, project, option.request.total_milli - own_milli)
 
     def once(self, key: object, find: Callable[[], T]) -> T:
-        """What `find` says, asked once for each key until the snapshot changes; head reservations are no change.
+        """The result of `find`, kept for each key until the snapshot changes; head reservations are no such change.
 
-        With 10,000 jobs a cycle after one event takes 4x without it, a first one 1.5x.
+        Without it, with 10,000 jobs, a cycle after one event takes 4x and a first one 1.5x.
         """
         if key not in self._found:
             self._found[key] = find()
@@ -258,23 +253,23 @@ class Snapshot:
         return found
 
     def candidates(self, key: object, find: Callable[[], Iterable[Iterable[Allocation]]]) -> tuple[Allocation, ...]:
-        """The runs that `find` gives, in order of preference; found once for each key.
+        """The runs that `find` returns, in order of preference; found once for each key.
 
-        Cost: O(runs) where few are young, as the runs of each project are sorted.
+        Cost: O(runs) if few are young, because the runs of each project are sorted.
         """
         return self.once(key, lambda: tuple(sorted(chain.from_iterable(find()), key=self.preference)))
 
     def unschedulable(self, search: str, option: PoolOption, rule: object = None) -> UnschedulableRequests:
-        """Requests like an option's for which a search by a rule failed since the snapshot changed."""
+        """The failed requests of a search by a rule, for the option's pool and profile, since the snapshot changed."""
         key = search, self.lifted, rule, option.pool.name, option.request.profile
         return self.once(key, UnschedulableRequests)
 
     def spend(self, project: ProjectName, steps: int) -> None:
-        """Count runs listed and sets tried in searches for a project's jobs, unless they are only supposed."""
+        """Count runs listed and sets tried in searches for a project's jobs, except inside a what-if."""
         if self.depth == 0:
             self.spent[project] += steps
 
-    # What a cycle does
+    # Changes in a cycle
 
     @property
     def pauses(self) -> int:
@@ -282,7 +277,7 @@ class Snapshot:
         return len(self._paused)
 
     def pause(self, allocations: Collection[Allocation]) -> None:
-        """Have runs leave: their GPUs are future idle, and no longer count as held by their projects."""
+        """Make runs leave: their GPUs become future idle, and no longer count as held by their projects."""
         self._found.clear()
         self._remove(allocations)
         self._paused += allocations
@@ -302,7 +297,7 @@ class Snapshot:
         return ((job.id, assignment) for job, assignment in self._taken.values() if job is not None)
 
     def hold(self, assignment: Assignment) -> None:
-        """Take a place for a head reservation: it counts as held by no project."""
+        """Take a place for a head reservation. It counts as held by no project."""
         self.lifted -= {assignment.placement}
         self._do(None, assignment, 1)
 
@@ -320,7 +315,7 @@ class Snapshot:
 
     @contextmanager
     def searching(self, future_idle: FreeCapacity) -> Iterator[None]:
-        """What if only that were future idle: the scope of a search."""
+        """What if only this capacity were future idle: true inside the `with`, for one search."""
         whole, self.future_idle = self.future_idle, future_idle
         try:
             yield
@@ -329,7 +324,7 @@ class Snapshot:
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
-        """What if: all that is paused and occupied inside is undone at the end. What is leaving has left, inside."""
+        """What if: all pauses and places taken inside are undone at the end. Inside, all leaving runs have left."""
         found, idle, taken, paused = self._found, self.idle, len(self._taken), len(self._paused)
         self._found, self.idle = {}, self.future_idle
         self.depth += 1
@@ -341,7 +336,7 @@ class Snapshot:
     # Steps
 
     def _undo(self, taken: int, paused: int) -> None:
-        """Undo what was done in this cycle, but for the first places that were taken, and runs that were paused."""
+        """Undo this cycle's changes, except the first `taken` places and the first `paused` pauses."""
         for key in list(self._taken)[taken:]:
             self._assign(*self._taken.pop(key), -1)
         gone = self._paused[paused:]
@@ -358,8 +353,8 @@ class Snapshot:
         self._assign(job, assignment, sign)
 
     def _assign(self, job: Job | None, assignment: Assignment, sign: int) -> None:
-        """Take a place, or give it back; with a job it counts as held by its project."""
-        for free in {self.idle, self.future_idle}:  # inside `supposing` they are one
+        """Take a place, or give it back. With a job it counts as held by the job's project."""
+        for free in {self.idle, self.future_idle}:  # inside `supposing` both are one object
             (free.take if sign > 0 else free.give_back)((assignment,))
         if job is not None:
             option, milli = assignment.option, sign * assignment.option.request.total_milli

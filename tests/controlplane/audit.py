@@ -1,4 +1,4 @@
-"""The audit log of a control plane: what its server was asked, one JSON line a request."""
+"""The audit log of a control plane: the requests to its API server, one JSON line for each request."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass
 class AuditLog:
-    """The log, of which each line is read once: it grows to 10 MB, and a test that waits looks again and again."""
+    """The audit log. Each line is read only once: it grows to 10 MB, and a test that waits looks again and again."""
 
     path: Path
     _lines: list[str] = field(default_factory=list)
     _read_bytes: int = 0
 
     def requests(self, since: int = 0, told: str = "") -> list[Mapping[str, Any]]:
-        """Requests so far; `since`: how many of all to leave out; `told`: only those whose line has this text."""
+        """The requests so far. `since`: how many to leave out first; `told`: only those whose line has this text."""
         return [json.loads(self._lines[at]) for at in range(since, self.count()) if told in self._lines[at]]
 
     def count(self) -> int:

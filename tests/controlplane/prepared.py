@@ -1,7 +1,7 @@
-"""What a control plane writes at its first start, kept in the user's cache: the etcd folder that others begin with.
+"""What a control plane writes at its first start, kept in the user's cache: an etcd folder for others to begin with.
 
-Roles, namespaces, accounts, levels of priority: hundreds of writes, the same each time. To begin with a copy of them
-takes a third less of processor time than to write them (1.50 s for 2.19 s, the least of five starts each).
+Roles, namespaces, accounts and priority levels are hundreds of writes, the same each time. Beginning with a copy of
+them takes a third less processor time than writing them (1.50 s instead of 2.19 s, the best of five starts each).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from controlplane.build import HERE, PACKAGES, command
 from controlplane.server import ControlPlane, copy, start
 
 _SETTLED_S = 5.0
-"""How long the controllers write after they have begun: accounts of their own, roles put together of others."""
+"""How long the controllers keep writing after they have begun: their own accounts, and roles aggregated from others."""
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
 def prepared(binaries: Path, emulated: str = "") -> Path:
-    """The etcd folder for these binaries, made first where need be. One is made at a time."""
+    """The etcd folder for these binaries, made first if necessary. One folder is made at a time."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuctl" / "prepared"
     folder = base / _key(binaries, emulated)
     if folder.is_dir():
@@ -37,7 +37,7 @@ def prepared(binaries: Path, emulated: str = "") -> Path:
 
 
 def _key(binaries: Path, emulated: str) -> str:
-    """Others for other binaries, and for other ways to start them."""
+    """The name of the folder: it differs for other binaries, and for other ways to start them."""
     content = [emulated.encode(), *((HERE / name).read_bytes() for name in ("server.py", "prepared.py"))]
     for name in PACKAGES:
         path = command(binaries, name)
@@ -58,6 +58,6 @@ def _make(binaries: Path, emulated: str, making: Path) -> Path:
 
 
 def _leave_to_the_controllers(plane: ControlPlane) -> None:
-    """Take away the account by which a control plane tells that its controllers are at work."""
+    """Delete the account whose presence tells that the controllers of a control plane are at work."""
     plane.end("kube-controller-manager")
     plane.call("DELETE", _DEFAULT_ACCOUNT)

@@ -1,4 +1,4 @@
-"""How a program that is written in Go runs beside tests: with less processor time than by itself."""
+"""Runs a program that is written in Go beside tests, with less processor time than by default."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOR_GO = {"GOGC": "400", "GOMAXPROCS": "1"}
-"""How much garbage Go lets come together, in per cent: a tenth less of processor time, an eighth of a GiB more.
-One processor each, as other control planes are there at the same time: a twelfth less."""
+"""GOGC, how much garbage Go lets accumulate, in per cent: saves a tenth of processor time for an eighth of a GiB.
+GOMAXPROCS, one processor for each program, because other control planes run at the same time: saves a twelfth."""
 _ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
-"""Becomes the program that follows, which is killed once the thread ends that has started it."""
+"""The prefix of a command line: setpriv becomes the program, which is killed once the thread that started it ends."""
 _TIMER_SLACK = Path("/proc/self/timerslack_ns")
 _LATEST_NS = "10000000"
-"""How late Linux may wake a server by a timer; data wakes it at once, as ever. While it works, Go's runtime sets itself
-a timer of 20 microseconds again and again. Tests of jobs' lives take a tenth less of processor time with their control
-plane (32.8 s for 36.5), a control plane at rest four tenths (1.2 % of a core for 2.1)."""
+"""How late Linux may wake a server by a timer; data still wakes it at once. While it works, Go's runtime sets itself a
+timer of 20 microseconds again and again. Tests of jobs' lives take a tenth less processor time with their control plane
+(32.8 s instead of 36.5), a control plane at rest four tenths less (1.2 % of a core instead of 2.1)."""
 _USUAL = "0"
 
 
 def begun(line: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """A server in the folder of its log; `env`: variables besides this process's own. Linux ends it with this process,
-    however that ends."""
+    """Start a server in the folder of its log. `env`: variables in addition to those of this process. Linux ends the
+    server with this process, however that ends."""
     with log.open("wb") as told, _late_timers():
         return subprocess.Popen(
             [*_ENDS_WITH_US, *line],
@@ -37,7 +37,7 @@ def begun(line: Sequence[str | Path], log: Path, env: Mapping[str, str] | None =
 
 @contextmanager
 def _late_timers() -> Iterator[None]:
-    """Processes that begin meanwhile may be woken late; where Linux does not let it be said, they are not."""
+    """Processes started inside may be woken late, if Linux allows setting that."""
     _set_slack(_LATEST_NS)
     try:
         yield

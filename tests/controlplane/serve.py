@@ -1,4 +1,4 @@
-"""Runs the control plane until it is told to stop: `python tests/controlplane/serve.py [FOLDER]`."""
+"""Runs a control plane until it receives a signal: `python tests/controlplane/serve.py [FOLDER]`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controlplane.server import remove, start
 
 
 def main() -> None:
-    """Start, say where the kubeconfig is, wait, stop."""
+    """Start the control plane, print where its kubeconfig is, wait for a signal, and stop it."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="control-plane-")).resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plane = start(build(), folder)

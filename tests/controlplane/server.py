@@ -1,6 +1,6 @@
 """A whole Kubernetes control plane on this machine's loopback: etcd, API server, controllers, scheduler, and KWOK.
 
-Real servers; only the nodes are KWOK's: their pods run by the stages in stages.yaml. It starts in some three seconds.
+The servers are real; only the nodes are KWOK's: their pods run by the stages in stages.yaml. It starts in about 3 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gpuctl.adapters.kubernetes.decoding import decode
 
 ADMIN = "admin-token"
 COMPONENT = "component-token"
-"""Tokens of two members of system:masters. The control plane's own parts use the second: the audit leaves them out."""
+"""Tokens of two members of system:masters. The control plane's parts use the second: the audit log leaves it out."""
 
 _CONFLICT = 409
 _IDLE = (
@@ -42,8 +42,8 @@ _IDLE = (
     "token-cleaner-controller", "legacy-serviceaccount-token-cleaner-controller", "storage-version-migrator-controller",
     "storageversion-garbage-collector-controller", "resourcepoolstatusrequest-controller",
 )  # fmt: skip
-"""Controllers of what is not here: clouds, networks, certificates, volumes that grow. Without them a twentieth of the
-control plane's processor time less; each that makes pods or acts on what gpuctl writes is there."""
+"""Controllers that tests do not need: for clouds, networks, certificates, volumes that grow. Without them the control
+plane takes a twentieth less processor time. Each controller that makes pods or acts on gpuctl's writes runs."""
 _FIRST_PAUSE_S = 0.03
 _LONGEST_PAUSE_S = 0.25
 _WITHIN_S = 120.0
@@ -57,9 +57,9 @@ _CERTIFICATE = (
     "-addext", "keyUsage=critical,digitalSignature,keyCertSign",
 )  # fmt: skip
 _ACCOUNT_KEY = ("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout")
-"""Keys on a curve: the server would make RSA keys of its own, and each connection costs it a signature."""
+"""Keys on an elliptic curve: the server itself would make RSA keys, whose signature on each connection costs more."""
 _GONE_S = 180.0
-"""How long a namespace may take to go, with pods that end in it."""
+"""How long deleting a namespace may take while its pods end."""
 
 
 @dataclass
@@ -71,13 +71,13 @@ class ControlPlane:
     emulated: str = ""
     url: str = ""
     history_port: int = 0
-    """Here KWOK leads port 8081 of pods in gpuctl-system to: a port of this machine, free at the start."""
+    """The port of this machine, free at the start, to which KWOK forwards port 8081 of pods in gpuctl-system."""
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _etcd_urls: tuple[str, str] = ("", "")
-    """Of clients, and of other members, of which there is none."""
+    """The URLs for clients, and for other members, of which there are none."""
     _kubelet_port: int = 0
     _connections: urllib3.PoolManager | None = None
-    """Kept for the next request: a new one costs four times the request."""
+    """Kept for further requests: opening a connection costs four times as much as a request."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -86,35 +86,35 @@ class ControlPlane:
 
     @property
     def ca_file(self) -> Path:
-        """What the server's certificate is checked against."""
+        """The certificate that verifies the server's own."""
         return self.folder / "certs" / "apiserver.crt"
 
     @property
     def etcd(self) -> Path:
-        """What its etcd keeps; a folder that is there before the start is what it begins with."""
+        """The data folder of etcd. If it exists before the start, etcd begins with its data."""
         return self.folder / "etcd"
 
     @property
     def pod_log(self) -> Path:
-        """What every container has printed, in the lines of a container runtime; there once a test writes it."""
+        """The output of every container, in the format of a container runtime. It exists once a test writes it."""
         return self.folder / "pod.log"
 
     @property
     def programs(self) -> Path:
-        """What is found first by the name of a command that is run in a container; empty unless a test makes it."""
+        """The folder that comes first on PATH for commands that run in a container; empty unless a test fills it."""
         return self.folder / "programs"
 
     @cached_property
     def audit(self) -> AuditLog:
-        """The requests of anybody but the control plane's own parts."""
+        """The requests of all clients except the control plane's own parts."""
         return AuditLog(self.folder / "audit.log")
 
     def pid(self, name: str) -> int:
-        """The process of one of its parts: server (etcd), kube-apiserver, kube-scheduler, …"""
+        """The process id of one of its parts: server (etcd), kube-apiserver, kube-scheduler, …"""
         return self._processes[name].pid
 
     def start(self) -> None:
-        """Start everything and wait until it answers. RuntimeError, with the end of a log, when a part does not."""
+        """Start all parts and wait until they answer. Raises RuntimeError, with the end of a log, if one does not."""
         *ports, self._kubelet_port, self.history_port = free_ports(5)
         self._etcd_urls = (f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}")
         self.url = f"https://127.0.0.1:{ports[2]}"
@@ -161,43 +161,43 @@ class ControlPlane:
         self._await("kube-controller-manager", self._has_default_account)
 
     def _start_server(self) -> None:
-        """Start etcd, where it does not run, and the API server."""
+        """Start etcd, if it is not running, and the API server."""
         if "server" not in self._processes:
             self._start_etcd(*self._etcd_urls)
         self._start_apiserver(self._etcd_urls[0], self.url.rpartition(":")[2])
         self._await("kube-apiserver", self._is_ready)
 
     def kill_server(self) -> None:
-        """Kill the API server alone, at once. `bring_back` starts it."""
+        """Kill only the API server, at once. `bring_back` starts it again."""
         process = self._processes.pop("kube-apiserver")
         process.kill()
         process.wait()
 
     def bring_back(self) -> None:
-        """Start the API server where it was, if it was killed."""
+        """Start the API server at its old address, if it was killed."""
         if "kube-apiserver" not in self._processes:
             self._start_server()
 
     def snapshot(self, folder: Path) -> None:
-        """Copy what etcd keeps; the API server is away meanwhile."""
+        """Copy etcd's data. The API server is down meanwhile."""
         self.kill_server()
         self.end("server")
         copy(self.etcd, folder)
         self._start_server()
 
     def restore(self, folder: Path) -> None:
-        """Have etcd go back to a snapshot: resource versions go back too. All others are started anew, as Kubernetes
-        tells whoever restores: they would wait for versions that are yet to come."""
+        """Set etcd back to a snapshot: resource versions go back too. All other parts are started again, as Kubernetes'
+        instructions for restoring say: otherwise they would wait for versions that are still to come."""
         for name in [*reversed(self._processes)]:
             self.end(name)
         remove(self.etcd)
         copy(folder, self.etcd)
         self._start_server()
-        self.call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")  # an earlier KWOK's
+        self.call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")  # of an earlier KWOK
         self._start_others()
 
     def stop(self) -> None:
-        """End everything, the API server before etcd: without etcd it does not leave."""
+        """End all parts, the API server before etcd: without etcd it does not exit."""
         for name in [*reversed(self._processes)]:
             self.end(name)
         if self._connections is not None:
@@ -214,12 +214,12 @@ class ControlPlane:
             process.wait()
 
     def leave_connections(self) -> None:
-        """Have a process that was forked make connections of its own."""
+        """Make a forked process open connections of its own."""
         if self._connections is not None:
             self._connections.clear()
 
     def refused(self, method: str, path: str, body: object = None, **how: str) -> tuple[int, str] | None:
-        """The code and the words with which the server refuses a request; None where it takes it. `how`: as `call`."""
+        """The code and message with which the server refuses a request; None if it accepts it. `how`: as for `call`."""
         try:
             self.call(method, path, body, **how)
         except HTTPError as error:
@@ -230,12 +230,11 @@ class ControlPlane:
     def call(
         self, method: str, path: str, body: object = None, *, token: str = ADMIN, media: str = "", user: str = ""
     ) -> Any:
-        """One request with a token, as decoded JSON. Raises HTTPError for a refusal.
+        """Make one request with a token. Returns the decoded JSON. Raises HTTPError if it is refused.
 
-        `body`: what is sent as JSON, or bytes that are sent as they are.
-
-        `user`: on whose behalf an administrator asks; it has that user's rights and no others.
-        What a controller changes at the moment of its deletion, as it does with namespaces, is deleted all the same.
+        `body`: sent as JSON; bytes are sent unchanged. `user`: the user that an administrator impersonates, with that
+        user's rights alone. A DELETE is repeated while it conflicts with a controller's change, as happens with
+        namespaces.
         """
         kinds = {"PATCH": "application/apply-patch+yaml"}
         headers = {
@@ -273,9 +272,9 @@ class ControlPlane:
         return left
 
     def remove_namespaces(self, names: Sequence[str]) -> None:
-        """Delete namespaces with all in them, and wait until they are gone: another test has the same names.
+        """Delete namespaces with all their objects, and wait until they are gone: another test uses the same names.
 
-        Their pods go first: the namespace controller looks again only 5 to 15 s after it has found one.
+        Their pods are deleted first: if the namespace controller finds one, it looks again only after 5 to 15 s.
         """
         for name in names:
             for kind in ("apis/batch/v1/{}/jobs", "apis/apps/v1/{}/deployments"):
@@ -292,7 +291,7 @@ class ControlPlane:
             time.sleep(next(waits))
 
     def write_kubeconfig(self, path: Path, token: str, *, url: str = "") -> Path:
-        """A kubeconfig for a token; `url` for a way to the server through something else, whose name isn't checked."""
+        """Write a kubeconfig for a token. `url`: another way to the server, whose host name is not verified."""
         cluster: dict[str, object] = {"server": url or self.url, "certificate-authority": str(self.ca_file)}
         config = {
             "apiVersion": "v1",
@@ -369,7 +368,7 @@ class ControlPlane:
         )
 
     def _features(self) -> list[str]:
-        """Of the server and its controllers: an older one has what is on by itself alone."""
+        """Feature flags of the server and its controllers: an emulated older version has only its default features."""
         return self._older() or ["--feature-gates=HPAScaleToZero=true"]
 
     def _older(self) -> list[str]:
@@ -397,7 +396,7 @@ class ControlPlane:
             return False
 
     def _has_default_account(self) -> bool:
-        """The controllers are at work once the first namespace has its account."""
+        """Whether the controllers are at work: they are once the first namespace has its account."""
         try:
             self.call("GET", "/api/v1/namespaces/default/serviceaccounts/default")
         except (URLError, OSError):
@@ -406,8 +405,8 @@ class ControlPlane:
 
 
 def pauses() -> Iterator[float]:
-    """Seconds to wait before each next look at a server. They grow: most things come soon, and a look is work for both
-    sides, which a test that waits long would do all the time."""
+    """Seconds to wait before each next look at a server. They grow: most results come soon, and each look is work for
+    both sides, also in a test that waits long."""
     pause = _FIRST_PAUSE_S
     while True:
         yield pause
@@ -415,8 +414,8 @@ def pauses() -> Iterator[float]:
 
 
 def start(binaries: Path, folder: Path, emulated: str = "", etcd: Path | None = None) -> ControlPlane:
-    """A control plane in a folder, ready for requests. `emulated`: the older version that it is to be like; `etcd`:
-    what its etcd begins with a copy of."""
+    """Start a control plane in a folder and wait until it is ready. `emulated`: the older version that it emulates;
+    `etcd`: a folder whose copy its etcd begins with."""
     plane = ControlPlane(binaries=binaries, folder=folder, emulated=emulated)
     if etcd is not None:
         copy(etcd, plane.etcd)
@@ -429,7 +428,7 @@ def start(binaries: Path, folder: Path, emulated: str = "", etcd: Path | None = 
 
 
 def node(name: str, *, gpus: int = 8, labels: Mapping[str, str] | None = None, **spec: object) -> Mapping[str, Any]:
-    """A Node for KWOK; `gpus` as the device plugin would report them, none for 0."""
+    """A Node for KWOK, with `gpus` as the device plugin would report them; 0: it reports none."""
     room: dict[str, str] = {"cpu": "80", "memory": "512Gi", "pods": "110"}
     if gpus:
         room["nvidia.com/gpu"] = str(gpus)
@@ -443,10 +442,10 @@ def node(name: str, *, gpus: int = 8, labels: Mapping[str, str] | None = None, *
 
 
 def copy(folder: Path, to: Path) -> None:
-    """A folder of etcd's: most of it is a log with room to grow, which takes no room as a copy."""
+    """Copy an etcd folder. Most of it is a log with space to grow, which takes no disk space in a sparse copy."""
     subprocess.run(["cp", "-R", "--sparse=always", folder, to], check=True)
 
 
 def remove(folder: Path) -> None:
-    """The folder of a control plane that was stopped."""
+    """Remove the folder of a control plane that was stopped."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Runs of many worlds or histories, and the table of what came of them."""
+"""Runs of many worlds or histories, and the table of their results."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .shrink import shrink
 from .worlds import WorldSpec, draw
 
 SEEDS_APART = 1_000_000
-"""Runs of different seeds have no world in common."""
+"""The distance between the seeds of two runs: the runs have no world in common."""
 TRIED = 3
-"""So many worlds of a family are made smaller; the smallest is shown."""
+"""The most worlds of a family that are shrunk; the smallest is shown."""
 
 
 def seeds(seed: int, count: int) -> range:
-    """The seeds of the worlds of a run."""
+    """The seeds of the worlds of one run."""
     return range(seed * SEEDS_APART, seed * SEEDS_APART + count)
 
 
 @dataclass(slots=True)
 class Run:
-    """What came of many worlds or histories: by family the seeds that show it."""
+    """The results of many worlds or histories: for each family the seeds that show it."""
 
     families: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     findings: Findings = field(default_factory=Findings)
     told: Told = field(default_factory=Told)
 
     def unknown(self) -> dict[str, list[int]]:
-        """By family the seeds that are not in the list of known ones."""
+        """For each family, the seeds that are not in the list of known ones."""
         left = {
             family: [seed for seed in found if not _is_known(family, seed)] for family, found in self.families.items()
         }
@@ -47,7 +47,7 @@ def _is_known(family: str, seed: int) -> bool:
 
 
 def run_worlds(some: Iterable[int]) -> Run:
-    """Examine the worlds of some seeds."""
+    """Examine the worlds of these seeds."""
     run = Run()
     for seed in some:
         findings = examine(draw(seed))
@@ -59,7 +59,7 @@ def run_worlds(some: Iterable[int]) -> Run:
 
 
 def run_histories(some: Iterable[int]) -> Run:
-    """Live through the histories of some seeds."""
+    """Live through the histories of these seeds."""
     run = Run()
     for seed in some:
         told = live(draw_history(seed))
@@ -71,7 +71,7 @@ def run_histories(some: Iterable[int]) -> Run:
 
 
 def table(run: Run) -> Iterator[str]:
-    """The families, those that occur most first, with seeds that show them."""
+    """The table of the families, the most frequent first, with seeds that show them."""
     counts, unknown = Counter({family: len(found) for family, found in run.families.items()}), run.unknown()
     yield f"| {'family':60} | worlds | known | first seeds |"
     yield f"|{'-' * 62}|-------:|-------|-------------|"
@@ -81,7 +81,7 @@ def table(run: Run) -> Iterator[str]:
 
 
 def smallest_world(family: str, some: Iterable[int]) -> str:
-    """The smallest world of a family that is found from some seeds, as a Scenario."""
+    """The smallest world that shows a family, of those from the first seeds, as a Scenario."""
 
     def of_family(spec: WorldSpec) -> list[Disagreement]:
         return [each for each in examine(spec).found if each.family == family]
@@ -95,7 +95,7 @@ def smallest_world(family: str, some: Iterable[int]) -> str:
 
 
 def smallest_history(family: str, some: Iterable[int]) -> str:
-    """The smallest history of a family that is found from some seeds, as a Scenario."""
+    """The smallest history that shows a family, of those from the first seeds, as a Scenario."""
 
     def of_family(history: History) -> list[Disagreement]:
         return [each for _, each in live(history).found if each.family == family]
@@ -109,5 +109,5 @@ def smallest_history(family: str, some: Iterable[int]) -> str:
 
 
 def name_of(family: str) -> str:
-    """A family as the name of a scenario."""
+    """The name of a scenario for a family."""
     return family.lower().replace(":", "").replace("'", "").replace(" ", "-")

@@ -1,29 +1,31 @@
-"""The rules of DESIGN 4, each in one function: ceilings, what a project may lose to itself and to others, and moves.
+"""The rules of DESIGN 4, one function for each: ceilings, what a project may lose to itself and to others, and moves.
 
-Each rule judges one set of victims for one job as things stand once the whole set has left. `Set` is that: what every
-owner loses by it. Nothing here looks at places: `enumeration.py` does.
+Each rule judges one set of victims for one job, in the state after the whole set has left. A `Claim` holds the job and
+what every owner loses. The rules do not look at places: `enumeration.py` does.
 
-Readings, where DESIGN leaves a choice:
+Interpretations where DESIGN leaves a choice:
 - A department's guarantee may be straddled like a project's: by the largest of its victims, if there is no other way.
 - A department's guarantee covers what its projects hold within their own guarantees: "a project's own guarantee is
-  never lost to what its department lent", also where another department's borrowing makes its room.
-- Work that can't be paused is bounded at each level by the quota, and by the guarantee, which is less where quotas
-  exceed what there is; but a job that is an owner's only such work is bounded by the quota alone.
-- Workers that a run lost with a node count in no quota and no limit, as all that is leaving.
-- A job of a project above its fair share may take work of its own project that ranks below it, and what is idle.
-- Elastic surplus first: of ways that lose as many GPUs, one that stops fewer runs, for its victims lose extra workers.
-- An elastic run that stops is one victim, which may straddle a guarantee; else each of its extra workers is one.
-- A service gives up no replica for another job: which of its pods goes is not ours to choose. It stops whole.
-- minRuntime spares a run from being stopped; surplus workers of a younger run may leave, for the run goes on.
-- Runs are moved only where the runs that a job has rights over do not make room, or would straddle a guarantee: a move
-  stops a run that is within its rights, and it loses its work since its start.
-- Of all runs those are not moved for a job that last stopped for the same job.
+  never lost to what its department lent", also if its room is made by what another department has borrowed.
+- Work that can't be paused is bounded at each level by the quota, and by the guarantee, which is lower if quotas exceed
+  the capacity; but a job that is an owner's only such work is bounded by the quota alone.
+- Workers that a run lost with a node count towards no quota and no limit, like everything that is leaving.
+- A job of a project above its fair share may take work of its own project that ranks below it, and idle GPUs.
+- Elastic surplus first: of ways that lose as many GPUs, the one that stops fewer runs, because its victims lose only
+  extra workers.
+- An elastic run that stops is one victim, which may straddle a guarantee; otherwise each of its extra workers is one.
+- A service gives up no replica for another job: Kubernetes, not gpuctl, chooses which of its pods goes. It stops whole.
+- minRuntime protects a run from being stopped; surplus workers of a younger run may leave, because the run goes on.
+- Runs are moved only if the runs that a job has rights over make no room, or would straddle a guarantee: a move stops a
+  run that is within its rights, and the run loses its work since its start.
+- A run that last stopped for a job is not moved for the same job.
 - For a job within its project's guarantee a run may be moved as soon as it could be paused.
-- A run may be moved for a job whose project stays within its fair share; the share of its department is not asked.
-- "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for it waits, or lacks
-  workers that it gave up for it, a run loses GPUs to a project only by that project's guarantee, unless a job of that
-  project has come since it started. One that could not run were the cluster empty is in no queue, and has not come.
-  What follows from a set of victims is decided with it, when the job that they make way for has come and does not run.
+- A run may be moved for a job whose project stays within its fair share; the share of its department does not matter.
+- "The beneficiary of every pause runs in the end" (4.5): as long as a run that was paused for the beneficiary waits, or
+  lacks workers that it gave up for it, the beneficiary's run loses GPUs to a project only by that project's guarantee,
+  unless a job of that project has come since the run started. A job that could not run on an empty cluster is in no
+  queue, and has not come. What follows from a set of victims is decided together with it, if the job that they make way
+  for has come and does not run.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from .view import Held, View
 
 
 class Right(StrEnum):
-    """By what right a victim's project loses work to the job."""
+    """The right by which a victim's project loses work to the job."""
 
     OWN = "own"
     GUARANTEE = "guarantee"
@@ -51,7 +53,7 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """So many workers of a run leave: all of them, or those of an elastic run that it can do without."""
+    """This many workers of a run leave: all of them, or those that an elastic run can do without."""
 
     held: Held
     workers: int
@@ -69,7 +71,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job that would run with so many GPUs in a domain once some have left. `view` is how things are before."""
+    """A job that would run with `milli` GPUs in a domain once the victims have left. `view`: the state before."""
 
     view: View
     job: Job
@@ -78,7 +80,7 @@ class Claim:
 
     @property
     def domain(self) -> DomainName:
-        """Where its GPUs count."""
+        """The domain in which its GPUs count."""
         return self.view.domain_for(self.job)
 
     @property
@@ -87,17 +89,16 @@ class Claim:
         return self.view.chains[self.job.id.project]
 
     def losses_of(self, owner: str) -> list[Loss]:
-        """What an owner loses, victim by victim."""
+        """The losses of one owner, victim by victim."""
         return [loss for loss in self.losses if owner in self.view.chains[loss.held.job.id.project]]
 
     def left(self, owner: str) -> int:
-        """What an owner holds once the victims have left: what is only reserved for the job is not held."""
+        """What an owner holds once the victims have left. What is only reserved for the job does not count."""
         return self.view.holds[self.domain, owner] - sum(loss.milli for loss in self.losses_of(owner))
 
     def covered(self, owner: str) -> int:
-        """What the owner's guarantee would have to cover with the job: all that a project holds, and of a department
-        what its projects hold within their own guarantees. The rest of what they hold is only lent to them.
-        """
+        """What the owner's guarantee would have to cover with the job: all that a project holds; of a department, what
+        its projects hold within their own guarantees. The rest of what they hold is only lent to them."""
         view, own = self.view, self.chain[0]
         if owner == own:
             return self.left(owner) + self.milli
@@ -110,7 +111,7 @@ class Claim:
         return self.view.entitled[self.domain, owner].guarantee
 
     def share(self, owner: str) -> int:
-        """What the owner's fair share entitles it to."""
+        """The owner's fair share, in whole GPUs if its jobs ask for those."""
         return self.view.entitled[self.domain, owner].share
 
 
@@ -120,7 +121,7 @@ def within_ceilings(claim: Claim) -> bool:
 
 
 def within_limits(claim: Claim) -> bool:
-    """DESIGN 3: `limit` is a hard ceiling with over-quota."""
+    """DESIGN 3: `limit` is a hard ceiling, also for GPUs beyond the quota."""
     for owner in claim.chain:
         limit = claim.view.allowance(claim.domain, owner).limit_milli
         if limit is not None and claim.left(owner) + claim.milli > limit:
@@ -129,7 +130,7 @@ def within_limits(claim: Claim) -> bool:
 
 
 def broken_quota(claim: Claim) -> str:
-    """DESIGN 4.4: the quota that work that can't be paused would exceed, scaled where GPUs are short; "" if none."""
+    """DESIGN 4.4: which quota work that can't be paused would exceed, scaled where GPUs are short; "" for none."""
     for owner in claim.chain if not claim.job.preemptible else ():
         others = claim.view.fixed[claim.domain, owner]
         if others + claim.milli > claim.view.allowance(claim.domain, owner).quota_milli:
@@ -140,12 +141,12 @@ def broken_quota(claim: Claim) -> str:
 
 
 def within_share(claim: Claim) -> bool:
-    """DESIGN 4.4: the job leaves its project within its fair share."""
+    """DESIGN 4.4: whether the job leaves its project within its fair share."""
     return claim.left(claim.chain[0]) + claim.milli <= max(claim.share(claim.chain[0]), claim.guarantee(claim.chain[0]))
 
 
 def may_stop(held: Held, view: View) -> bool:
-    """DESIGN 4.4: never work that can't be paused, nor a run that is younger than every minRuntime."""
+    """DESIGN 4.4: whether a run may stop: never if it can't be paused, or is younger than every minRuntime."""
     return held.job.preemptible and _age_ms(held, view) >= _min_runtime(held, view).least_ms
 
 
@@ -158,7 +159,7 @@ def _min_runtime(held: Held, view: View) -> MinRuntime:
 
 
 def _are_old_enough(claim: Claim, project: ProjectName, right: Right) -> bool:
-    """minRuntime: a project's runs that stop have run long enough to lose against that right."""
+    """minRuntime: whether the runs of a project that stop have run long enough to be lost by this right."""
     stopped = (loss.held for loss in claim.losses if _is_of(loss, project) and not loss.is_surplus)
     least = ((held, _min_runtime(held, claim.view)) for held in stopped)
     by_fairness = right is Right.FAIRNESS
@@ -168,7 +169,8 @@ def _are_old_enough(claim: Claim, project: ProjectName, right: Right) -> bool:
 
 
 def makes_way(victim: Job, job: Job) -> bool:
-    """DESIGN 4.4, preemption in a project: strictly lower priority; training for interactive work within quota.
+    """DESIGN 4.4, preemption in a project: a job of strictly lower priority makes way, and training makes way for
+    interactive work within quota.
 
     Training never takes from interactive work or services.
     """
@@ -180,9 +182,9 @@ def makes_way(victim: Job, job: Job) -> bool:
 
 
 def rights(claim: Claim) -> dict[ProjectName, Right] | None:
-    """DESIGN 4.4, reclaim: by what right each project loses what it loses; None if the set may not be taken.
+    """DESIGN 4.4, reclaim: the right by which each project loses its victims; None if the set may not be taken.
 
-    Rights combine: each project that loses something is judged by itself, after all victims have left.
+    Rights combine: each project that loses something is judged separately, after all victims have left.
     """
     found: dict[ProjectName, Right] = {}
     for project in {loss.held.job.id.project for loss in claim.losses}:
@@ -201,10 +203,10 @@ def rights(claim: Claim) -> dict[ProjectName, Right] | None:
 
 
 def _is_settled(loss: Loss, claim: Claim) -> bool:
-    """Whether a run that was paused for this one still waits, or lacks workers that it gave up, and the project has had
-    no new job since this one started.
+    """Whether a run is settled: a run that was paused for it still waits, or lacks workers that it gave up, and the
+    claiming project has had no new job since the settled run started.
 
-    Surplus workers are not settled, as the run that gives them up goes on.
+    Surplus workers are not settled, because the run that gives them up goes on.
     """
     held, runs = loss.held, claim.view.runs.values()
     paused = (run for run in runs if run.paused_for == held.job.id and run.job in claim.view.declared)
@@ -230,7 +232,7 @@ def _is_of(loss: Loss, project: ProjectName) -> bool:
 
 
 def _right_over(claim: Claim, project: ProjectName) -> Right | None:
-    """The strongest right over one other project. Owners are compared below their nearest common department."""
+    """The strongest right over one other project, if any. Owners are compared below their nearest common department."""
     theirs = claim.view.chains[project]
     gainers = [owner for owner in claim.chain if owner not in theirs]
     losers = [owner for owner in theirs if owner not in claim.chain]
@@ -247,16 +249,16 @@ def _right_over(claim: Claim, project: ProjectName) -> Right | None:
 
 
 def _stays_or_straddles(claim: Claim, owner: str) -> bool:
-    """DESIGN 4.4: the job that straddles its project's quota line may be taken whole, as the last choice."""
+    """DESIGN 4.4: a job that straddles its project's quota line may be taken whole, as the last choice."""
     left, losses = claim.left(owner), claim.losses_of(owner)
     largest = max((loss.held.run.gpu_milli if loss.is_surplus else loss.milli for loss in losses), default=0)
     return left >= claim.guarantee(owner) or left + largest > claim.guarantee(owner)
 
 
 def may_move_others(claim: Claim, moved: Iterable[Held]) -> bool:
-    """DESIGN 3 (consolidation): preemptible jobs may be moved when that lets a job within its fair share start.
+    """DESIGN 3 (consolidation): preemptible jobs may be moved if that lets a job within its fair share start.
 
-    minRuntime: each has run long enough.
+    minRuntime: each moved run has run long enough.
     """
     project = claim.chain[0]
     is_guaranteed = claim.left(project) + claim.milli <= claim.guarantee(project)
@@ -273,7 +275,7 @@ def is_below_limits_only_after(claim: Claim) -> bool:
 
 
 def is_entitled_only_after(claim: Claim) -> bool:
-    """Whether an owner above the job is within the bound of a right only once the victims have left."""
+    """Whether an owner above the job comes within the bound of a right only once the victims have left."""
     before = Claim(claim.view, claim.job, claim.milli)
     for project, right in (rights(claim) or {}).items():
         if right is not Right.OWN:

@@ -1,10 +1,10 @@
 """Admission: which jobs start, which wait, and which runs are paused for which job.
 
-Reservations of the last cycle come first. Then jobs, and elastic runs that lack workers, are attempted until none
-is left that could be scheduled: first those that stay within their project's fair share, then the others. An attempt
-tries, in this order: idle GPUs, GPUs that come free anyway, the cheapest set of victims, fewer workers, migration of
-runs that can go on elsewhere. A job that can't start is skipped and blocks no other; but for the longest-waiting job of
-a pool a place is reserved.
+Reservations of the last cycle come first. Then jobs, and elastic runs that lack workers, are attempted until none is
+left that could be scheduled: first those that stay within their project's fair share, then the others. An attempt
+tries, in this order: idle GPUs, GPUs that come free by themselves, the cheapest set of victims, fewer workers,
+migration of runs that can go on elsewhere. A job that can't start is skipped and blocks no other; only for the
+longest-waiting job of each pool a place is reserved.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ Reserved: TypeAlias = list[tuple[PendingJob, Assignment]]
 _workers: Callable[[PoolOption], int] = attrgetter("request.workers")
 
 MAX_ROOMS = 10
-"""Paused runs of a cycle for which room is searched, at the most; the others wait for the next cycle."""
+"""The most paused runs of a cycle for which room is searched; the others wait for the next cycle."""
 MAX_PASSES = 2
-"""Passes over the pending jobs: a second one when repacking has made room."""
+"""The most passes over the pending jobs: a second one if repacking has made room."""
 
 
 class Admission:
-    """The attempts of one cycle over its snapshot; without `attempts` none is made."""
+    """The attempts of one cycle over its snapshot. `attempts=False`: none is made."""
 
     def __init__(
         self, snapshot: Snapshot, policy: SchedulingPolicy, scale_up: ScaleUp, *, attempts: bool = True
@@ -85,7 +85,7 @@ class Admission:
             queues, cut_off = self.scale_up.queues(pending_jobs.queues), self.outcome.cut_off
             migrations = self._migrations if self._policy.consolidation else None
             check = Schedulability(self._snapshot, self.reservations, self._repacking, migrations, queues, cut_off)
-            # Within share first: jobs that leave their projects above their shares get what is left.
+            # Within share first: jobs that put their projects above their shares get what is left.
             for self._within_share in (True, False):
                 check.within_share = self._within_share
                 found = attempt_all(queues, check, self._snapshot, self._decided, self._attempt)
@@ -96,7 +96,7 @@ class Admission:
             _, reason = self.outcome.started[pending.job.id]
             self.outcome.started[pending.job.id] = (assignment, reason)
         self.outcome.all_unschedulable &= not self._migrations.has_looked
-        self._let_go_on()
+        self._reserve_next_places()
         self._reserve_for_longest_waiting(pending_jobs)
         self._enlarge_starts(pending_jobs)
         return self.outcome
@@ -112,18 +112,19 @@ class Admission:
             self._note(pending, "keep", assignment.option)
 
     def _enlarge_starts(self, pending_jobs: PendingJobs) -> None:
-        """Start elastic jobs with as many workers as idle GPUs allow, beyond their projects' shares too."""
+        """Start elastic jobs with as many workers as idle GPUs allow, even beyond their projects' shares."""
         small = ((pending_jobs.find(job), assignment) for job, (assignment, _) in self.outcome.started.items())
         for pending, assignment in [each for each in small if each[0].job.is_elastic]:
             larger = larger_start(pending, assignment, self._snapshot)
             if larger is not assignment:
                 self._start(pending, larger, "start")
 
-    def _let_go_on(self) -> None:
-        """Reserve places for paused runs: what no pending job takes, else room that is made by their own rights.
+    def _reserve_next_places(self) -> None:
+        """Reserve next places for paused runs: what no pending job takes, else room that is made by their own rights.
 
-        Those that make way for one are asked after it. The first that finds no place is the last to look at what is
-        free: a later one could be paused again for it. None goes on where elastic runs that gave up workers may.
+        Runs that make way for a paused run come after it. Once a run finds no place, later ones no longer use free
+        capacity: they could be paused again for that run. If elastic runs gave up workers, no place is reserved: they
+        may take it.
         """
         pauses = {} if self.outcome.given_up else self.outcome.pauses
         open_to = (
@@ -151,9 +152,10 @@ class Admission:
     # Reservations of the last cycle
 
     def _keep_reserved(self, pending_jobs: PendingJobs) -> tuple[Reserved, list[PendingJob]]:
-        """Hold every reserved place that is free or coming free. Returns those that are coming, and the jobs of others.
+        """Hold every reserved place that is free or coming free. Returns those that are coming, and the jobs of
+        occupied ones.
 
-        Those for which no run was paused come last, and may have to yield.
+        Places for which no run was paused come last, and may have to yield.
         """
         coming, occupied, loose = Reserved(), list[PendingJob](), Reserved()
         for pending in (queue := pending_jobs.reserved_before()):
@@ -183,10 +185,10 @@ class Admission:
             occupied.append(pending)
 
     def _await_reserved(self, coming: Reserved, occupied: list[PendingJob]) -> None:
-        """Start the jobs elsewhere if they can be now; else hold their places, or make room anew, before all others."""
+        """Start the jobs elsewhere if possible now; else hold their places, or make new room, before all other jobs."""
         for pending, assignment in coming:
             self._snapshot.vacate(pending.job, assignment)
-            # With no fewer workers than are reserved: else runs were paused for workers that it lacks.
+            # With no fewer workers than are reserved: otherwise runs were paused for workers that the job lacks.
             options = [option for option in pending.options if _workers(option) >= _workers(assignment.option)]
             if not self._start_on_idle(pending, [o for o in options if self._snapshot.allows(pending.job, o)]):
                 self._snapshot.occupy(pending.job, assignment)
@@ -197,7 +199,7 @@ class Admission:
     # Attempts
 
     def _attempt(self, pending: PendingJob) -> bool:
-        """Attempt a job; its own head reservation is free for it meanwhile, and ends if the job gains a place."""
+        """Attempt a job. Meanwhile its own head reservation is lifted; it ends if the job gains a place."""
         counters, reservation = self._snapshot.counters, self.reservations.of(pending)
         counters.attempts += 1
         if pending.job.id in self.scale_up.runs:
@@ -241,13 +243,13 @@ class Admission:
         )
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether the job breaks no ceiling now, and may have idle GPUs in this pass."""
+        """Whether the job breaks no ceiling now, and may use idle GPUs in this pass."""
         return self._snapshot.allows(pending.job, option) and self._is_due(pending, option)
 
     def _is_due(self, pending: PendingJob, option: PoolOption, victims: Iterable[Allocation] = ()) -> bool:
-        """Whether the job may have GPUs in this pass: in the first one its project has to stay within its share.
+        """Whether the job may have GPUs in this pass: in the first pass its project must stay within its share.
 
-        That is judged once the job's own victims have left, as its claims are.
+        Like its rights, that is judged after the job's own victims have left.
         """
         return not self._within_share or self._snapshot.stays_within_share(pending.job, option, victims)
 
@@ -263,7 +265,7 @@ class Admission:
         return True
 
     def _foreseen_place(self, pending: PendingJob, options: Sequence[PoolOption]) -> Assignment | None:
-        """The idle place that the job would be moved to if it started in another, where looking ahead shows one."""
+        """The idle place where looking ahead shows the job in the end, so that it need not start elsewhere and move."""
         for job, placement in self._snapshot.restraints.placed:
             assignment = assignment_in(placement, options, self._snapshot) if job == pending.job.id else None
             if assignment is not None and is_free(self._snapshot.idle, assignment):
@@ -271,9 +273,8 @@ class Admission:
         return None
 
     def _take_over(self, pending: PendingJob, options: Iterable[PoolOption]) -> bool:
-        """Start a job within its project's share in place of starts of this cycle that it outranks: as runs they would
-        be paused for it in the next. A project's jobs are in order in each domain only.
-        """
+        """Start a job within its project's share in place of starts of this cycle that it outranks: the next cycle
+        would pause their runs for it. A project's jobs are in order only within each domain."""
         for option in options:
             held_back = self._repacking.make_way(pending, option)
             for other in held_back:
@@ -286,7 +287,7 @@ class Admission:
     def _backfill(
         self, pending: PendingJob, options: Sequence[PoolOption], attempt: Callable[[PoolOption], bool]
     ) -> bool:
-        """Backfill: make an attempt in a place reserved for another job, where that job loses nothing by it."""
+        """Backfill: attempt a job in a place reserved for another job, if that job loses nothing by it."""
         for reservation, option in self.reservations.in_the_way(pending):
             if option not in options or not self.reservations.yields(reservation, pending, option):
                 continue
@@ -298,14 +299,15 @@ class Admission:
         return False
 
     def _make_room_in_one(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
-        """Make room for an option; for none in this pass where idle GPUs would do that the job may have in the next."""
+        """Make room for an option; not in this pass if idle GPUs would do that the job may have only in the next."""
         idle = (each for each in options if not self._is_due(pending, each) and has_place(self._snapshot.idle, each))
         if any(self._snapshot.allows(pending.job, option) for option in idle):
             return False
         return self._make_room(pending, options)
 
     def _make_room(self, pending: PendingJob, options: Sequence[PoolOption]) -> bool:
-        """Reserve what is coming free anyway in a pool, or pause the cheapest runs and reserve their place."""
+        """If a place comes free by itself, reserve it for an entitled job. Otherwise pause the cheapest runs and
+        reserve their place."""
         for option in options:
             coming = self._coming(pending, option)
             if coming is not None:
@@ -314,20 +316,21 @@ class Admission:
         if not _is_known(pending):
             return False
         room = find_room(self._snapshot, pending.job, options, partial(self._is_due, pending))
-        # To move runs is better than to pause one that straddles its project's guarantee.
+        # Moving runs is better than pausing one that straddles its project's guarantee.
         if room is not None and room.cost.price and self._bring_together(pending, options, most_price=0):
             return True
         return self._take(pending, room)
 
     def _coming(self, pending: PendingJob, option: PoolOption) -> Placement | None:
-        """A place that is idle or comes free anyway, if the job breaks no ceiling there: no run stops for it then."""
+        """A place that is idle or comes free by itself, if the job breaks no ceiling there: no run stops for it."""
         allowed = self._snapshot.allows(pending.job, option)
         return place_in(self._snapshot.future_idle, option) if allowed else None
 
     def _start_smaller(self, pending: PendingJob, most: int) -> bool:
         """Start an elastic job with fewer workers than `most`: as many as it is entitled to, else as many as are idle.
 
-        For as many workers, idle GPUs of any pool come before room that is made. Another job's place comes last.
+        For each number of workers, idle GPUs of any pool come before room that is made. Places reserved for others come
+        last.
         """
         options = list[PoolOption]()
         for option in pending.options:
@@ -343,7 +346,7 @@ class Admission:
         return self._backfill(pending, pending.options, lambda option: self._start_with_fewer(pending, option, most))
 
     def _start_with_fewer(self, pending: PendingJob, option: PoolOption, most: int) -> bool:
-        """Start an elastic job with as many workers, fewer than `most`, as idle GPUs of a pool allow."""
+        """Start an elastic job in a pool with as many workers as idle GPUs allow, but fewer than `most`."""
         startable = [each for each in self._fewer(pending, option, most) if self._may_start(pending, each)]
         return self._start_on_idle(pending, list(smaller_options(self._snapshot, startable, ())))
 
@@ -352,7 +355,7 @@ class Admission:
         return [o for o in (option, *option.smaller()) if _workers(o) < most and self._snapshot.is_open(pending.job, o)]
 
     def _bring_together(self, pending: PendingJob, options: Iterable[PoolOption], most_price: int = 1) -> bool:
-        """Migrate runs that can go on elsewhere out of the way of a job, with pauses of at most a price besides."""
+        """Move runs to make room for a job, with pauses of at most `most_price` besides."""
         found: list[Room] = []
         for option in options if _is_known(pending) and self._policy.consolidation else ():
             if not option.request.gpu_milli or self._coming(pending, option) is not None:
@@ -375,7 +378,7 @@ class Admission:
         self._decided.add(pending.job.id)
 
     def _take(self, pending: PendingJob, room: Room | None) -> bool:
-        """Pause and move the runs that make room, if it was found, and reserve the place that they leave."""
+        """Pause and move the runs that make room, if room was found, and reserve the place that they leave."""
         if room is None:
             return False
         self.outcome.pause(room, pending.job.id)
@@ -393,5 +396,5 @@ class Admission:
 
 
 def _is_known(pending: PendingJob) -> bool:
-    """Whether a job's object is made: no run is paused for one whose is not, for the API server could refuse it."""
+    """Whether a job's object exists. No run is paused for a job without one, because the API server could refuse it."""
     return pending.run is not None

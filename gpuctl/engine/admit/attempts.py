@@ -1,14 +1,13 @@
-"""The order of attempts: the queue with the least of its fair share first, and in it the first job in order.
+"""The order of attempts: first the queue that holds the lowest part of its fair share, and in it the first job in
+order.
 
 Each project has a queue for each quota domain. A queue whose head is within the project's guarantee goes before the
-others: GPUs that the guarantee covers need not be reclaimed later from a project that got them first. A job that may
-use several domains goes after those of its project that outrank it and are within the guarantee of one of these. Of
-alike jobs only the first is attempted: if it fails, the others would fail too. After a pause all classes may be
-attempted again.
-
+others: otherwise GPUs that the guarantee covers would have to be reclaimed later from a project that got them first. A
+job that may use several domains goes after those of its project that outrank it and are within the guarantee of one of
+these. Of the jobs of a class only the first is attempted: if it fails, the others would fail too. After a pause all
+classes may be attempted again.
 Example: vision holds 2 GPUs of a fair share of 8, speech 6 of 8, and neither head is within its guarantee. Vision's
 queue comes first, because it holds the smaller part of its share.
-
 Cost: a check for each class of jobs up to the head, again after each pause, and O(log queues) for each attempt.
 """
 
@@ -31,11 +30,11 @@ from gpuctl.model.units import GpuMilli, Instant
 _EVER: Instant = -(1 << 62)
 
 Place: TypeAlias = tuple[bool, bool, int, Instant, ProjectName, DomainName]
-"""What queues are compared by, the least is next: a head within the guarantee first; projects without a share last; the
-part of its share that the project holds, as a binary fraction; then the head that waits longest."""
+"""The key by which queues are compared; the lowest is next: a head within the guarantee first; projects without a share
+last; the part of its share that the project holds, as a binary fraction; then the head that waits longest."""
 
 _PLACES = 128
-"""Binary places of such a fraction: enough to tell any two fractions of amounts below 2 ** 64 apart."""
+"""Binary places of this fraction: enough to distinguish any two fractions of amounts below 2 ** 64."""
 
 
 def attempt_all(
@@ -45,16 +44,16 @@ def attempt_all(
     decided: Collection[JobId],
     attempt: Callable[[PendingJob], bool],
 ) -> bool:
-    """Attempt jobs until none is schedulable; whether any attempt succeeded.
+    """Attempt jobs until none is schedulable. Returns whether any attempt succeeded.
 
-    `attempt` says whether the job has a place now. `decided`: jobs that need no attempt; it grows as jobs are given a
-    place.
+    `attempt`: returns whether the job has a place now. `decided`: jobs that need no attempt; it grows as jobs gain
+    places.
     """
     accounts = snapshot.accounts
     by_key = {(queue.project, queue.domain): queue for queue in queues}
     pauses, has_succeeded = -1, False
     left: dict[ProjectQueue, ClassQueue] = {}
-    order: list[tuple[Place, ProjectQueue]] = []  # A place is at best what it is here until the head is known.
+    order: list[tuple[Place, ProjectQueue]] = []  # a lower bound of the place until the head is known
 
     def head_of(queue: ProjectQueue) -> PendingJob | None:
         if queue not in left:
@@ -92,15 +91,15 @@ def attempt_all(
 class ClassQueue:
     """The classes of a queue by the rank of the next job of each; all jobs before that one have a place.
 
-    They come as they are reached. Were all asked about after each pause, a cycle with 80 pauses and 8,000 jobs whose
-    maxDurations all differ would take 10x.
+    They are read only when they are reached. If all were checked after each pause, a cycle with 80 pauses and 8,000
+    jobs whose maxDurations all differ would take 10x.
     """
 
     def __init__(self, classes: Iterator[tuple[Rank, JobClass]]) -> None:
-        """`classes`: by the rank of their first job."""
+        """`classes`: in the order of the ranks of their first jobs."""
         self._classes = classes
         self._next = next(classes, None)
-        self._again: list[tuple[Rank, JobClass]] = []  # a heap of those whose first job has a place
+        self._again: list[tuple[Rank, JobClass]] = []  # a heap of classes whose first job has a place
 
     @property
     def first(self) -> tuple[Rank, JobClass] | None:
@@ -139,7 +138,7 @@ def _head(classes: ClassQueue, check: Schedulability, decided: Collection[JobId]
 
 
 def _goes_before(head: PendingJob, pending: PendingJob, mates: ProjectQueue, accounts: Accounts) -> bool:
-    """Whether a head of another queue of the project, in a pool that a job may use, outranks it by its guarantee."""
+    """Whether the head of another queue of the project, in a domain of the job's, outranks it by its guarantee."""
     if head.job_options.precedence >= pending.job_options.precedence:
         return False
     is_beyond, *_ = _place_of(mates, accounts, head.gpu_milli, head.queued_at_ms)
@@ -147,7 +146,7 @@ def _goes_before(head: PendingJob, pending: PendingJob, mates: ProjectQueue, acc
 
 
 def _place_of(queue: ProjectQueue, accounts: Accounts, gpu_milli: GpuMilli, queued_at_ms: Instant) -> Place:
-    """The place of a queue whose head asks for so many GPUs and waits since then."""
+    """The place of a queue whose head asks for `gpu_milli` and waits since `queued_at_ms`."""
     owner = project_owner(queue.project)
     held = accounts.held(queue.domain, owner)
     guarantee = accounts.entitled(queue.domain, owner).guarantee_milli

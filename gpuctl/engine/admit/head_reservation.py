@@ -1,8 +1,8 @@
-"""Head reservations: one backfill reservation a pool, so that small jobs can't starve a large one.
+"""Head reservations: one backfill reservation for each pool, so that small jobs can't starve a large one.
 
 Source: EASY backfill, with a reservation for each pool, because pools fill up separately. The rules, with an example:
 docs/concepts.md, "Backfill". The place is the one that is expected to be free first by the remaining maxDuration of the
-runs there; where a run has none, the place with the fewest GPUs of such runs. The reservation is written on the job's
+runs there; if runs have none, the place with the fewest GPUs of such runs. The reservation is written on the job's
 object. No place is reserved where a run may never end: GPUs would idle for nothing.
 """
 
@@ -33,13 +33,13 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import WHOLE_GPU, GpuMilli, Instant
 
 FreeTime: TypeAlias = tuple[GpuMilli, Instant]
-"""When a place is free: GPUs of runs without a known end that must leave first, and the last of the known ends."""
+"""When a place is free: GPUs of runs without a known end that must leave first, and the last known end."""
 
 Occupants: TypeAlias = Callable[[NodeName], list["Occupant"]]
-"""Those on a node, in the order in which they leave it: known ends by time, then small ones. Found when asked for."""
+"""Gives the occupants of a node in the order in which they leave: by known ends, then the smallest first."""
 
 STARTING_MS = 60_000
-"""The most that a start may take: a job that is to end in time must have that much to spare."""
+"""The most that a start may take: a job that must end in time needs this much to spare."""
 
 
 class Occupant(NamedTuple):
@@ -53,8 +53,8 @@ class Occupant(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadReservation:
-    """A place reserved for a job. `until_ms`: it is not free before, by the ends of its runs that are known; None: none
-    is."""
+    """A place reserved for a job. `until_ms`: the last known end of the runs there, so it is not free before; None: no
+    end is known."""
 
     pending: PendingJob
     assignment: Assignment
@@ -62,7 +62,7 @@ class HeadReservation:
 
 
 def may_never_end(job: Job | None) -> bool:
-    """Whether it is a service, work without a maxDuration that can't be paused, or a run of no declared job."""
+    """Whether a job may never end: undeclared, or without maxDuration a service or work that can't be paused."""
     return job is None or (job.max_duration_ms is None and (not job.preemptible or job.type is JobType.INFERENCE))
 
 
@@ -72,7 +72,7 @@ def is_head(pending: PendingJob) -> bool:
 
 
 class HeadReservations:
-    """The head reservations of one cycle. Their places are taken in the snapshot, and held by no project."""
+    """The head reservations of one cycle. Their places are taken in the snapshot, but held by no project."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -102,7 +102,7 @@ class HeadReservations:
     # Changes
 
     def keep(self, queue: Iterable[PendingJob]) -> None:
-        """Make the reservations of the last cycle again, in each pool that of the longest-waiting job."""
+        """Make the reservations of the last cycle again; of several in a pool, that of the longest-waiting job."""
         for pending in sorted(filter(is_head, queue), key=age_of):
             assignment = reserved_for(pending, self._snapshot)
             if assignment is None or assignment.option.pool.name in self._by_pool:
@@ -117,16 +117,16 @@ class HeadReservations:
         del self._by_pool[reservation.assignment.option.pool.name]
 
     def lifted(self) -> AbstractContextManager[None]:
-        """What if there were no head reservations, for questions to `idle` only."""
+        """What if there were no head reservations: true inside the `with`, for questions to `idle` only."""
         return self._snapshot.idle.without([reservation.assignment for reservation in self])
 
     def choose(
         self, waiting: Iterable[PendingJob], patience_ms: int, starts: Iterable[tuple[PendingJob, Assignment]]
     ) -> None:
-        """In each pool without a reservation make one for the longest-waiting job; move reservations to better places.
+        """Make a reservation for the longest-waiting job of each pool without one; move reservations to better places.
 
-        `waiting`: the first pending job of each class. `patience_ms`: a job that has waited less gets none.
-        Cost: O(classes log classes) if a pool has none; O(runs of a pool) for each job that is tried.
+        `waiting`: the first pending job of each class. `patience_ms`: a job that has waited for less gets none. Cost:
+        O(classes log classes) if a pool has none; O(runs of a pool) for each job that is tried.
         """
         snapshot, since_ms = self._snapshot, self._snapshot.now_ms - patience_ms
         movable = [each for each in self if _may_be_better(snapshot, each)]
@@ -157,7 +157,7 @@ class HeadReservations:
                 self._add(pending, min(found, key=itemgetter(0))[1])
 
     def _is_due(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether it breaks no ceiling, and could run if every other project had the guaranteed GPUs it asks for."""
+        """Whether a job breaks no ceiling, and could run if every other project had the guaranteed GPUs it asks for."""
         milli, snapshot = option.request.total_milli, self._snapshot
         if not milli or not snapshot.allows(pending.job, option):
             return False
@@ -196,8 +196,9 @@ class HeadReservations:
         own_milli = gpu_milli_of(each for each in there if each.project == head.id.project)
         levels = len(snapshot.accounts.tree.chain(job.id.project))
         for strategy in ReclaimStrategy:
-            # What its project holds there already counts towards its share. But a job that is entitled by guarantee
-            # now does not wait for a guarantee that the project has only once its runs there have left.
+            # Towards the share, what the head's project holds there counts already. Towards the guarantee it does not:
+            # a job that is entitled by guarantee now does not wait for a guarantee that the project has only once its
+            # runs there have left.
             gained_milli = running.total_milli - (0 if strategy is ReclaimStrategy.GUARANTEE else own_milli)
             with snapshot.accounts.supposing(head.id.project, domain, gained_milli):
                 if VictimRule(snapshot, job, option, (strategy,) * levels).cost((running,)) is not None:
@@ -238,9 +239,9 @@ def _leaving_order(occupant: Occupant) -> tuple[bool, Instant, GpuMilli, JobId]:
 def soonest_place(
     snapshot: Snapshot, option: PoolOption, occupants: Occupants, only: Iterable[NodeName] | None = None
 ) -> tuple[FreeTime, Assignment] | None:
-    """The place in a pool, or on some of its nodes, that is free first for all workers, and when.
+    """The place in a pool, or on `only` some nodes, that is free first for all workers, and when.
 
-    What if each node lost its occupants one after the other: then each worker has the time at which it fits there.
+    What if each node lost its occupants one after another: so each worker has the time at which it fits there.
     """
     nodes = [space.name for space in snapshot.capacity.usable.get(option.pool.name, ())] if only is None else only
     request, workers = option.request, option.request.workers
@@ -249,7 +250,7 @@ def soonest_place(
         found = 0
         for when, room in _emptied(snapshot, name, occupants(name)):
             if found >= workers or (len(first) == workers and (when, name) >= first[-1]):
-                break  # the slots of a node come later and later
+                break  # later slots of a node are free no sooner
             fitting = room.slots(request)
             first = sorted(first + [(when, name)] * (fitting - found))[:workers]
             found = max(found, fitting)
@@ -280,7 +281,7 @@ def _emptied(snapshot: Snapshot, node: NodeName, occupants: Iterable[Occupant]) 
 def _devices_on(
     snapshot: Snapshot, node: NodeName, occupants: Iterable[Occupant], request: Request, count: int
 ) -> list[WorkerPlacement]:
-    """Devices of a node for some workers, at the time at which they fit; devices that are free already come first."""
+    """Devices of a node for some workers at the time when they fit; devices that are free already come first."""
     room = snapshot.future_idle.rooms[node]
     what_if = next(found for _, found in _emptied(snapshot, node, occupants) if found.slots(request) >= count)
     part, left = request.fraction_milli or WHOLE_GPU, what_if.gpu_milli
@@ -289,16 +290,16 @@ def _devices_on(
 
 
 def _may_be_better(snapshot: Snapshot, reservation: HeadReservation) -> bool:
-    """Whether a node outside its place has room for one of its workers: then a better place is worth a search.
+    """Whether a node outside the reserved place has room for a worker: then a better place is worth a search.
 
-    With a search in each cycle an unchanged one of 10,000 jobs takes 14x.
+    With a search in each cycle, an unchanged cycle of 10,000 jobs takes 14x.
     """
     found = place_in(snapshot.future_idle, reservation.assignment.option.of(1))
     return found is not None and found.workers[0].node not in reservation.assignment.placement.nodes
 
 
 def _better_place(snapshot: Snapshot, assignment: Assignment, occupants: Occupants) -> Assignment | None:
-    """A place that can be free sooner than the one of a lifted reservation."""
+    """A place that can be free sooner than that of a lifted reservation; None if there is none."""
     here = soonest_place(snapshot, assignment.option, occupants, sorted(assignment.placement.nodes))
     best = soonest_place(snapshot, assignment.option, occupants)
     return best[1] if best is not None and (here is None or best[0] < here[0]) else None

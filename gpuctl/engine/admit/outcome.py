@@ -25,7 +25,7 @@ from gpuctl.model.units import GpuMilli, Instant
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A run that is paused, or gives up a surplus worker, for a beneficiary. `goes_on`: where, if it has a place."""
+    """A run that is paused, or gives up a surplus worker, for a beneficiary. `goes_on`: its next place, if any."""
 
     allocation: Allocation
     reason: Reason
@@ -37,11 +37,12 @@ class Pause:
 class Outcome:
     """Result of the attempts of one cycle.
 
-    `started`: run now. `reserved`: has a place that is not free yet. `kept`: has a head reservation. `pending_queues`:
-    the jobs of each queue that are neither started nor reserved. What makes room: `pauses`, moves too, and `given_up`,
-    the surplus workers that elastic runs give up. `regained`: the elastic runs with places for missing workers.
-    `cut_off`: jobs whose last attempt failed with a search for victims that was cut off.
-    `all_unschedulable`: no attempt succeeded, and none considered migration, whose candidates change with time alone.
+    `started`: jobs that run now. `reserved`: jobs with a place that is not free yet. `kept`: jobs with a head
+    reservation. `pending_queues`: the jobs of each queue that are neither started nor reserved. `pauses`: runs that are
+    paused or moved to make room; `given_up`: the surplus workers that elastic runs give up for it. `regained`: the
+    elastic runs with places for missing workers. `cut_off`: jobs whose last attempt failed with a search for victims
+    that was cut off. `all_unschedulable`: no attempt succeeded, and none considered migrations, whose candidates change
+    with time alone.
     """
 
     started: dict[JobId, tuple[Assignment, Reason]] = field(default_factory=dict)
@@ -63,13 +64,13 @@ class Outcome:
         self.started[job] = assignment, reason
 
     def hold_back(self, job: JobId, beside: JobId) -> Assignment:
-        """Take back a start that would be in the way of another, and return where it was."""
+        """Take back a start that is in the way of another. Returns its place."""
         self.trace.append(TraceStep(job=job, rule="hold back", numbers={"beside": str(beside)}))
         assignment, _ = self.started.pop(job)
         return assignment
 
     def pause(self, room: Room, beneficiary: JobId) -> None:
-        """Enter the victims and moves that make room, and what each project loses by them as it stands before that."""
+        """Enter the victims and moves that make room, and what each project holds before it loses them."""
         steps: dict[JobId, tuple[str, Allocation, GpuMilli]] = {}
         for allocation in room.victims:
             job, pause = allocation.run.job, Pause(allocation, room.rule.reason(allocation), beneficiary)
@@ -89,10 +90,10 @@ class Outcome:
 
 
 def compete_afterwards(outcome: Outcome, snapshot: Snapshot) -> bool:
-    """Whether runs that make way could take what others have, or what they leave, once they wait or lack workers.
+    """Whether runs that make way could take GPUs of others, or those that they leave, once they wait or lack workers.
 
-    Runs of one project that all stop, or all go on elsewhere, for one job do not where they outrank none of their
-    project: none has a right to that job's place. Were they foreseen too, a gang that has runs paused on 1,000 nodes
+    Runs of one project that all stop, or all go on elsewhere, for one job can't if they outrank no run of their
+    project: none has a right to that job's place. If they were foreseen too, a gang that has runs paused on 1,000 nodes
     would take 2.7x.
     """
     ways = {(pause.beneficiary, job.project, pause.goes_on is None) for job, pause in outcome.pauses.items()}
@@ -107,7 +108,7 @@ def _outranks_one(paused: Allocation, snapshot: Snapshot) -> bool:
 
 
 def gain_step(snapshot: Snapshot, job: JobId, rule: str, option: PoolOption) -> TraceStep:
-    """The step of the trace for a place that a job gains, with what its project holds then."""
+    """The trace step for a place that a job gains, with what its project holds then."""
     owner, domain = project_owner(job.project), option.domain
     numbers: dict[str, str | int] = {
         "pool": option.pool.name,
@@ -133,10 +134,10 @@ def _loss(
 
 
 def further_nodes(job: Job, placement: Placement, capacity: Capacity) -> tuple[NodeName, ...]:
-    """The nodes that further workers of a service may go to: as many of its pool as it may have more workers.
+    """The nodes that further workers of a service may go to: one of its pool for each worker that it may gain.
 
-    Its pods name them from its start on, for a pod template can't be changed later without a new start. They are the
-    next by name, so that services that start on different nodes have different ones.
+    Its pods name them from its start on, because a pod template can't be changed without a new start. They are the next
+    by name, so that services that start on different nodes have different ones.
     """
     pool = None if job.scaling is None else capacity.pool_of(placement)
     if job.scaling is None or pool is None:

@@ -1,11 +1,9 @@
-"""Pending reasons: why each class of jobs waits, as things stand when the attempts are over.
+"""Pending reasons: why each class of jobs waits after all attempts of a cycle.
 
-The reason is the first of these that applies: its place would go to other jobs at once; the search for runs that could
-make way was cut off at its bound, so that nothing is known; a ceiling; a head reservation of another job; CPU or
-memory; GPUs that are scattered over nodes; too few GPUs. It depends on what each sort of option is short of, and on
-what the job's project holds and may hold.
-A class for which neither has changed keeps its reason.
-
+The reason is the first of these that applies: other jobs would take the job's place again at once; the search for runs
+that could make way was cut off at its bound, so that nothing is known; a ceiling; a head reservation of another job;
+CPU or memory; GPUs that are scattered over nodes; too few GPUs. It depends on what each sort of option is short of, and
+on what the job's project holds and may hold. A class for which neither has changed keeps its reason.
 Cost: O(sorts), and O(classes) of dirty projects, or of all projects if any sort is short of something else now.
 """
 
@@ -31,16 +29,16 @@ from gpuctl.model.ids import JobId, PoolName
 from gpuctl.model.units import WHOLE_GPU
 
 ReservedFor: TypeAlias = Mapping[tuple[PoolName, Request], JobId]
-"""The requests that would have room if it were not reserved, with the job that has the reservation."""
+"""The requests that would have room if it were not reserved, each with the job that has the reservation."""
 
 Sorts: TypeAlias = frozenset[Sort]
 
 
 class PendingReasons:
-    """What jobs were short of in the last cycle. Without this memory a job added takes 2x to 3.5x.
+    """What jobs were short of in the last cycle. Without this memory an added job takes 2x to 3.5x.
 
-    `_short`: the sorts of which enough is idle, those of them that lack CPU or memory only, and the requests that lack
-    only what is reserved. `_of_search`: the reasons of classes that wait for what came of searching victims for them.
+    `_short`: the sorts of which enough is idle; those of them that lack only CPU or memory; and the requests that lack
+    only what is reserved. `_of_search`: the reasons of classes that wait because of a search for victims.
     """
 
     def __init__(self, dirty: DirtyProjects) -> None:
@@ -57,10 +55,10 @@ class PendingReasons:
         cut_off: Collection[JobId],
         unaided: Collection[JobId],
     ) -> list[JobClass]:
-        """Bring the reason of each class up to date; the classes that have another one now.
+        """Update the reason of each class. Returns the classes whose reason has changed.
 
-        `cut_off`: jobs for which the search for victims was cut off. `unaided`: jobs for which no run makes way
-        (`Restraints`). Either holds for all of a job's class.
+        `cut_off`: jobs whose search for victims was cut off. `unaided`: jobs for which no run makes way (`Restraints`).
+        Either holds for all of a job's class.
         """
         before, idle = (self._short, self._of_search), snapshot.idle
         options = [each for each in pending_jobs.sorts if _enough_is_free(idle, each)]
@@ -85,7 +83,7 @@ class PendingReasons:
         return self._changed(chain.from_iterable(queues), snapshot)
 
     def _changed(self, queues: Iterable[ProjectQueue], snapshot: Snapshot) -> list[JobClass]:
-        """Set the reasons of all classes of some queues; those that had another one.
+        """Set the reasons of all classes of some queues. Returns the classes whose reason has changed.
 
         All jobs of a sort have the same reason, unless there are reservations.
         """
@@ -102,7 +100,7 @@ class PendingReasons:
         return changed
 
     def _reason_of(self, pending: PendingJob, accounts: Accounts) -> Reason:
-        """Why a job has no place, see above."""
+        """Why a job has no place, by the order above."""
         enough, by_cpu, reserved = self._short
         job, options = pending.job, pending.options
         ceilings = [forbidden(accounts, job, option.domain, option.least_milli) for option in options]

@@ -1,4 +1,4 @@
-"""Repacking: this cycle's admissions placed again, largest first, as if they had come in the best order.
+"""Repacking: this cycle's admissions placed again together, the largest first.
 
 Example: jobs of 1, 1 and 4 GPUs are admitted to two nodes of 4. If the small ones are on different nodes when the large
 one is attempted, repacking puts them together. Until the cycle is over an admission is only a plan, so this moves no
@@ -18,13 +18,13 @@ from gpuctl.model.ids import JobId, PoolName, ProjectName
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_PLACINGS = 10_000
-"""Placements tried by repacking in one cycle, in all: the bound on what a batch can cost."""
+"""The most placements that repacking tries in one cycle: the bound on what a batch can cost."""
 MAX_OUTRANKED = 100_000
-"""Admissions looked at in one cycle for jobs that outrank some: the bound on what a project's jobs can cost."""
+"""The most admissions looked at in one cycle for jobs that outrank some: it bounds the cost of a project's jobs."""
 
 
 class Repacking:
-    """The admissions of one cycle with their assignments, each of which is entered in the snapshot."""
+    """The admissions of one cycle with their assignments. Each is entered in the snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -37,7 +37,7 @@ class Repacking:
         self.assignments: dict[PendingJob, Assignment] = {}
 
     def admit(self, pending: PendingJob, options: Sequence[PoolOption]) -> Assignment | None:
-        """Place one more job on idle GPUs, by repacking if need be; None if there is no place."""
+        """Place one more job on idle GPUs, by repacking if necessary; None if there is no place."""
         assignment = place(self._snapshot.idle, options)
         if assignment is not None:
             self._snapshot.occupy(pending.job, assignment)
@@ -49,10 +49,8 @@ class Repacking:
         return None
 
     def may_repack(self, option: PoolOption) -> bool:
-        """Whether repacking could make room for an option: enough is idle in the pool, only not in one place.
-
-        False once the placements of the cycle would not be enough.
-        """
+        """Whether repacking could make room for an option: enough is idle in the pool, or can go to others, but not in
+        one place. False once too few placements are left in the cycle."""
         request, pool = option.request, option.pool.name
         admitted = self._in_pool[pool]
         if not 0 < admitted < self._placings_left or self._snapshot.unschedulable("repacking", option).cover(request):
@@ -61,26 +59,26 @@ class Repacking:
         others = (name for name in self._snapshot.capacity.pools_of(option.domain) if name != pool)
         leaves_milli = min(self._movable_milli[pool], sum(map(idle.all_free_milli, others)))
         if not request.fraction_milli and not request.profile:
-            # A device that is not whole now becomes so only if a fraction on it is placed elsewhere.
+            # A device that is not whole now becomes whole only if a fraction on it is placed elsewhere.
             whole = idle.whole_devices(pool) + self._fractions[pool] + leaves_milli // WHOLE_GPU
             return whole >= request.devices * request.workers > 0
         return idle.free_milli(pool, request.profile) + leaves_milli >= request.total_milli > 0
 
     def compact(self) -> bool:
-        """Repack the pools with new fractions where that leaves more devices whole; True if an admission moved."""
+        """Repack the pools with new fractions if that leaves more devices whole. Returns whether an admission moved."""
         pools = sorted({s.option.pool.name for s in self.assignments.values() if s.option.request.fraction_milli})
         return sum(self._repack(pool, {}) for pool in pools) > 0
 
     def may_make_way(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether an admission to an option's pool may make way for a job of its project."""
+        """Whether admissions to an option's pool may have to make way for a job of their project."""
         lowest = self._lowest.get((pending.job.id.project, option.pool.name))
         is_outranked = lowest is not None and (lowest < pending.job.priority or is_first_class(pending.job))
         return is_outranked and self._looks_left >= len(self.assignments)
 
     def make_way(self, pending: PendingJob, option: PoolOption) -> list[PendingJob]:
-        """Give up the fewest admissions that leave a job room within its project's share, the last in its order first.
+        """Give up the fewest admissions, last in order first, that leave a job room within its project's share.
 
-        Returns them; none where all of them leave too little, and beyond MAX_OUTRANKED. Cost: O(admissions).
+        Returns them; none if all of them leave too little, or beyond MAX_OUTRANKED. Cost: O(admissions).
         """
         if not self.may_make_way(pending, option):
             return []
@@ -120,9 +118,9 @@ class Repacking:
             self._movable_milli[pool] += sign * request.total_milli
 
     def _repack(self, pool: PoolName, more: Mapping[PendingJob, PoolOption]) -> bool:
-        """Place a pool's admissions, and some more, largest first; False, and nothing changed, if that fails.
+        """Place a pool's admissions, and `more`, largest first. False, and nothing changed, if that fails.
 
-        Without more it fails too if no more devices are whole after it.
+        Without `more` it also fails if no more devices are whole after it.
         """
         self._placings_left -= self._in_pool[pool] + len(more)
         if self._placings_left < 0:
@@ -156,7 +154,7 @@ class Repacking:
 
 
 def _alike(pending: PendingJob, option: PoolOption) -> list[PoolOption]:
-    """The options of a job that are as good as the one it was admitted with: it may go to another of their pools."""
+    """The options of a job that are as good as the one it was admitted with, in any of its pools."""
     sized = (other.sized(option.request.workers) for other in pending.options)
     key = option.order, option.domain, option.request.total_milli
     return [each for each in sized if each is not None and (each.order, each.domain, each.request.total_milli) == key]

@@ -1,8 +1,8 @@
 """Reservations: the places of queued and moving runs, carried from cycle to cycle on the runs themselves.
 
-A reservation is the placement on a queued run, and stands while its place is idle or coming free. Where it is not,
+A reservation is the placement on a queued run, and holds while its place is idle or coming free. If it is neither,
 because a crash came between the reservation and the pauses, room is made for the job again, before all other jobs. The
-next place of a run that stops is reserved on it, too, and counts as held by its project. Which reservations yield:
+next place of a run that stops is reserved on the run too, and counts as held by its project. Which reservations yield:
 docs/concepts.md, "Reservations".
 """
 
@@ -27,12 +27,12 @@ from gpuctl.model.state import Run
 
 
 def reserved_for(pending: PendingJob, snapshot: Snapshot) -> Assignment | None:
-    """The reservation of a queued run, if its place is one that the job could have in a pool it may use."""
+    """The reservation of a queued run, if its place is one that the job could have in a pool that it may use."""
     return assignment_in(pending.run.placement if pending.run else None, pending.options, snapshot)
 
 
 def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
-    """Whether no run was paused for a reservation, or such runs neither stop nor wait any more."""
+    """Whether a reservation is loose: no run was paused for it, or such runs neither stop nor wait any more."""
     job = pending.job.id
     if pending.last_code in {"", reasons.FOR_PAUSED} or job in pending_jobs.paused_for:
         return False
@@ -40,10 +40,9 @@ def is_loose(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot)
 
 
 def yields(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
-    """Whether a loose reservation that is not held is given up for a pending job: one of its project that would preempt
-    its run and fits only if the place stays free, or, beyond its project's guarantee, one within another's. That of a
-    moved run is, too, if the run would be stopped again and so starts later.
-    """
+    """Whether a loose reservation that is not held yields to a pending job: one of its project that would preempt its
+    run and fits only if the place stays free; or, beyond its project's guarantee, one within another's. That of a moved
+    run also yields if the run would be stopped again, and so starts later."""
     if pending.job.id in snapshot.restraints.delayed and pending.last_code == reasons.MOVED:
         return True
     if _is_outranked(pending, assignment, pending_jobs, snapshot):
@@ -59,7 +58,7 @@ def stays_guaranteed(snapshot: Snapshot, pending: PendingJob, option: PoolOption
 
 
 def _is_guaranteed_to_others(pending: PendingJob, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
-    """Whether a job of another project waits within that project's guarantee.
+    """Whether a job of another project waits within its own project's guarantee.
 
     Cost: O(sorts), and the classes of those that stay within the guarantee.
     """
@@ -75,7 +74,7 @@ def _is_guaranteed_to_others(pending: PendingJob, pending_jobs: PendingJobs, sna
 
 
 def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: PendingJobs, snapshot: Snapshot) -> bool:
-    """Whether a job of the same project waits that would preempt the run, and fits only if the place stays free.
+    """Whether a job waits that would preempt this run of its project, and fits only if the place stays free.
 
     Cost: O(sorts of the project), and two searches for a place for each that outranks the job.
     """
@@ -100,7 +99,7 @@ def _is_outranked(pending: PendingJob, assignment: Assignment, pending_jobs: Pen
 
 
 def place_to_go_on(paused: Allocation, snapshot: Snapshot) -> Assignment | None:
-    """A place for a paused run in GPUs that are idle or come free; none for an elastic run, which waits like others."""
+    """A place for a paused run on GPUs idle or coming free; none for an elastic run, which waits like others."""
     job = paused.job
     options = () if job is None or job.is_elastic else options_of(job, snapshot.capacity)
     allowed = [o for o in options if o.request.gpu_milli and job is not None and snapshot.allows(job, o)]
@@ -110,7 +109,7 @@ def place_to_go_on(paused: Allocation, snapshot: Snapshot) -> Assignment | None:
 def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapshot: Snapshot) -> dict[JobId, Placement]:
     """Reserve again the next places of runs that are still stopping in order to move.
 
-    A place that is neither idle nor coming free, or that breaks a ceiling by now, is not reserved again.
+    A place that is neither idle nor coming free, or that breaks a ceiling now, is not reserved again.
     """
     reserved: dict[JobId, Placement] = {}
     for job, run in moving:
@@ -124,7 +123,7 @@ def keep_moves(moving: Iterable[tuple[Job, Run]], static_fit: StaticFit, snapsho
 
 
 def assignment_in(placement: Placement | None, options: Iterable[PoolOption], snapshot: Snapshot) -> Assignment | None:
-    """A placement with the first option that it is a place for."""
+    """A placement with the first option that it suits; None if there is none."""
     if placement is None or not placement.workers:
         return None
     for option in options:
@@ -150,9 +149,10 @@ def is_place_for(option: PoolOption, placement: Placement, snapshot: Snapshot) -
 
 
 def waits_for(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -> Reason:
-    """Why a job waits whose place comes free. Where runs were paused for it, those are named that still leave it.
+    """Why a job whose place is coming free waits. If runs were paused for it, the reason names those that still leave
+    it.
 
-    Once none does, the reason stays: it says by what right the place is kept.
+    Once none does, the reason stays: it tells by what right the place is kept.
     """
     reason = pending.run.reason if pending.run else None
     if reason is None or reason.code != reasons.FOR_PAUSED:

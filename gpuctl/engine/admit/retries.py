@@ -1,6 +1,6 @@
-"""Retries: starts of runs whose last start failed, on GPUs that are idle once all other jobs have been attempted.
+"""Retries: starts of runs whose last start failed, on GPUs that are idle after all other jobs have been attempted.
 
-How long a run is a retry stands in `jobs/timing`. The rule, with an example: docs/concepts.md, "Retries".
+How long a run is a retry: `jobs/timing`. The rule, with an example: docs/concepts.md, "Retries".
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gpuctl.engine.victims.elastic import smaller_options
 
 
 def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcome) -> None:
-    """Start the retries that find idle GPUs and break no ceiling, the one that waits longest first.
+    """Start the retries that find idle GPUs and break no ceiling, the longest-waiting first.
 
-    They come after all else, in a cycle that starts, pauses, moves and stops nothing: what follows from such a change
-    comes first, so a retry changes no decision about another job. `outcome` is new, but for its head reservations.
-    Cost: a search for a place for each kind of job that finds none, and for each start.
+    They come last, in a cycle that starts, pauses, moves and stops nothing: what follows from such a change comes
+    first, so a retry changes no decision about another job. `outcome` is new, except for its head reservations. Cost: a
+    search for a place for each kind of job that finds none, and for each start.
     """
     without_place: set[JobOptions] = set()
     for pending in sorted(pending_jobs.retries.values(), key=age_of):
@@ -38,7 +38,7 @@ def start_retries(pending_jobs: PendingJobs, snapshot: Snapshot, outcome: Outcom
 
 
 def _choices(pending: PendingJob, snapshot: Snapshot) -> Iterator[list[PoolOption]]:
-    """The options to choose from: those for all workers, then in each pool the most workers that find idle GPUs."""
+    """The options to choose from: those for all workers, then in each pool the most workers that idle GPUs allow."""
     yield [option for option in pending.options if snapshot.allows(pending.job, option)]
     for option in pending.options if pending.job.is_elastic else ():
         allowed = [each for each in option.smaller() if snapshot.allows(pending.job, each)]

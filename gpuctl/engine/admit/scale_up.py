@@ -1,7 +1,7 @@
-"""Scale-up: a run below its workers is a pending entry of its project's queue, and gets them by the rights of a job.
+"""Scale-up: a run with too few workers is a pending entry of its project's queue, and gets them by the rights of a job.
 
-The rules are in docs/concepts.md, "Regaining workers" and "Elastic jobs". One worker is attempted after the other: on
-GPUs that are idle on the nodes that its pods may use, then on what is coming free there, then on what victims leave.
+The rules are in docs/concepts.md, "Regaining workers" and "Elastic jobs". Workers are attempted one after another: on
+GPUs that are idle on the nodes that its pods may use, then on GPUs coming free there, then on what victims leave.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gpuctl.model.units import Instant
 T = TypeVar("T")
 
 AFTER_ALL: Instant = 1 << 62
-"""When a run's missing workers are queued: of equal priority the jobs that wait come first."""
+"""When a run's missing workers count as queued: jobs of equal priority that wait come first."""
 
 
 class ScaleUp:
@@ -67,10 +67,11 @@ class ScaleUp:
         return found.values()
 
     def attempt(self, job: JobId, is_due: IsDue) -> bool:
-        """Attempt a worker more, or the workers for which one set of victims makes room; whether it gained any.
+        """Attempt one more worker, or the workers for which one set of victims makes room. Returns whether it gained
+        any.
 
-        No run is paused where idle GPUs will do. Cost: O(its nodes), and a victim search for each halving of the number
-        of workers.
+        No run is paused if idle GPUs will do. Cost: O(its nodes), and a victim search for each halving of the number of
+        workers.
         """
         run, outcome = self.runs[job], self.outcome
         missing = run.missing(self._snapshot.capacity)
@@ -94,7 +95,7 @@ class ScaleUp:
         return True
 
     def _room(self, run: UnderScaled, count: int, is_due: IsDue) -> Room | None:
-        """Places that are coming free for so many workers, or room that can be made for them."""
+        """Places coming free for this many workers, or room that can be made for them."""
         snapshot, option = self._snapshot, run.option.of(count)
         if not snapshot.is_open(run.job, option):
             return None
@@ -107,7 +108,7 @@ class ScaleUp:
         return find_room_in_place(snapshot, run, count, is_due)
 
     def _gain(self, run: UnderScaled, place: Placement, *, is_paid: bool = False) -> None:
-        """Enter places that it gains. `is_paid`: others were paused for them."""
+        """Enter places that a run gains. `is_paid`: other runs were paused for them."""
         assignment = Assignment(run.option.of(len(place.workers)), place)
         is_idle = is_free(self._snapshot.idle, assignment)
         self._snapshot.occupy(run.job, assignment)
@@ -119,10 +120,10 @@ class ScaleUp:
     # Decisions
 
     def resizes(self) -> Iterator[Resize]:
-        """The runs that go on with fewer workers, and the under-scaled ones that go on with more.
+        """The runs that go on with fewer workers, and the under-scaled runs that go on with more.
 
         What a run gained that can't scale up now stays in the outcome. Its new pods may go to any node that its pods
-        name, so it scales up only where nothing else is about to take a place on one of these.
+        name, so it scales up only if nothing else is about to take a place on one of these.
         """
         outcome, snapshot = self.outcome, self._snapshot
         yield from _given_up(outcome)
@@ -166,8 +167,8 @@ class ScaleUp:
 def larger_start(pending: PendingJob, assignment: Assignment, snapshot: Snapshot) -> Assignment:
     """The same start with as many workers as idle GPUs and ceilings allow, in its pool or one as good.
 
-    As a run it would gain them on its nodes only, and none where its pods ask for GPUs by name. Cost: a search for a
-    place in each pool for each halving of the workers that it lacks.
+    Once it runs, it could gain them on its nodes only, or not at all if its pods ask for GPUs by name. Cost: a search
+    for a place in each pool for each halving of the workers that it lacks.
     """
     options = [option for option in pending.options if option.order == assignment.option.order]
 
@@ -182,7 +183,7 @@ def larger_start(pending: PendingJob, assignment: Assignment, snapshot: Snapshot
 
 
 def _for_most(fewer: int, most: int, find: Callable[[int], T | None]) -> T | None:
-    """What is found for the most workers above `fewer` for which something is; each smaller number finds it too."""
+    """The result of `find` for the most workers, above `fewer`, that have one; each smaller number has one too."""
     best = None
     while fewer < most:
         middle = (fewer + most + 1) // 2
@@ -209,7 +210,7 @@ def _given_up(outcome: Outcome) -> Iterator[Resize]:
 
 
 def _taken_nodes(outcome: Outcome) -> set[NodeName]:
-    """The nodes on which a run starts, has a reservation, or leaves by this cycle's decision."""
+    """The nodes on which this cycle's decisions start a run, reserve a place or make a run leave."""
     placements = [assignment.placement for assignment, _ in (*outcome.started.values(), *outcome.reserved.values())]
     gone = (*outcome.pauses.values(), *(pause for pauses in outcome.given_up.values() for pause in pauses))
     placements += [pause.goes_on.placement for pause in gone if pause.goes_on is not None]

@@ -1,15 +1,13 @@
 """Schedulability: which pending jobs are worth an attempt, as the snapshot stands.
 
 A job could get GPUs in three ways: the pool has room that is idle or coming free; its project is entitled to more, and
-another project holds more than it keeps; it outranks a run of its own project. If none of these can be, an attempt
-would fail, and is not made.
-
-Invariant: the check may be too optimistic, never too pessimistic: to skip a job that could start is a defect
-(tests/properties/test_schedulability.py). It decides nothing else, but it should know what it can: a job whose attempt
-will fail is at the head of its queue until then, and gives the queue a place that is not that of the job behind it.
-
+another project holds more than it keeps; the job outranks a run of its own project. If none of these is possible, an
+attempt would fail, and is not made.
+Invariant: the check may be too optimistic, never too pessimistic: skipping a job that could start is a defect
+(tests/properties/test_schedulability.py). It should be as exact as it can, all the same: a job whose attempt will fail
+is the head of its queue until then, and gives the queue another position than the job behind it would.
 Cost: a check of each sort of jobs, and of each class of the sorts that pass it. `UnschedulableRequests` answer for all
-requests that ask for no less than a failed one. Where 9,165 jobs wait that nearly all differ in CPU and memory, a cycle
+requests that ask for no less than a failed one. If 9,165 jobs wait that nearly all differ in CPU and memory, a cycle
 takes 8x without the check of sorts.
 """
 
@@ -41,9 +39,9 @@ T = TypeVar("T")
 class Schedulability:
     """The check for one pass over the pending jobs.
 
-    `within_share`: only jobs that leave their projects within their fair shares are attempted now.
-    During a pass idle room only shrinks: a class without room when the pass begins has none later, also if all
-    admissions of this cycle are repacked.
+    `within_share`: only jobs that leave their projects within their fair shares are attempted now. During a pass idle
+    room only shrinks: a class without room when the pass begins has none later, even if all admissions of this cycle
+    are repacked.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that an attempt depends on
@@ -55,9 +53,8 @@ class Schedulability:
         queues: Iterable[ProjectQueue],
         cut_off: set[JobId],
     ) -> None:
-        """`migrations`: None where no run may be moved. `cut_off`: the jobs for which an attempt would only end in a
-        search that is cut off are added; none is made.
-        """
+        """`migrations`: None if no run may be moved. `cut_off`: receives the jobs that are not attempted, because their
+        attempt would only end in a search that is cut off."""
         self._snapshot = snapshot
         self._reservations = reservations
         self._repacking = repacking
@@ -75,13 +72,13 @@ class Schedulability:
         }
 
     def _once(self, check: Callable[[K], T], of: K) -> T:
-        """What a check says, asked once until the snapshot changes."""
+        """The result of a check, found once until the snapshot changes."""
         return self._snapshot.once((check.__name__, of), lambda: check(of))
 
     def classes(self, queue: ProjectQueue) -> Iterator[tuple[Rank, JobClass]]:
         """The classes of a project's jobs for which an attempt could succeed now, or once others have started.
 
-        Others that start leave a sort that is not open, not due or has no right as it is.
+        If a sort is not open, not due or not entitled now, the starts of others do not change that.
         """
         is_head = any(reservation.pending.job.id.project == queue.project for reservation in self._reservations)
         known: dict[JobSort, tuple[bool, bool]] = {}
@@ -114,7 +111,7 @@ class Schedulability:
             self._cut_off.add(pending.job.id)
         return may_make_room
 
-    # What a sort has in common
+    # Checks of a whole sort
 
     def _is_worth_it(self, sort: JobSort) -> bool:
         return self._once(self._is_open, sort) and (not self.within_share or self._once(self._is_due, sort))
@@ -122,7 +119,7 @@ class Schedulability:
     def _is_open(self, sort: JobSort) -> bool:
         """Whether no quota forbids a job of a sort, with the fewest workers it may start with.
 
-        A job that one forbids waits for that reason, whatever was searched for before.
+        A job that a quota forbids waits for that reason, whatever was searched for before.
         """
         first = sort.first
         found = any(self._snapshot.is_open(first.job, option.fewest) for option in first.options)
@@ -131,9 +128,7 @@ class Schedulability:
         return found
 
     def _is_due(self, sort: JobSort) -> bool:
-        """Whether a project may stay within its share with a job of a sort: with what it holds, or once own runs have
-        left.
-        """
+        """Whether a project may stay within its share with a job of a sort: as it is, or once own runs have left."""
         accounts, job = self._snapshot.accounts, sort.first.job
         return any(
             self._snapshot.stays_within_share(job, option.fewest)
@@ -146,8 +141,7 @@ class Schedulability:
 
     def _may_claim(self, sort: JobSort) -> bool:
         """Whether a job of a sort outranks a run of its project, or its project is entitled to more and there are
-        sources: for a job whose object is not made that is what comes free, for no run is paused for it.
-        """
+        sources: for a job without an object only GPUs that come free, because no run is paused for it."""
         has_sources = sort.has_run or self._snapshot.is_freeing
         return has_sources and any(self._claims(sort.first.job, option) for option in sort.first.options)
 
@@ -160,7 +154,7 @@ class Schedulability:
         return any(rights) and self._once(self._has_sources, option.domain)
 
     def _has_sources(self, domain: DomainName) -> bool:
-        """Whether an entitled job may get GPUs: they come free, a project holds too many, or they are reserved."""
+        """Whether an entitled job may get GPUs: some come free, a project holds too many, or some are reserved."""
         snapshot = self._snapshot
         comes = self._migrations is not None or snapshot.is_freeing
         return (
@@ -179,7 +173,7 @@ class Schedulability:
     # Idle room
 
     def _has_room(self, option: PoolOption) -> bool:
-        """Whether there is idle room for an option, with the fewest workers, when the pass begins."""
+        """Whether an option with the fewest workers has idle room when the pass begins."""
         least = option.fewest
         key = least.pool.name, least.request
         if key not in self._room:
@@ -187,7 +181,7 @@ class Schedulability:
         return self._room[key]
 
     def _may_start(self, pending: PendingJob, option: PoolOption) -> bool:
-        """Whether an option has idle room, by repacking or backfill if need be, within every ceiling."""
+        """Whether an option has idle room, by repacking or backfill if necessary, within every ceiling."""
         least = option.fewest
         is_open = has_place(self._snapshot.idle, least) or self._repacking.may_repack(least)
         is_open = is_open or self._repacking.may_make_way(pending, least)
@@ -196,7 +190,7 @@ class Schedulability:
         return self._snapshot.allows(pending.job, least)
 
     def _has_reserved_room(self, option: PoolOption) -> bool:
-        """Whether an option's GPUs have idle room if the pool's head reservation does not count."""
+        """Whether an option's GPUs have idle room if the pool's head reservation is left out."""
         if self._reservations.in_pool(option.pool.name) is None:
             return False
         key = "reserved", option.sort
@@ -219,9 +213,8 @@ class Schedulability:
     # Room that must be made
 
     def _may_make_room(self, job: Job, options: Iterable[PoolOption]) -> tuple[bool, bool]:
-        """Whether runs may have to be paused or moved for a job, or may be leaving anyway; and whether a search for
-        such runs is cut off.
-        """
+        """Whether runs may be paused or moved for a job, or are leaving anyway; and whether a search for such runs is
+        cut off."""
         snapshot, project, is_cut_off = self._snapshot, job.id.project, False
         for option in options:
             if not self._claims(job, option):
@@ -240,8 +233,7 @@ class Schedulability:
 
     def _may_gain(self, job: Job, option: PoolOption) -> tuple[bool, bool]:
         """Whether GPUs come free for an option, or runs could be moved or reclaimed for it; if not, whether the search
-        for such runs is cut off.
-        """
+        for such runs is cut off."""
         snapshot, migrations = self._snapshot, self._migrations
         if has_place(snapshot.future_idle, option):
             return True, False

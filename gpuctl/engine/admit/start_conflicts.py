@@ -1,15 +1,13 @@
 """Start conflicts: starts that could take each other's GPUs, and so do not begin together.
 
-Gangs share one pod template, so kube-scheduler may put worker 3 where worker 5 was meant to go. Beside another start
-that can take GPUs which are reserved for it. Example: a gang of two workers on nodes a and b, and a job of one worker
-on node a. Both pods of the gang may go to node a first, and the other job finds no GPU there. Of two starts that can
-conflict one waits, with its place reserved, until the pods of the other have nodes.
-
-The template names all nodes of the gang and, where GPUs are asked for by name, all its GPUs: by index, where that is
-their name, so on every node.
-
-A start whose pods can go to one place only begins first. A job that has waited for another start before begins before
-jobs that have not, in order of the queue, so every start begins at some time.
+Gangs share one pod template, so kube-scheduler may put worker 3 where worker 5 was meant to go. That may take GPUs that
+are reserved for another start. Example: a gang of two workers on nodes a and b, and a job of one worker on node a. Both
+pods of the gang may go to node a first, and the other job finds no GPU there. Of two starts in conflict one waits, with
+its place reserved, until the pods of the other have nodes.
+The template names all nodes of the gang and, if GPUs are asked for by name, all its GPUs. If the name is the index, it
+holds on every node.
+A start whose pods can go to one place only begins first. A job that has waited for another start begins before jobs
+that have not, in the order of the queue, so every start begins at some time.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from gpuctl.model.transition import sent_to
 from gpuctl.model.units import WHOLE_GPU
 
 _CLEARED = frozenset({reasons.FOR_PAUSED, reasons.FOR_STOPPING, reasons.MOVED})
-"""Reasons of a reservation whose place other runs have left for it."""
+"""Reasons of a reservation whose place other runs have left for the job."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +87,7 @@ class UnboundStart:
 
 
 def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) -> None:
-    """Of starts in conflict let one begin, and have the others wait with their places reserved.
+    """Let one of the starts in conflict begin; the others wait with their places reserved.
 
     A job without a run starts in the next cycle, when its Job is made, so it is in no conflict now. Cost: O(starts, and
     the runs on their nodes); and for each node of an ambiguous start, O(starts there).
@@ -107,7 +105,7 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
         return
     order = {start: _start_order(pending, start, at) for at, (pending, start) in enumerate(beginning)}
     beginning.sort(key=lambda each: order[each[1]])
-    # An elastic run regains workers once all starts beside it are done, so none waits for it.
+    # An elastic run regains workers once all starts beside it are done, so no start waits for it.
     waiting = outcome.started.keys() | outcome.regained.keys()
     reserved = (UnboundStart.of(job, a) for job, a in snapshot.assigned() if job not in waiting)
     kept = (UnboundStart.of(job, assignment) for job, (assignment, _) in outcome.kept.items())
@@ -124,9 +122,8 @@ def keep_apart(outcome: Outcome, pending_jobs: PendingJobs, snapshot: Snapshot) 
 
 
 def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFree) -> UnboundStart | None:
-    """The start before this one on a node, in order, that it is in conflict with: of these starts the pods of one could
-    use GPUs of the others, for more of them fit if those are not there.
-    """
+    """The start before this one on a node that it is in conflict with. Of the starts up to this one, the pods of one
+    could use GPUs of the others: more of its pods fit if the others are not there."""
     at = on_node.index(start)
     first, later = on_node[: at + 1], on_node[at + 1 :]
     for taker in reversed(first) if at else ():
@@ -139,7 +136,7 @@ def _conflict(start: UnboundStart, on_node: Sequence[UnboundStart], room: NodeFr
 def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
     """Runs on some nodes that were started a moment ago, with pods that have no node yet.
 
-    Pods that find no node for a minute are not waited for any longer: such a start is on record as one that takes long.
+    A start whose pods find no node for a minute is not waited for any longer: it is on record as one that takes long.
     """
     runs = {
         allocation.run.job: allocation.run
@@ -159,9 +156,8 @@ def _begun(snapshot: Snapshot, nodes: Iterable[NodeName]) -> list[UnboundStart]:
 
 
 def _start_order(pending: PendingJob, start: UnboundStart, at: int) -> tuple[int, int, JobId]:
-    """Of two starts in conflict the one that is less begins: jobs with a place that others have left come first, then
-    jobs that waited for a start, then the other ones.
-    """
+    """The order in which starts in conflict begin: jobs with a place that others have left for them come first, then
+    jobs that waited for a start, then the others."""
     reason = _reserved_with(pending)
     code = reason.code if reason is not None else ""
     if code in _CLEARED:
@@ -177,8 +173,8 @@ def _reserved_with(pending: PendingJob) -> Reason | None:
 
 
 def _hold_back(outcome: Outcome, pending: PendingJob, other: JobId, snapshot: Snapshot) -> None:
-    """Have a start wait for another with its place reserved; without it if it claims nothing. A reason that names runs
-    which left the place is kept."""
+    """Make a start wait for another with its place reserved; without a reservation if it is a retry. A reason
+    that names runs which left the place is kept."""
     job, reason = pending.job.id, _reserved_with(pending)
     assignment = outcome.hold_back(job, other)
     if pending.idle_only:

@@ -1,7 +1,7 @@
 """The state of all jobs and runs before they compete, carried from cycle to cycle: only what changed is read again.
 
 Example: when one run of 10,000 ends, one job is read, and one project's demand is counted. A job or run is unchanged if
-it is the very same object. What time alone changes is known beforehand, and read when it is due. What a cycle did to
+it is the very same object. Changes by time alone are known beforehand, and read when they are due. What a cycle did to
 the snapshot is undone before the next one. Cost of a cycle: what changed, and one comparison for each object.
 """
 
@@ -48,10 +48,9 @@ from gpuctl.model.units import GpuMilli, Instant
 
 
 class CarriedState:
-    """What the nodes have, what each job and run says by itself, the allocations, and the pending jobs.
+    """The nodes' capacity, what each job and run says on its own, the allocations, and the pending jobs.
 
-    `is_unchanged`: nothing was read again in this cycle. `all_unschedulable`, `kept`: those of the last cycle's
-    `Outcome`.
+    `is_unchanged`: nothing was read again in this cycle. `all_unschedulable`, `kept`: from the last cycle's `Outcome`.
     """
 
     def __init__(self, declared: Declared, nodes: tuple[Node, ...]) -> None:
@@ -95,9 +94,8 @@ class CarriedState:
         self._overlaid: set[JobId] = set()
 
     def fits(self, declared: Declared, now_ms: Instant) -> bool:
-        """Whether this can be updated: the clock did not step back, the same projects are pinned, and cluster and
-        projects are the same objects. With equal ones it begins anew, which gives the same result.
-        """
+        """Whether this state can be updated: the clock did not step back, the same projects are pinned, and cluster and
+        projects are the same objects. With equal objects the cache begins anew, which gives the same result."""
         is_same = all(map(is_, _terms(declared), self._terms))
         return is_same and now_ms >= self._now_ms and declared.pinned == self._pinned
 
@@ -108,18 +106,18 @@ class CarriedState:
 
     @property
     def allocations(self) -> Iterator[Allocation]:
-        """All runs in place, each elastic one as a whole."""
+        """All runs in place, each elastic run as a whole."""
         return chain.from_iterable(self._in_place.values())
 
     @property
     def changeable(self) -> Iterator[Allocation]:
-        """Those of them that go on, and whose job can be acted for."""
+        """Those of them that go on, and whose job is neither pinned nor blocked."""
         for job, raw in self._in_place.items():
             if any(part.job is not None for part in self._entered.get(job, ())):
                 yield from raw
 
     def stopping(self, moving: Container[JobId]) -> Iterator[Job]:
-        """The jobs whose runs were paused for others and stop; those `moving` hold their next place."""
+        """The jobs whose runs were paused for others and are stopping, except `moving` ones, which hold a place."""
         for allocation in self.snapshot.leaving_runs:
             run = allocation.run
             is_paused = run.phase is RunPhase.STOPPING and run.paused_for is not None and run.job not in moving
@@ -127,7 +125,7 @@ class CarriedState:
                 yield self._jobs[run.job]
 
     def beneficiaries(self, gave_up_for: Iterable[JobId | None]) -> dict[JobId, Instant]:
-        """When the runs were let go for which paused runs wait or stop, or others gave up workers; now if not noted."""
+        """The start of each running beneficiary for which runs wait, stop or gave up workers; now if unknown."""
         stopping = (allocation.run.paused_for for allocation in self.snapshot.leaving_runs)
         found: dict[JobId, Instant] = {}
         for job in chain(self.pending_jobs.paused_for, stopping, gave_up_for):
@@ -139,8 +137,8 @@ class CarriedState:
         return found
 
     def update(self, declared: Declared, state: ClusterState, now_ms: Instant, counters: Counters) -> None:
-        """Read what changed."""
-        # A dict keeps their order, which is nearly sorted, so that sorting them is cheap.
+        """Read what has changed since the last cycle."""
+        # A dict keeps its keys in order. They are nearly sorted, so that sorting them is cheap.
         touched = dict.fromkeys(self.snapshot.renew(now_ms, counters))
         before, nodes = self.capacity, self._changed_nodes(declared, state.nodes)
         self._now_ms = now_ms
@@ -170,7 +168,7 @@ class CarriedState:
         counters.read += len(touched)
 
     def decide(self, overlay: Mapping[JobId, Decision], with_reason: Iterable[JobClass]) -> None:
-        """Enter this cycle's decisions: `overlay`, the jobs of classes with a new reason, and what else changed."""
+        """Enter this cycle's decisions: `overlay`, classes with a new reason, and other jobs that changed."""
         made = pending_decisions(with_reason)
         for job in (self._touched | self._overlaid) - made.keys() - overlay.keys():
             if job in self.decisions or job in self.pending_jobs:
@@ -192,7 +190,7 @@ class CarriedState:
         return tuple(self._all.values())
 
     def _by_itself(self, job: JobId) -> Decision:
-        """The decision about a job that competing does not change."""
+        """A job's decision where admission decides nothing: its own, or to wait for its last reason."""
         decision = self.decisions.get(job)
         if decision is not None:
             return decision
@@ -202,7 +200,7 @@ class CarriedState:
     # What changed
 
     def _changed_nodes(self, declared: Declared, nodes: tuple[Node, ...]) -> frozenset[NodeName]:
-        """Survey the nodes again if any has changed; those whose capacity has."""
+        """Survey the nodes again if any has changed. Returns those whose capacity has."""
         if self._nodes == nodes:
             return frozenset()
         names = {node.name: node for node in self._nodes}
@@ -225,7 +223,7 @@ class CarriedState:
         return dict.fromkeys(job.id for job in chain(come, gone))
 
     def _changed_runs(self, runs: tuple[Run, ...]) -> Iterable[JobId]:
-        """Read the runs there are now. Few jobs have more than one."""
+        """Read the present runs. Few jobs have more than one."""
         gone, come = differences(self._run_list, runs, attrgetter("job", "digest"))
         self._run_list = runs
         for run in gone:
@@ -274,8 +272,8 @@ class CarriedState:
     def _given_twice(self, entered: Iterable[Allocation]) -> dict[RunKey, NodeName]:
         """The runs to move from devices that were given out twice, on the nodes of the allocations entered now.
 
-        Elsewhere nothing has changed, and runs that were to move in the last cycle are read in each. With all
-        allocations an unchanged cycle of 10,000 jobs takes 4x.
+        Elsewhere nothing has changed, and runs that the last cycle was to move are read in each cycle. If all
+        allocations were checked, an unchanged cycle of 10,000 jobs would take 4x.
         """
         nodes = {worker.node for each in entered if not each.leaving for worker in each.placement.workers}
         return given_twice(dict.fromkeys(each for node in nodes for each in self.snapshot.on_node(node)))
@@ -315,7 +313,7 @@ class CarriedState:
         before: Capacity,
         nodes: Collection[NodeName] = (),
     ) -> None:
-        """Replace allocations in the snapshot; between them it takes over `nodes`, which were `before` otherwise."""
+        """Replace allocations in the snapshot, and in between the changed `nodes`; `before`: their old capacity."""
         self._adjust(leaving, before, -1)
         self.snapshot.leave_all(leaving)
         self.snapshot.refit(self.capacity, nodes)
@@ -339,7 +337,7 @@ class CarriedState:
         return entering
 
     def _forget(self, jobs: Iterable[JobId]) -> list[Allocation]:
-        """Drop what jobs said so far. Returns their allocations."""
+        """Drop what is known of jobs. Returns their allocations."""
         leaving: list[Allocation] = []
         for job in jobs if self.decisions or self.pending_jobs or self._entered else ():
             self._read_always.discard(job)
@@ -352,7 +350,7 @@ class CarriedState:
         return leaving
 
     def _adjust(self, allocations: Iterable[Allocation], capacity: Capacity, sign: int) -> None:
-        """Correct the GPUs to be shared: add what runs on unusable nodes, subtract what undeclared projects hold."""
+        """Correct the GPUs to divide: add what runs on unusable nodes, subtract what undeclared projects hold."""
         nodes, chain_of = capacity.nodes, self.snapshot.accounts.tree.chain
         for allocation in allocations:
             if allocation.domain is None or allocation.leaving:
@@ -374,7 +372,7 @@ class CarriedState:
         self._read_again(job, run, decision)
 
     def _read_again(self, job: Job, run: Run | None, decision: Decision | None) -> None:
-        """Have a job read again when time alone may change its decision; None: the one to wait like other jobs."""
+        """Plan to read a job when time alone may change its decision; None: to wait like other jobs."""
         at_ms = next_change_ms(job, run, decision, self._now_ms, self.snapshot.min_runtime, self._start_timeout_ms)
         if at_ms is not None and at_ms <= self._now_ms:
             self._read_always.add(job.id)

@@ -8,7 +8,7 @@ from operator import is_not
 from typing import Any, TypeVar
 
 _STRIDE = 512
-"""Objects compared at once."""
+"""How many objects are compared at once."""
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def differences(old: tuple[T, ...], new: tuple[T, ...], key: Callable[[T], Any]) -> tuple[list[T], list[T]]:
     """The objects that only one of two tuples has: (gone, new). Equal objects count as the same.
 
-    Cost: an identity comparison for each, and more only where they differ, if both are sorted by the key.
+    Cost: an identity comparison for each object, and more only where they differ, if both are sorted by the key.
     """
     gone: list[T] = []
     come: list[T] = []

@@ -1,6 +1,6 @@
 """What the caller keeps from one cycle to the next, and hands back to `schedule`.
 
-It decides nothing: with a new cache every cycle gives the same decisions.
+It changes no decision: a new cache in every cycle gives the same ones.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gpuctl.model.units import Instant
 class EngineCache:
     """The carried state, and what is known of the declarations.
 
-    `counters`: the work of the last schedule, looking ahead included. `may_be_undone`: whether runs make way in the
-    last cycle while jobs compete for what they leave. `effective`: the jobs that depend on other jobs or on load.
+    `counters`: the work of the last schedule, looking ahead included. `may_be_undone`: whether in the last cycle runs
+    make way, or start again, while jobs compete for GPUs. `effective`: the jobs that depend on other jobs or on load.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,8 @@ class EngineCache:
         self._noted = self.vacancies()
 
     def over(self, declared: Declared, state: ClusterState, now_ms: Instant) -> CarriedState:
-        """The carried state for these inputs. Cost: what changed since the last call, while cluster and projects stay.
-
-        It is kept again by `keep`: the state of a cycle that raised an error is dropped.
-        """
+        """The carried state for these inputs. Cost: what changed since the last call, if cluster and projects are the
+        same. `keep` puts it back: the state of a cycle that raised an error is dropped."""
         carried, self._carried = self._carried, None
         if carried is None or not carried.fits(declared, now_ms):
             carried = CarriedState(declared, state.nodes)

@@ -1,4 +1,4 @@
-"""What a job asks of a pool, how many of its workers given amounts suffice for, and which requests failed."""
+"""What a job asks of a pool, how many of its workers fit into given amounts, and which requests failed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 MOST_FAILED = 100
-"""Failed requests that are kept, at the most; of more the latest. Those of 10,000 gangs that all differ are 17. Without
-it 4,000 jobs of which each asks for a bit more CPU and a bit less memory than the one before take 23 s."""
+"""The most failed requests that are kept: the latest. 10,000 gangs that all differ leave 17. Without this bound 4,000
+jobs take 23 s if each asks for a bit more CPU and a bit less memory than the one before."""
 
 
 class WorkerRequest(NamedTuple):
@@ -30,7 +30,7 @@ class WorkerRequest(NamedTuple):
 class Request(NamedTuple):
     """One worker's needs in one pool, and the number of workers. Equal requests fit the same places.
 
-    With a `profile` it asks for slices of devices that are cut into that profile.
+    A request with a `profile` asks for slices of devices that are cut into that profile.
     """
 
     gpu_milli: GpuMilli
@@ -64,7 +64,7 @@ class Request(NamedTuple):
         return self._replace(cpu_milli=0, mem_bytes=0)
 
     def slots_in(self, devices: Sequence[GpuMilli], cpu_milli: CpuMilli, mem_bytes: MemBytes) -> int:
-        """How many workers fit, up to all of them, with devices, CPU and memory free as given."""
+        """How many workers fit, up to all of them, into the given free devices, CPU and memory."""
         slots = self.slots_beside_gpus(cpu_milli, mem_bytes)
         if self.fraction_milli:
             slots = min(slots, sum(free // self.fraction_milli for free in devices if free > 0))
@@ -83,7 +83,7 @@ class Request(NamedTuple):
 
 
 def request_on(job: Job, pool: NodePool) -> Request | None:
-    """What a job asks of a pool, for all its workers; None when the pool can't serve it at all."""
+    """What a job asks of a pool, for all its workers; None if the pool can't serve it at all."""
     grant = pool.grant(max(0, job.gpu_milli_on(pool.gpu_mem_bytes)))
     if grant is None or job.workers < 1:
         return None
@@ -93,10 +93,10 @@ def request_on(job: Job, pool: NodePool) -> Request | None:
 class UnschedulableRequests:
     """The smallest requests for which one kind of search failed since capacity was last released.
 
-    The engine's one memory of failure, for idle capacity and for each way of making room; it changes no decision.
-    Example: a search that finds nothing for 1 GPU and 8 CPUs finds nothing for 1 GPU and 16 CPUs either. Single workers
-    and gangs are apart: a gang is placed worker by worker, which proves nothing for one. All requests have one profile.
-    Without it a cycle of 10,000 jobs in which a run ended takes 6x.
+    The engine's one memory of failure, for idle capacity and for each way of making room. It changes no decision.
+    Example: after a failed search for 1 GPU and 8 CPUs, one for 1 GPU and 16 CPUs must fail too. Single workers and
+    gangs are kept apart: a gang is placed worker by worker, which proves nothing for one. All requests have one
+    profile. Without it a cycle of 10,000 jobs in which a run ended takes 6x.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class UnschedulableRequests:
         self._gangs: list[Request] = []
 
     def cover(self, request: Request) -> bool:
-        """Whether a failed request asked for no more of anything. Cost: O(MOST_FAILED)."""
+        """Whether a request that asked for no more of anything has failed. Cost: O(MOST_FAILED)."""
         gpu, cpu, mem, workers, _ = request
         for failed in self._singles if workers == 1 else self._gangs:
             if failed[0] <= gpu and failed[1] <= cpu and failed[2] <= mem and failed[3] <= workers:
@@ -112,13 +112,13 @@ class UnschedulableRequests:
         return False
 
     def add(self, request: Request) -> None:
-        """Add a failed request, and drop those it stands for, or else the oldest of too many."""
+        """Add a failed request. Drop those that it covers, or else the oldest of too many."""
         kept = self._singles if request.workers == 1 else self._gangs
         kept[:] = [old for old in kept if any(mine > theirs for mine, theirs in zip(request[:4], old[:4], strict=True))]
         kept.append(request)
         del kept[:-MOST_FAILED]
 
     def forget(self) -> None:
-        """Capacity was released: any request may succeed again."""
+        """Forget all failed requests: capacity was released, so any may succeed again."""
         self._singles.clear()
         self._gangs.clear()

@@ -1,9 +1,9 @@
-"""How much of a node's free GPUs the usual requests could not use, and what a placement changes about that.
+"""How much of a node's free GPUs the usual requests could not use, and how a placement changes that.
 
-Example: a node with 500 free milli on each of two devices is useless to requests for one GPU, so all of it is
+Example: a node with 500 free milli-GPU on each of two devices is useless to requests for one GPU, so all of it is
 fragmented for them. For each request of a mix, weighted by how often it is asked for, count the free GPUs it could not
 use: all if it does not fit the node or asks for none, else those on devices with too little left. A placement's score
-is what it saves, mapped to 0..99; 50 changes nothing. Source: FGD (Weng et al., ATC 2023).
+is the amount that it saves, mapped to 0..99; 50 changes nothing. Source: FGD (Weng et al., ATC 2023).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ Mix: TypeAlias = tuple[tuple[Want, int], ...]
 """Requests, and how often each is asked for."""
 
 Free: TypeAlias = tuple[GpuMilli, ...]
-"""What is free on each device of a node, least first."""
+"""What is free on each device of a node, in ascending order."""
 
 USUAL_PERCENT = 95
-"""The rarest requests are left out of a mix. Source: FGD."""
+"""The percentage of requests that a mix keeps; the rarest are left out. Source: FGD."""
 
 MAX_WANTS = 100
-"""Requests of a mix, at the most; openb's have 43. Without it 700 jobs that all differ take 20x on 40 nodes."""
+"""The most requests in a mix; openb's have 43. Without this bound 700 jobs that all differ take 20x on 40 nodes."""
 
 MAX_STATES = 50_000
-"""States of nodes for which results are kept, before all are dropped; openb's nodes have 17,000."""
+"""The most node states for which results are kept; then all are dropped. openb's nodes have 17,000."""
 
 MICRO = 1_000_000
 
@@ -47,7 +47,7 @@ SCORES = (
 * sigmoid(saved GPUs))` without a float."""
 
 NEUTRAL = bisect_right(SCORES, 0)
-"""The score of what changes nothing."""
+"""The score of a placement that changes nothing."""
 
 
 def usual(mix: Mix) -> Mix:
@@ -64,10 +64,8 @@ def usual(mix: Mix) -> Mix:
 
 
 class Fragmentation:
-    """The measure for one mix. Results are kept for each state of a node, as many nodes are in the same state.
-
-    Without that `bench engine`'s consolidation takes 1.7x.
-    """
+    """The measure for one mix. Results are kept for each state of a node, because many nodes are in the same state.
+    Without that `bench engine`'s consolidation takes 1.7x."""
 
     def __init__(self, mix: Mix) -> None:
         self._wants = usual(mix)
@@ -76,7 +74,7 @@ class Fragmentation:
         self._lost: dict[tuple[Free, int], int] = {}
 
     def cpu_step(self, cpu_milli: CpuMilli) -> int:
-        """How many of the mix's CPU requests fit: all that free CPU matters for here."""
+        """How many of the mix's CPU requests fit: all that matters here about free CPU."""
         return bisect_right(self._cpu_steps, cpu_milli)
 
     def score(self, before: Free, cpu_before: int, after: Free, cpu_after: int) -> int:

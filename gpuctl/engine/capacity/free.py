@@ -1,7 +1,7 @@
 """Free capacity: what is free of each device, and of CPU and memory, on each usable node.
 
 A cycle takes and gives back whole placements. Amounts are integers, so giving back what was taken restores everything
-exactly and no undo log is needed. A device may go below zero: a place can be reserved that is still occupied. Two
+exactly and no undo log is needed. A device may go below zero, because a place can be reserved while it is occupied. Two
 indexes answer the common questions without a scan: nodes by their number of wholly free devices, and partly used
 devices by what is left of them. Cut devices count as partly used, in an index for each profile.
 """
@@ -29,11 +29,11 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 T = TypeVar("T", NodeName, tuple[GpuMilli, NodeName, int])
 
 Grade: TypeAlias = tuple[int, ...]
-"""How good a node is for a request; the least is best."""
+"""How good a node is for a request; the lowest is best."""
 
 MOST_RANKED = 200_000
-"""Nodes in all rankings together, at the most, which take some 50 MiB; the rankings asked for last are kept. Without it
-2,000 jobs that all differ take 800 MiB on 2,000 nodes."""
+"""The most nodes in all rankings together, which take some 50 MiB; the rankings asked for last are kept. Without this
+bound 2,000 jobs that all differ take 800 MiB on 2,000 nodes."""
 
 
 class Placed(Protocol):
@@ -41,18 +41,18 @@ class Placed(Protocol):
 
     @property
     def placement(self) -> Placement:
-        """Where."""
+        """Where the workers are."""
         ...
 
     @property
     def per_worker(self) -> WorkerRequest:
-        """What for each worker."""
+        """What each worker is charged."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class NodeFree:
-    """What is free on one node; changed by its FreeCapacity only. `version` differs after each change."""
+    """What is free on one node; only its FreeCapacity changes it. `version` differs after each change."""
 
     name: NodeName
     pool: PoolName
@@ -69,7 +69,7 @@ class NodeFree:
 
     @property
     def free(self) -> Free:
-        """What is free on each device that is not cut, least first."""
+        """What is free on each device that is not cut, in ascending order."""
         return tuple(sorted(max(0, milli) for milli in self.free_of("")))
 
     def devices_of(self, profile: str) -> Sequence[int]:
@@ -79,13 +79,13 @@ class NodeFree:
         return () if profile else range(len(self.gpu_milli))
 
     def free_of(self, profile: str) -> Sequence[GpuMilli]:
-        """What is free of each of them."""
+        """What is free on each of these devices."""
         if self.profiles:
             return [self.gpu_milli[index] for index in self.devices_of(profile)]
         return () if profile else self.gpu_milli
 
     def profile_of(self, index: int) -> str:
-        """What a device is cut into; "" for one that is not cut."""
+        """The profile that a device is cut into; "" for a device that is not cut."""
         return self.profiles[index] if self.profiles else ""
 
     def whole_devices(self) -> list[int]:
@@ -93,18 +93,18 @@ class NodeFree:
         return [index for index in self.devices_of("") if self.gpu_milli[index] >= WHOLE_GPU]
 
     def slots(self, request: Request) -> int:
-        """How many workers fit, up to all of them. Whole devices are not counted again."""
+        """How many workers fit, up to all of them. For whole devices `whole` is used, not counted again."""
         if request.devices and not request.fraction_milli and not request.profile:
             by_cpu = request.slots_beside_gpus(self.cpu_milli, self.mem_bytes)
             return max(0, min(by_cpu, self.whole // request.devices))
         return request.slots_in(self.free_of(request.profile), self.cpu_milli, self.mem_bytes)
 
     def holds(self, request: Request) -> bool:
-        """Whether one worker's CPU and memory fit. One that asks for none fits a node that has less than none free."""
+        """Whether one worker's CPU and memory fit. A worker that asks for none fits even if less than none is free."""
         return request.slots_beside_gpus(self.cpu_milli, self.mem_bytes) > 0
 
     def give_back(self, worker: WorkerPlacement, per_worker: WorkerRequest, sign: int = 1) -> None:
-        """What a worker was charged on this node is free again; with -1 it is taken. `whole` is not counted again."""
+        """Give back what a worker was charged on this node; with a sign of -1, take it. Does not update `whole`."""
         self.cpu_milli += sign * per_worker.cpu_milli
         self.mem_bytes += sign * per_worker.mem_bytes
         milli, free = sign * per_worker.on_device(worker), self.gpu_milli
@@ -113,7 +113,7 @@ class NodeFree:
                 free[index] += milli
 
     def without(self, placed: Iterable[Placed], sign: int = 1) -> NodeFree:
-        """What if some placements had left the node; with -1, if they were there too."""
+        """What if some placements had left the node; with a sign of -1, if they were there too."""
         what_if = copy_of(self, self.pool)
         for each in placed:
             per_worker = each.per_worker
@@ -127,7 +127,7 @@ class NodeFree:
 class Ranking:
     """The nodes in order for one kind of request, ties by name: a heap that skips entries of nodes changed since.
 
-    `grade`: None for a node that does not hold the request.
+    `grade`: returns None for a node that can't hold the request.
     """
 
     def __init__(self, grade: Callable[[NodeFree], Grade | None]) -> None:
@@ -138,9 +138,8 @@ class Ranking:
     def best(
         self, rooms: Mapping[NodeName, NodeFree], touched: Sequence[NodeName], able: Callable[[], Iterable[NodeName]]
     ) -> tuple[Grade, NodeName] | None:
-        """The best node. `touched`: names of all changed nodes in order, which only grows. `able`: no
-        other nodes may hold the request then.
-        """
+        """The best node. `touched`: the names of all changed nodes in order; it only grows. `able`: called the first
+        time; gives all nodes that may hold the request."""
         names = able() if self._seen is None else touched[self._seen :]
         for room in filter(None, map(rooms.get, dict.fromkeys(names))):
             grade = self._grade(room)
@@ -174,7 +173,7 @@ class FreeCapacity:
         self._index()
 
     def _index(self) -> None:
-        """Make the indexes, without what is remembered. Cost: O(devices log devices)."""
+        """Build the indexes, and forget rankings and failed requests. Cost: O(devices log devices)."""
         self._rankings: dict[object, Ranking] = {}
         self._touched: list[NodeName] = []
         self._by_whole: dict[PoolName, list[list[NodeName]]] = {}
@@ -204,7 +203,7 @@ class FreeCapacity:
         })
 
     def refit(self, capacity: Capacity, nodes: Iterable[NodeName]) -> None:
-        """Replace nodes on which nothing runs by what they are now, if usable."""
+        """Replace nodes on which nothing runs by their present state; leave out those that are not usable."""
         for name in nodes:
             self.rooms.pop(name, None)
             space = capacity.nodes.get(name)
@@ -234,7 +233,7 @@ class FreeCapacity:
 
     @contextmanager
     def without(self, placed: Collection[Placed]) -> Iterator[None]:
-        """What if these had left: true inside the `with`. Failed requests are known again after it."""
+        """What if these had left: true inside the `with`. After it, the failed requests from before are known again."""
         unschedulable, self._unschedulable = self._unschedulable, defaultdict(UnschedulableRequests)
         self._move(placed, 1)
         yield
@@ -254,9 +253,9 @@ class FreeCapacity:
     def best(
         self, key: object, grade: Callable[[NodeFree], Grade | None], able: Callable[[], Iterable[NodeName]]
     ) -> tuple[Grade, NodeName] | None:
-        """The best node by a grade, and the grade. `key`: equal for equal grades; `able`: see `Ranking.best`.
+        """The best node by a grade, and the grade. `key`: equal for equal grades. `able`: see `Ranking.best`.
 
-        Cost: the nodes changed since the last call for the key; at first, the able ones.
+        Cost: the nodes changed since the last call for the key; the first time, the able ones.
         """
         ranking = self._rankings.pop(key, None) or Ranking(grade)
         self._rankings[key] = ranking
@@ -283,7 +282,7 @@ class FreeCapacity:
         return sum(whole * len(nodes) for whole, nodes in enumerate(self.nodes_by_whole(pool)))
 
     def _move(self, placed: Collection[Placed], sign: int) -> None:
-        """Take or give back placements: each node leaves the indexes and returns once."""
+        """Take or give back placements. Each node is taken out of the indexes and entered again once."""
         nodes = dict.fromkeys([worker.node for each in placed for worker in each.placement.workers])
         moved = list(filter(None, map(self.rooms.get, nodes)))
         for room in moved:
@@ -300,9 +299,9 @@ class FreeCapacity:
             self._enlist(room)
 
     def _touch(self, room: NodeFree) -> None:
-        """Record that a node has changed: its version differs from any before.
+        """Record that a node has changed, by a new version.
 
-        After more changes than there are nodes all are ranked anew: repacking takes 1.7x without that.
+        After more changes than there are nodes, all rankings are dropped: without that, repacking takes 1.7x.
         """
         self._moves += 1
         room.version = self._moves
@@ -312,12 +311,12 @@ class FreeCapacity:
 
 
 def copy_of(node: NodeCapacity | NodeFree, pool: PoolName) -> NodeFree:
-    """A node with nothing on it, or what is free of it now."""
+    """The free capacity of a node with nothing on it, or a copy of what is free on it now."""
     return NodeFree(node.name, pool, list(node.gpu_milli), node.cpu_milli, node.mem_bytes, node.profiles, node.topology)
 
 
 def _parts(room: NodeFree) -> list[tuple[str, tuple[GpuMilli, NodeName, int]]]:
-    """The index entries, with profiles, of devices of which a part can be had without breaking into a whole one."""
+    """The index entries, with profiles, of devices that are partly used or cut, and not full."""
     devices = enumerate(zip(room.gpu_milli, room.profiles or repeat(""), strict=False))
     return [
         (profile, (free, room.name, index))

@@ -1,6 +1,6 @@
 """A placement for all workers of a job or for none: the best over its pools, or by its list of pools.
 
-All workers are in one pool, close together on as few nodes as possible, and prefer the same device indexes on each
+All workers are in one pool, close together on as few nodes as possible. They prefer the same device indexes on each
 node, because one claim template serves them all.
 """
 
@@ -23,16 +23,14 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 Sort: TypeAlias = tuple[PoolName, str, GpuMilli, int]
-"""All of an option but CPU and memory: pool, profile, GPU of a worker, workers."""
+"""All of an option but CPU and memory: pool, profile, GPUs of a worker, workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolOption:
     """A pool that a job may use, and what it asks for there. `least`: the fewest workers it may start with; 0: all.
-
-    `order`: its position where the pools are listed, else 0 for all of them: then the best place decides. `domain`: the
-    quota domain of the pool; a placement needs none.
-    """
+    `order`: the pool's position if the job's pools are listed, else 0 for all of them: then the best place decides.
+    `domain`: the quota domain of the pool; placement does not need it."""
 
     pool: NodePool
     request: Request
@@ -41,7 +39,7 @@ class PoolOption:
     domain: DomainName = WHOLE_CLUSTER
 
     def sized(self, workers: int) -> PoolOption | None:
-        """The same with so many workers; None where the job may not run with that number."""
+        """The same option with this many workers; None if the job may not run with that number."""
         if workers == self.request.workers:
             return self
         if not 0 < self.least <= workers < self.request.workers:
@@ -49,16 +47,16 @@ class PoolOption:
         return replace(self, request=self.request._replace(workers=workers))
 
     def smaller(self) -> Iterator[PoolOption]:
-        """The same with each lower number of workers that the job may run with, the highest first."""
+        """The same option with each lower number of workers that the job may run with, the highest first."""
         for workers in range(self.request.workers - 1, (self.least or self.request.workers) - 1, -1):
             yield replace(self, request=self.request._replace(workers=workers))
 
     def of(self, workers: int) -> PoolOption:
-        """The same with exactly so many workers."""
+        """The same pool and request with exactly this many workers."""
         return PoolOption(self.pool, self.request._replace(workers=workers), domain=self.domain)
 
     def no_more_than(self, other: PoolOption) -> PoolOption:
-        """The same with no more CPU and memory than another option of its sort asks for."""
+        """The same option with no more CPU and memory than another option of its sort asks for."""
         cpu_milli, mem_bytes = self.request.cpu_milli, self.request.mem_bytes
         if cpu_milli <= other.request.cpu_milli and mem_bytes <= other.request.mem_bytes:
             return self
@@ -67,7 +65,7 @@ class PoolOption:
 
     @property
     def fewest(self) -> PoolOption:
-        """The same with the fewest workers it may start with."""
+        """The same option with the fewest workers it may start with."""
         return self.sized(self.least) or self
 
     @property
@@ -83,7 +81,7 @@ class PoolOption:
 
 
 def options_of(job: Job, capacity: Capacity) -> Iterator[PoolOption]:
-    """The pools that a job may use and that can serve it, with all its workers, in its order."""
+    """The pools that a job may use and that can serve it, with all its workers, in the job's order."""
     for position, name in enumerate(job.pools):
         pool, domain = capacity.pools.get(name), capacity.domain_of.get(name)
         request = request_on(job, pool) if pool is not None else None
@@ -106,11 +104,11 @@ class Assignment:
 
 
 def place(free: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | None:
-    """The best placement over the options, those with the least `order` first. Takes nothing.
+    """The best placement over the options; those with the lowest `order` come first. Takes nothing.
 
-    The best has the most workers, then loses the least worth and causes the least fragmentation, or for a gang has the
-    fewest racks and nodes; then its first node by name. How full a node is counts within a pool only: across pools it
-    would fill those with small nodes first.
+    The best has the most workers; then it loses the least worth and causes the least fragmentation, or for a gang has
+    the fewest racks and nodes; then its first node comes first by name. How full a node is counts only within a pool:
+    across pools it would fill those with small nodes first.
     """
     best: tuple[tuple[int, int, Grade, NodeName], Assignment] | None = None
     for option in options:
@@ -126,7 +124,7 @@ def place(free: FreeCapacity, options: Iterable[PoolOption]) -> Assignment | Non
 
 
 def place_all(free: FreeCapacity, wanted: Iterable[Iterable[PoolOption]]) -> list[Assignment] | None:
-    """The best placement for one after another, each of which is taken; None, and nothing taken, where one has none."""
+    """The best placement for one set of options after another, each taken; None, and nothing taken, if one has none."""
     found: list[Assignment] = []
     for options in wanted:
         assignment = place(free, options)
@@ -145,7 +143,7 @@ def place_in(free: FreeCapacity, option: PoolOption) -> Placement | None:
 
 
 def _graded(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] | None:
-    """That placement, and how good it is. A request is refused at once when a smaller one has failed.
+    """The best placement in one pool, and its grade. A request is refused at once if a smaller one has failed.
 
     Cost: O(nodes) for several workers, see `place_worker` for one.
     """
@@ -166,7 +164,7 @@ def _graded(free: FreeCapacity, option: PoolOption) -> tuple[Grade, Placement] |
 
 
 def has_place(free: FreeCapacity, option: PoolOption) -> bool:
-    """Whether all workers have a placement in one pool, the best or not. Cost: the nodes read until one is found."""
+    """Whether all workers have any placement in one pool. Cost: the nodes read until one is found."""
     unschedulable = free.unschedulable(option.pool.name, option.request.profile)
     if unschedulable.cover(option.request):
         return False
@@ -178,7 +176,7 @@ def has_place(free: FreeCapacity, option: PoolOption) -> bool:
 
 
 def slots_by_node(free: FreeCapacity, option: PoolOption) -> Iterator[tuple[NodeName, int]]:
-    """How many workers each node holds, for nodes that hold one, the roomiest nodes first.
+    """How many workers each node can hold, for nodes that can hold one; nodes with the most free devices first.
 
     Cost: O(nodes with enough whole devices).
     """
@@ -209,7 +207,7 @@ def _nodes_for_all(free: FreeCapacity, option: PoolOption) -> list[tuple[NodeNam
 
 
 def _deal_all(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, int]]) -> Placement:
-    """Devices for the workers on the chosen nodes; indexes that are free on most of the nodes come first."""
+    """Devices for the workers on the chosen nodes. Device indexes that are free on most of the nodes come first."""
     rooms = [free.rooms[name] for name, _ in nodes]
     least = request.fraction_milli or WHOLE_GPU
     popular: dict[int, int] = {}
@@ -227,9 +225,9 @@ def _deal_all(free: FreeCapacity, request: Request, nodes: list[tuple[NodeName, 
 
 
 def _few_devices(room: NodeFree, order: Sequence[int], milli: GpuMilli, count: int) -> list[int]:
-    """The devices of a node that so many fractions fill: no more whole ones than must be, and those before used ones.
+    """The devices of a node that this many fractions fill: as few whole ones as possible, and those before used ones.
 
-    So a whole device that can't be spared takes all that it can, and what is free on used ones stays in one piece.
+    So a whole device that is needed takes all that it can, and what is free on used ones stays in one piece.
     """
     used = [index for index in order if room.gpu_milli[index] < WHOLE_GPU]
     left = count - sum(max(0, room.gpu_milli[index]) // milli for index in used)
@@ -238,7 +236,7 @@ def _few_devices(room: NodeFree, order: Sequence[int], milli: GpuMilli, count: i
 
 
 def deal(room: NodeFree, request: Request, count: int, order: Iterable[int]) -> list[WorkerPlacement]:
-    """Devices of a node for so many workers, in an order; a device that they share is filled before the next."""
+    """Devices of a node for this many workers, in the given order; a shared device is filled before the next."""
     size, fraction_milli = request.devices, request.fraction_milli
     if fraction_milli:
         gpus = [index for index in order for _ in range(room.gpu_milli[index] // fraction_milli)][:count]

@@ -18,12 +18,10 @@ from gpuctl.model.units import WHOLE_GPU, CpuMilli, GpuMilli, MemBytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCapacity:
-    """What a node has for gpuctl's jobs. `gpu_milli`: of each device what foreign pods and faults leave of it.
-
-    `profiles`: of each device what it is cut into, "" for a whole one; () on a node without cut devices. `ready`: runs
-    can stay. `usable`: new work may come. `served`: the devices can be had in the pool's way. `topology`: zone, block,
-    rack, as many as its pool has levels, "" for an unknown one; () where all are unknown.
-    """
+    """What a node has for gpuctl's jobs. `gpu_milli`: what foreign pods and faults leave of each device. `profiles`:
+    what each device is cut into, "" for a whole one; () on a node without cut devices. `ready`: runs can stay.
+    `usable`: new work may come. `served`: the devices can be requested in the pool's way. `topology`: zone, block,
+    rack, as many as its pool has levels, "" for an unknown one; () if all are unknown."""
 
     name: NodeName
     pool: PoolName | None
@@ -56,13 +54,13 @@ class Capacity:
         return [pool for pool, its_domain in self.domain_of.items() if its_domain == domain]
 
     def pool_of(self, placement: Placement) -> PoolName | None:
-        """The pool of the first worker, which is that of all."""
+        """The pool of the first worker; all workers are in the same pool."""
         spaces = (self.nodes.get(worker.node) for worker in placement.workers[:1])
         return next((space.pool for space in spaces if space is not None), None)
 
 
 def is_served(node: Node, pool: NodePool) -> bool:
-    """Whether the devices can be had in the pool's way: its driver runs there and shares them as often as declared."""
+    """Whether devices can be requested in the pool's way: its driver runs there and shares them as declared."""
     slots = pool.gpu_slots if pool.sharing is Sharing.HAMI else 0
     return (node.ways is None or pool.way in node.ways) and (node.gpu_slots is None or node.gpu_slots >= slots)
 
@@ -102,7 +100,7 @@ def survey(
 ) -> Capacity:
     """Sort the nodes into pools; `known` nodes are not read again. Cost: O(nodes + new nodes x pools).
 
-    Were all nodes read, a cycle in which one of 1,000 comes back would take 1.5x.
+    If all nodes were read, a cycle in which one of 1,000 comes back would take 1.5x.
     """
     domain_of = {pool: domain.name for domain in declared.domains for pool in domain.pools}
     spaces: dict[NodeName, NodeCapacity] = {}
@@ -124,7 +122,7 @@ def survey(
 
 
 def changed_nodes(before: Capacity, after: Capacity) -> frozenset[NodeName]:
-    """Nodes that changed, came or went. Cost: O(nodes)."""
+    """Nodes that changed, were added or were removed. Cost: O(nodes)."""
     old, new = before.nodes, after.nodes
     others = [(name, space) for name, space in new.items() if old.get(name) is not space]
     return frozenset(old.keys() - new.keys()).union(name for name, space in others if old.get(name) != space)

@@ -1,9 +1,9 @@
-"""The best place for one worker in one pool, and how good it is, so that places in several pools can be compared.
+"""The best place for one worker in one pool, with a grade, so that places in several pools can be compared.
 
-A fraction goes to the device whose rest loses the least worth once many fractions are known, used or not; before that
-to the device with the least left over, so that fractions fill few devices. Of equals a packed pool takes the place
-where the usual requests lose least, then the fullest node, a spread pool the emptiest; then the first by name. Slices
-are had of cut devices only. CPU work takes no device.
+Once many fractions are known, a fraction goes to the device, used or not, whose remainder loses the least worth. Before
+that it goes to the device with the least left over, so that fractions fill few devices. Among equals a packed pool
+takes the place where the usual requests lose least, then the fullest node; a spread pool takes the emptiest; then the
+first by name. Slices come from cut devices only. CPU work takes no device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuctl.model.units import WHOLE_GPU
 
 
 def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[Grade, Placement] | None:
-    """The best place for one worker, and its grade. Cost: a grade for each node changed since such a request came."""
+    """The best place for one worker, and its grade. Cost: a grade for each node changed since the last such request."""
     grade_of = partial(_grade, free.mix, pool, request)
     best = free.best((pool.name, request), grade_of, lambda: _nodes_able(free, pool, request))
     if best is None:
@@ -37,15 +37,13 @@ def place_worker(free: FreeCapacity, pool: NodePool, request: Request) -> tuple[
 
 
 def has_room(free: FreeCapacity, pool: NodePool, request: Request) -> bool:
-    """Whether one worker has a place, the best or not. Cost: O(log devices), unless CPU or memory is short."""
+    """Whether one worker has any place. Cost: O(log devices), unless CPU or memory is short."""
     return any(free.rooms[node].holds(request) for node in _nodes_able(free, pool, request))
 
 
 def _grade(mix: RequestMix, pool: NodePool, request: Request, room: NodeFree) -> Grade | None:
-    """The worth lost, the fragmentation caused, for a fraction what is free on the device, and how full the node is.
-
-    None where the request does not fit.
-    """
+    """A node's grade: the worth lost, the fragmentation caused, what is free on the device (for a fraction), and how
+    full the node is. None if the request does not fit."""
     if room.pool != pool.name or not room.holds(request):
         return None
     free = tuple(sorted(room.free_of(request.profile))) if request.profile else room.free
@@ -82,7 +80,7 @@ def _grade(mix: RequestMix, pool: NodePool, request: Request, room: NodeFree) ->
 
 
 def _nodes_able(free: FreeCapacity, pool: NodePool, request: Request) -> Iterator[NodeName]:
-    """Nodes with devices free for a worker; some appear more than once."""
+    """Nodes with enough free devices for a worker; some appear more than once."""
     if request.fraction_milli:
         partial = free.partial_devices(pool.name, request.profile)
         for _, node, _ in partial[bisect_left(partial, (request.fraction_milli, NodeName(""), -1)) :]:

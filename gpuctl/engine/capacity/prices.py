@@ -1,9 +1,10 @@
-"""What the rest of a shared device is worth: how much of a new device it saves to the usual fractions.
+"""The worth of the remainder of a shared device: how much of a new device it saves the usual fractions.
 
-Example: 500 free milli are worth half a device where halves are asked for, a third where nothing between 330 and 500
+Example: 500 free milli-GPU are worth half a device if halves are asked for, and a third if nothing between 330 and 500
 is. This is the cutting-stock problem over one-GPU bins: pack all fractions of a mix into the fewest devices. Its dual
-gives each fraction a price, and a rest is worth the most that fits into it. A fraction placed where the worth drops
-least costs the fewest devices in the end. Source: Gilmore and Gomory's column generation, exact in integers.
+gives each fraction a price; a remainder is worth the highest sum of prices that fits into it. Placing each fraction
+where the worth drops least costs the fewest devices in the end. Source: Gilmore and Gomory's column generation, exact
+in integers.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from math import gcd
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_SIZES = 24
-"""Different fractions that are priced, the most frequent ones."""
+"""The most different fractions that are priced; the most frequent ones."""
 
 MAX_PATTERNS = 200
-"""Ways to fill a device that are tried. openb's fractions need 38; with fewer the prices are less exact."""
+"""The most ways to fill a device that are tried. openb's fractions need 38; with fewer the prices are less exact."""
 
 
 def worth_of_rest(counts: Mapping[GpuMilli, int]) -> tuple[int, ...]:
-    """The worth of 0 to 1000 free milli of a device, for fractions and how often each is asked for.
+    """The worth of 0 to 1000 free milli-GPU of a device, for fractions and how often each is asked for.
 
-    The unit is arbitrary: only differences and ratios within one table mean anything. () for a mix without fractions.
+    The unit is arbitrary: only differences and ratios within one table have a meaning. () for a mix without fractions.
     Cost: O(patterns x (sizes^2 + sizes x 1000 / the sizes' common divisor)); 25 ms for openb.
     """
     frequent = sorted(counts, key=lambda size: (-counts[size], size))
@@ -68,7 +69,7 @@ def _prices(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _fill(sizes: Sequence[int], prices: Sequence[int], room: int) -> tuple[list[int], list[int]]:
-    """The most worth that fits into 0 to `room`, and the last size taken for it, -1 where a unit is left empty."""
+    """The most worth that fits into 0 to `room`, and the last size taken for it; -1 if a unit is left empty."""
     worth, last = [0] * (room + 1), [-1] * (room + 1)
     for free in range(1, room + 1):
         best, chosen = worth[free - 1], -1
@@ -82,7 +83,7 @@ def _fill(sizes: Sequence[int], prices: Sequence[int], room: int) -> tuple[list[
 
 
 def _pattern(sizes: Sequence[int], last: Sequence[int], room: int) -> list[int]:
-    """How often each size is in the best filling."""
+    """How often each size occurs in the best filling."""
     pattern = [0] * len(sizes)
     free = room
     while free > 0:
@@ -96,7 +97,7 @@ def _pattern(sizes: Sequence[int], last: Sequence[int], room: int) -> list[int]:
 
 
 def _first_to_leave(rows: Sequence[Sequence[int]], gains: Sequence[int]) -> int:
-    """The row whose devices the new pattern uses up first; the lowest of equals."""
+    """The row whose devices the new pattern uses up first; of equals the lowest."""
     leaving = -1
     for index, gain in enumerate(gains):
         if gain > 0 and (leaving < 0 or rows[index][-1] * gains[leaving] < rows[leaving][-1] * gain):

@@ -1,7 +1,7 @@
-"""The usual requests, learned from all declared jobs, as placement uses them.
+"""The usual requests, learned from all declared jobs, in the form that placement uses.
 
-They give a measure of fragmentation for each packed pool, and the worth of rests, which is the same in all pools, so
-that places in several pools can be compared.
+They give a measure of fragmentation for each packed pool, and the worth of remainders, which is the same in all pools,
+so that places in several pools can be compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MANY_FRACTIONS = 100
-"""Fractions that must be known before the worth of rests counts: of few it is a guess."""
+"""The number of fractions that must be known before the worth of remainders counts: from few it is a guess."""
 
 EXACT_BITS = 7
 """Leading binary digits that a count keeps, so that one job among many does not change the mix."""
@@ -34,8 +34,8 @@ _asked = attrgetter("workers", "min_workers", "gpu_milli", "cpu_milli", "gpu_mem
 class RequestMix:
     """A mix for each packed pool, the fractions of all pools, and what follows from them.
 
-    `worth` of 0 to 1000 free milli; () while too few fractions are known. It is taken over from `earlier` where the
-    fractions are the same.
+    `worth`: that of 0 to 1000 free milli-GPU; () while too few fractions are known. It is taken over from `earlier` if
+    the fractions are the same.
     """
 
     def __init__(
@@ -55,10 +55,11 @@ class RequestMix:
 
 class LearnedMix:
     """Counts of what all declared jobs ask for, whether they run, wait or have ended: the requests in each packed pool,
-    and the fractions in all pools. `elastic`: jobs that may run with fewer workers.
+    and the fractions in all pools. `elastic`: the number of jobs that may run with fewer workers.
 
     The same declarations give the same mix. A gang counts once for each worker; in a pool that the job may not use, as
-    a request without GPUs: what is free there is of no use to it. A fraction counts once for each that its pools give.
+    a request without GPUs, because it can't use what is free there. A fraction counts once for each that its pools
+    give.
     """
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
@@ -82,7 +83,7 @@ class LearnedMix:
                 self._add(counts, (asked.get(name, 0), job.cpu_milli), count * max(1, job.workers))
             for milli in sorted({milli for milli in asked.values() if 0 < milli < WHOLE_GPU}):
                 self._add(self._fractions, milli, count * max(1, job.workers))
-            # Of jobs that ask alike only the services that are scaled may be elastic.
+            # Of jobs that ask alike, some may be elastic only by being scaled services.
             self.elastic += sign * sum(each.is_elastic for each in same)
 
     def mix(self) -> RequestMix:
@@ -94,7 +95,7 @@ class LearnedMix:
         return self._mix
 
     def _asked_of(self, job: Job) -> dict[PoolName, GpuMilli]:
-        """GPUs of a worker in each pool that the job may use, but for slices."""
+        """GPUs of a worker in each pool that the job may use, except for slices."""
         requests = ((name, request_on(job, self._pools[name])) for name in job.pools if name in self._pools)
         return {name: request.gpu_milli for name, request in requests if request is not None and not request.profile}
 

@@ -1,8 +1,8 @@
 """Which nodes a gang's workers go to: one node if it has room, else one rack, one block, one zone.
 
-Workers of one rack talk through one switch, so the narrowest domain wins, even where it takes more nodes. Inside it,
-the fewest blocks, in these the fewest racks, in these the fewest nodes. Knows how many workers each node holds and
-where it is; no devices.
+Workers of one rack talk through one switch, so the narrowest topology domain wins, even if it takes more nodes. Inside
+it: the fewest blocks, in these the fewest racks, in these the fewest nodes. Only the location of each node and the
+number of workers it can hold are known here; no devices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuctl.model.ids import NodeName
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node that holds `slots` of the workers; of equals the lesser `rank` is preferred.
+    """A node that can hold `slots` of the workers. Of equal nodes the one with the lower `rank` is preferred.
 
     `path`: its zone, block, rack; "" where unknown. All paths of a pool have the same length, or are empty.
     """
@@ -27,10 +27,10 @@ class Site:
 
 
 def closest(sites: Iterable[Site], workers: int, *, packed: bool) -> list[tuple[NodeName, int]] | None:
-    """How many workers each chosen node gets, by name; None when all nodes together hold too few.
+    """How many workers each chosen node gets, by name; None if all nodes together hold too few.
 
-    Of several racks with room the one with the least is taken; if `packed`, the last node is the tightest that
-    suffices, else the roomiest. Cost: O(nodes log nodes) a level.
+    Of several racks with room the one with the least is taken. If `packed`, the last node is the tightest that
+    suffices, else the roomiest. Cost: O(nodes log nodes) for each level.
     """
     everywhere = sorted(sites, key=lambda site: (site.rank, site.name))
     if sum(site.slots for site in everywhere) < workers:
@@ -60,9 +60,10 @@ def closest(sites: Iterable[Site], workers: int, *, packed: bool) -> list[tuple[
 
 
 def most_seated(sites: Iterable[Site], more: Mapping[NodeName, int], missing: int) -> frozenset[NodeName]:
-    """The nodes of one rack, else block, else zone that could hold so many `more` workers, where most run already.
+    """The nodes of the rack, else block, else zone where most workers run already and `missing` more have room.
 
-    Of equals the domain with the least room. Empty where no single domain could hold them.
+    `more`: how many more each node could hold. Of equals the domain with the least room. Empty if no single one has
+    room.
     """
     everywhere = list(sites)
     for depth in range(max((len(site.path) for site in everywhere), default=0), 0, -1):
@@ -79,7 +80,7 @@ def most_seated(sites: Iterable[Site], more: Mapping[NodeName, int], missing: in
 
 
 def _fewest(slots: Sequence[int], workers: int, *, tightest_last: bool) -> list[tuple[int, int]]:
-    """Positions, and how many workers each takes, the roomiest first. `slots` descend and suffice together."""
+    """Positions, and how many workers each takes, the roomiest first. `slots` descend, and suffice together."""
     chosen: list[tuple[int, int]] = []
     for index, room in enumerate(slots):
         if room >= workers:

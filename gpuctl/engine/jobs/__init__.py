@@ -1,1 +1,1 @@
-"""What each job and run says by itself, before jobs compete: state of the run, request, and job class."""
+"""What each job and run says on its own, before jobs compete: state of the run, request, and job class."""

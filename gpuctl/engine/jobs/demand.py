@@ -1,4 +1,4 @@
-"""What each project demands: what it holds, and what its pending jobs could use, within ceilings.
+"""What each project demands: what it holds, plus what its pending jobs could use within ceilings.
 
 A job that could not run on an empty cluster is no demand (`static_fit.py`).
 """
@@ -20,7 +20,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 class Demand:
     """GPUs demanded by domain and project. Carried from cycle to cycle; only dirty projects are counted again.
 
-    `counted`: how many marks of dirty projects there were when it was counted last.
+    `counted`: how many dirty marks there were at the last count.
     """
 
     def __init__(self, declared: Declared, accounts: Accounts, dirty: DirtyProjects) -> None:
@@ -34,11 +34,11 @@ class Demand:
 
     @property
     def in_parts(self) -> frozenset[ProjectName]:
-        """The projects with a job for a part of a GPU, that runs or waits. Cost: O(projects)."""
+        """The projects with a running or waiting job for a part of a GPU. Cost: O(projects)."""
         return frozenset(project for project, jobs in self._parts.items() if jobs)
 
     def see(self, job: Job, *, ends: bool) -> None:
-        """Take notice of a job that is declared, and whether it has ended or is suspended."""
+        """Note a declared job for `in_parts`. `ends`: it has ended or is suspended, and does not count."""
         if not ends and job.gpu_milli % WHOLE_GPU:
             self._parts.setdefault(job.id.project, set()).add(job.id)
 
@@ -47,9 +47,8 @@ class Demand:
         self._parts.get(job.project, set()).discard(job)
 
     def renew(self) -> Iterable[ProjectName]:
-        """Begin a cycle. Sets the demand of dirty projects to what they hold, and returns them: their pending jobs are
-        to be counted.
-        """
+        """Begin a cycle: set the demand of dirty projects to what they hold. Returns these projects; the caller counts
+        their pending jobs."""
         projects, self.counted = self._dirty.since(self.counted, shares=False), self._dirty.count
         for project in projects:
             owner = project_owner(project)
@@ -59,14 +58,14 @@ class Demand:
         return projects
 
     def wanted(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """What a project held when the cycle began, and could use besides."""
+        """What a project held when the cycle began, plus what it could use besides."""
         return self._wanted.get((domain, project), 0)
 
     def count(self, job: Job, job_options: JobOptions, reserved: DomainName | None = None) -> DomainName:
-        """Count a pending job, in its project's order: in the first domain with quota left for it, else in its first.
+        """Count a pending job, in its project's order, in the first domain with quota left, else in its first one.
 
-        A job with a place `reserved` in a domain counts there. Work that can't be paused is no demand beyond its
-        project's quota: an elastic job is with as many workers as the quota leaves it.
+        Returns the domain. A job with a place `reserved` in a domain counts there. Work that can't be paused is no
+        demand beyond its project's quota: an elastic job counts with as many workers as that leaves.
         """
         project, able = job.id.project, job_options.wanted
         if not job.preemptible:
@@ -86,15 +85,15 @@ class Demand:
         return domain
 
     def more(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        """Add what a project could use besides."""
+        """Add GPUs that a project could use besides."""
         self._wanted[domain, project] = self.wanted(domain, project) + milli
 
     def grow(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> None:
-        """Add what a running job could use besides, in this cycle only: the next one counts it again."""
+        """Add GPUs that a running job could use besides, in this cycle only: the next one counts its project again."""
         self.more(domain, project, milli)
         self._dirty.of(project)
 
     def _quota_left(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """What a project's quota leaves for work that can't be paused, beside what it holds and what was counted."""
+        """What a project's quota leaves for work that can't be paused, after what it holds and what was counted."""
         fixed = self._accounts.fixed(domain, project_owner(project)) + self._fixed.get((domain, project), 0)
         return self._accounts.tree.quota(domain, project) - fixed

@@ -1,6 +1,5 @@
-"""Divides each domain by the demand of all projects, again only when a project, the capacity or past use changed; and
-says what is shown of the shares.
-"""
+"""Divides each domain by the demand of all projects, and gives the rows of fair shares. A domain is divided again only
+when a project, the capacity or past use has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from gpuctl.model.units import GpuMilli
 
 
 class Division:
-    """The portions in the accounts, and the share claims they follow from."""
+    """Sets the portions in the accounts, from share claims that it makes of demand and allowances."""
 
     def __init__(self, declared: Declared, accounts: Accounts, demand: Demand, dirty: DirtyProjects) -> None:
         self._accounts = accounts
@@ -32,9 +31,9 @@ class Division:
         self._terms: dict[DomainName, tuple[object, ...]] = {}
 
     def renew(self, domain: DomainName, milli: GpuMilli, full: int, used: Mapping[ProjectName, int]) -> bool:
-        """Divide so much of a domain, unless nothing changed. Returns whether any portion differs from before.
+        """Divide this much of a domain, unless nothing has changed. Returns whether any portion has.
 
-        `used`: past use of each project; `full`: all use there could have been; both in milli-GPU-hours.
+        `used`: past use of each project; `full`: the most use that was possible; both in milli-GPU-hours.
         """
         in_parts, milli = self._demand.in_parts, max(0, milli)
         # A project that was marked while demand was counted is counted again in the next cycle, without a new mark.
@@ -49,7 +48,7 @@ class Division:
         return has_moved
 
     def rows(self, reserved: Mapping[tuple[DomainName, ProjectName], GpuMilli]) -> Iterator[FairShare]:
-        """What is shown of each project and domain where it has a quota, demand or allocation.
+        """The row of each project and domain where it has a quota, demand or allocation.
 
         `reserved` GPUs are in the accounts, but not allocated yet. Cost: O(projects x domains).
         """

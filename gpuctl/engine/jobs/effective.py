@@ -1,8 +1,8 @@
 """The declared jobs as a cycle takes them: blocked if they wait for other jobs, services by the workers they ask for.
 
-The rules are in docs/concepts.md: "Dependencies (after)", "Sweeps", "Scaling by load". To the rest of the engine a job
-that waits for others is blocked as one is whose object was refused, and a service is a job of the workers that it asks
-for now. How a job ended is read of the run that is declared now, so a job that is declared anew has not ended.
+The rules are in docs/concepts.md: "Dependencies (after)", "Sweeps", "Scaling by load". For the rest of the engine a job
+that waits for others is blocked, like a job whose object was refused, and a service is a job with the workers that it
+asks for now. How a job ended is read from its presently declared run, so a job that is declared anew has not ended.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from gpuctl.model.units import Instant
 
 
 class EffectiveJobs:
-    """The jobs of the last declarations that depend on other jobs or on load, kept as long as the jobs are the same."""
+    """The declared jobs that depend on other jobs or on load, kept as long as the declarations are the same."""
 
     def __init__(self) -> None:
         self._read(())
 
     def of(self, declared: Declared, state: ClusterState, now_ms: Instant) -> tuple[Declared, ClusterState]:
-        """The declarations with such jobs blocked or resized, and the state with what was queued later.
+        """The declarations with such jobs blocked or resized, and the state with jobs queued from the end of their
+        dependencies.
 
         The jobs are the same objects while no service asks for another number of workers. Cost: one look at each job
-        when jobs have changed; then linear in the runs, and in such jobs. Nothing where there are none.
+        when jobs have changed; else linear in the runs and in such jobs; nothing without such jobs.
         """
         if declared.jobs is not self._jobs:
             self._read(declared.jobs)
@@ -77,7 +78,7 @@ class EffectiveJobs:
         self._digests = {job.id: job.digest for job in read}
 
     def _ends(self, runs: Mapping[JobId, Run], state: ClusterState) -> Iterator[tuple[JobId, tuple[JobState, Instant]]]:
-        """How and when each job ended that others come after; 0: it is not known when."""
+        """For each job that others come after and that has ended: how, and when (0: not known)."""
         for name, jobs in self._needed.items():
             ends = [_end(job, runs.get(job.id), state) for job in jobs]
             known = [end for end in ends if end is not None]
@@ -86,7 +87,7 @@ class EffectiveJobs:
                 yield name, (failed, max(at_ms for _, at_ms in known))
 
     def _with_workers(self, runs: Mapping[JobId, Run]) -> tuple[Job, ...]:
-        """The jobs, services as jobs of the workers that they ask for."""
+        """The jobs, each service with the workers that it asks for."""
         asked = {at: _asked_workers(job, runs.get(job.id)) for at, job in self._services.items()}
         if asked != self._asked:
             jobs = [*self._jobs]
@@ -106,7 +107,7 @@ def _end(job: Job, run: Run | None, state: ClusterState) -> tuple[JobState, Inst
 
 
 def _has_started(job: Job, run: Run | None, state: ClusterState) -> bool:
-    """Whether the job's present run was let go before, or has ended."""
+    """Whether the job's present run has been started before, or has ended."""
     if run is None:
         return final_state(job, run, state) is not None
     return run.starts > 0 or run.phase is not RunPhase.QUEUED
@@ -123,7 +124,7 @@ def _reason_to_wait(job: Job, ends: Mapping[JobId, tuple[JobState, Instant]]) ->
 def _beyond_parallelism(
     jobs: Sequence[Job], runs: Mapping[JobId, Run], state: ClusterState
 ) -> Iterator[tuple[JobId, Reason]]:
-    """The jobs of one sweep that are beyond its parallelism, with their reason."""
+    """The jobs of one sweep that exceed its parallelism, with their reason."""
     in_place = 0
     waiting: list[tuple[bool, bool, int, JobId]] = []
     for job in jobs:
@@ -131,7 +132,7 @@ def _beyond_parallelism(
         if run is not None and run.phase in IN_PLACE:
             in_place += 1
         elif not job.suspend and final_state(job, run, state) is None:
-            # Of waiting jobs of a sweep the least is queued first.
+            # Queued first: jobs with a reserved place, then jobs that have started before, then the lowest index.
             waiting.append((run is None or run.placement is None, run is None or run.starts == 0, job.position, job.id))
     most = jobs[0].parallelism if jobs else None
     if most is not None:
@@ -140,7 +141,7 @@ def _beyond_parallelism(
 
 
 def _asked_workers(job: Job, run: Run | None) -> int:
-    """How many workers a service asks for: the fewest until it runs, then what its autoscaler says."""
+    """How many workers a service asks for: the fewest until it runs, then the number that its autoscaler gives."""
     if run is None or run.phase not in ACTIVE:
         return job.min_workers
     has = len(run.placement.workers) if run.placement is not None else 0

@@ -1,7 +1,7 @@
 """The pending jobs of each project, in order and by class, carried from cycle to cycle.
 
-A project whose jobs can all be paused and count in one domain only demands their sum. Only where a job has a choice of
-domains is it counted job by job. Cost: O(log jobs) for each job that comes or goes.
+If all jobs of a project can be paused and count in only one domain, the project demands their sum. Otherwise they are
+counted job by job. Cost: O(log jobs) for each job that is added or removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _id_of: Callable[[PendingJob], JobId] = attrgetter("job.id")
 
 
 def pending_decisions(job_classes: Iterable[JobClass]) -> dict[JobId, Decision]:
-    """The decision to wait for all jobs of some classes that have their reason."""
+    """The decision to wait for each job of the classes that have a reason."""
     return {
         pending.job.id: Pending(job=pending.job.id, reason=job_class.reason, record=pending.record)
         for job_class in job_classes
@@ -45,8 +45,8 @@ def pending_decisions(job_classes: Iterable[JobClass]) -> dict[JobId, Decision]:
 class PendingJobs:
     """All pending jobs: those that could start, by project, and those that can't, each with its reason.
 
-    `retries`: those that may take idle GPUs only. They are in no queue, so they demand, reserve and reclaim nothing.
-    `paused_for`: the beneficiaries of those that were paused, each with how many wait for it.
+    `retries`: those that may take only idle GPUs. They are in no queue, so they demand, reserve and reclaim nothing.
+    `paused_for`: for each beneficiary, how many of the pending jobs were paused for it.
     """
 
     def __init__(self, capacity: Capacity, static_fit: StaticFit, dirty: DirtyProjects) -> None:
@@ -83,7 +83,7 @@ class PendingJobs:
         return self.find(job).record, job_class.reason
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> set[JobId]:
-        """Some nodes have changed. Returns the jobs whose options may differ by that."""
+        """Take over changed nodes. Returns the jobs whose options may differ because of them."""
         self.capacity = capacity
         others = set(self.unable)
         if self._static_fit.refit(capacity, nodes):
@@ -95,24 +95,24 @@ class PendingJobs:
         return (job_class for queue in self.queues.values() for job_class in queue.job_classes.values())
 
     def left(self, decided: Collection[JobId]) -> Iterator[PendingJob]:
-        """Of the jobs that are not decided, the first of each class."""
+        """The first job of each class that is not decided."""
         for job_class in self.job_classes():
             yield from islice((pending for pending in job_class.jobs if pending.job.id not in decided), 1)
 
     @property
     def sorts(self) -> tuple[PoolOption, ...]:
-        """One option of each sort that is asked for. Cost: O(queues and their sorts)."""
+        """One option of each sort that jobs ask for. Cost: O(queues and their sorts)."""
         sorts = chain.from_iterable(queue.sorts.values() for queue in self.queues.values())
         fewest = (option.fewest for job_sort in sorts for option in job_sort.first.options)
         return tuple({option.sort: option for option in fewest}.values())
 
     def queues_of(self, project: ProjectName) -> list[ProjectQueue]:
-        """A project's queues; each domain has one at most."""
+        """A project's queues, at most one for each domain."""
         found = (self.queues.get((project, domain)) for domain in self.domains)
         return [queue for queue in found if queue is not None]
 
     def join(self, jobs: Iterable[tuple[Job, Run | None]], now_ms: Instant) -> None:
-        """Add pending jobs; one without a run is queued from now. Cost: what a class has in common is read once."""
+        """Add pending jobs; a job without a run is queued from now. Cost: what a class has in common is read once."""
         alike: defaultdict[Kind, list[PendingJob]] = defaultdict(list)
         for job, run in jobs:
             job_options = self._static_fit.of(job)
@@ -133,7 +133,7 @@ class PendingJobs:
             self._enter(kind, members)
 
     def is_queued(self, job: JobId) -> bool:
-        """Whether a job could start and is in a queue, so that `class_of` has it."""
+        """Whether a job could start and is in a queue, so that `class_of` finds it."""
         return job in self._pending and job not in self.retries
 
     def find(self, job: JobId) -> PendingJob:
@@ -159,9 +159,10 @@ class PendingJobs:
             self._exit(pending)
 
     def count(self, demand: Demand, stopping: Iterable[Job]) -> None:
-        """Count all pending jobs as demand, each in its domain, and those whose runs are stopping, to wait like them.
+        """Count all pending jobs as demand, each in its domain, and those whose runs are stopping, which wait from then
+        on.
 
-        Cost: the dirty projects; a project with a stopping run is dirty until that has stopped.
+        Cost: the dirty projects; a project with a stopping run is dirty until that run has stopped.
         """
         for project in demand.renew():
             classes = [each for queue in self.queues_of(project) for each in queue.job_classes.values()]

@@ -1,7 +1,7 @@
 """Pending jobs of a project and a quota domain: in order, and by class and sort.
 
-The order: interactive and inference before training, then priority, then the time of queueing, then the
-index in a sweep.
+The order: interactive and inference before training, then priority, then the time of queueing, then the index in a
+sweep.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gpuctl.model.state import Run
 from gpuctl.model.units import GpuMilli, Instant
 
 Rank: TypeAlias = tuple[tuple[bool, int], Instant, int, JobId]
-"""A job's place in its project's order; the least is first."""
+"""A job's position in its project's order; the lowest is first."""
 
 Likeness: TypeAlias = tuple[object, ...]
-"""All fields of a declared job that its attempt may depend on: what it asks for, and its project."""
+"""All fields of a declared job on which its attempt may depend: what it asks for, and its project."""
 
 Kind: TypeAlias = tuple[object, ...]
-"""All of a pending job that its attempt may depend on. Jobs of one kind have the same outcome."""
+"""All of a pending job on which its attempt may depend. Attempts of jobs of one kind have the same result."""
 
 _TRAINING = JobType.TRAINING
 
@@ -43,12 +43,12 @@ _coarse_likeness: Callable[[Job], Likeness] = attrgetter(*_BUT_CPU_AND_MEMORY)
 
 
 class JobOptions:
-    """What all jobs that are alike could have on empty nodes: at least one option, in their order of pools.
+    """What all jobs of one likeness could have on empty nodes: at least one option, in their order of pools.
 
-    One object while that stays so. `wanted`: GPUs of all workers by quota domain, in the pool
-    where most of them fit; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in
-    one domain only. `precedence`: the common part of their ranks. `but_cpu_and_memory`: equal for jobs and options that
-    differ in nothing else.
+    The same object as long as that does not change. `wanted`: GPUs of all workers by quota domain, in the pool where
+    most of them fit; `domain` and `milli` are the first entry. `is_plain`: the jobs can be paused, and count in one
+    domain only. `precedence`: the common part of their ranks. `but_cpu_and_memory`: equal for jobs that differ only in
+    CPU and memory, in what they ask for and in their options.
     """
 
     __slots__ = ("but_cpu_and_memory", "domain", "is_plain", "milli", "options", "precedence", "wanted")
@@ -66,7 +66,7 @@ class JobOptions:
         self.is_plain = job.preemptible and len(self.wanted) == 1
 
     def most_milli(self, domain: DomainName, left_milli: GpuMilli) -> GpuMilli | None:
-        """GPUs of as many workers as may be in a domain where so much is left; None if the fewest are too many."""
+        """GPUs of as many workers as fit into what is left of a domain; None if the fewest are too many."""
         found: list[GpuMilli] = []
         for option in self.options:
             each_milli, workers = option.request.gpu_milli, option.request.workers
@@ -78,8 +78,8 @@ class JobOptions:
 
 @dataclass(slots=True, eq=False)
 class PendingJob:
-    """A job that could start: queued since when, its options, and the domain it counts in. `idle_only`: it claims
-    nothing, and may start on GPUs that all others leave idle (see `timing`).
+    """A job that could start: queued since when, its options, and the domain it counts in. `idle_only`: it is a
+    retry, and may start only on GPUs that all other jobs leave idle (see `timing`).
 
     Never changed. Not frozen, because that would double the cost of making one.
     """
@@ -98,12 +98,12 @@ class PendingJob:
 
     @property
     def last_code(self) -> str:
-        """The code of the reason that its run was given last; "" without one."""
+        """The code of the reason that its run had last; "" without one."""
         return "" if self.run is None or self.run.reason is None else self.run.reason.code
 
     @property
     def options(self) -> tuple[PoolOption, ...]:
-        """The pools it could use, in its order."""
+        """The pools that it could use, in the job's order."""
         return self.job_options.options
 
     @property
@@ -113,7 +113,7 @@ class PendingJob:
 
 
 def kind_of(pending: PendingJob) -> Kind:
-    """The kind of a job. A job with a reservation is alone, as is one that ran before with a maxDuration."""
+    """The kind of a job. A job with a reservation has its own; so has one with a maxDuration that ran before."""
     job, run = pending.job, pending.run
     if run is not None and (run.placement is not None or (run.starts and job.max_duration_ms is not None)):
         return (job.id,)
@@ -124,23 +124,23 @@ rank_of: Callable[[PendingJob], Rank] = attrgetter("job_options.precedence", "qu
 """The rank of a pending job."""
 
 age_of: Callable[[PendingJob], tuple[Instant, JobId]] = attrgetter("queued_at_ms", "job.id")
-"""Since when a pending job waits; of equals the names decide."""
+"""Since when a pending job waits; ties go by name."""
 
 
 def is_first_class(job: Job) -> bool:
-    """Whether it is interactive work or a service that can't be paused: training makes way for it within quota."""
+    """Whether the job is interactive or a service, and can't be paused: training makes way for it within quota."""
     return not job.preemptible and job.type is not _TRAINING
 
 
 SortKey: TypeAlias = tuple[bool, Likeness]
-"""Whether the objects of the jobs are made, and all of the jobs and their options but CPU and memory."""
+"""Whether the jobs' objects exist, and all of the jobs and their options except CPU and memory."""
 
 
 class JobSort:
-    """The classes of one queue whose jobs differ in CPU and memory only; never empty while it is in the queue.
+    """The classes of one queue whose jobs differ only in CPU and memory; never empty while it is in the queue.
 
-    What fails for the least of them fails for all: where 10,000 jobs nearly all differ, a question is asked once for
-    each sort, in place of once for each job. `has_run`: their objects are made.
+    What fails for the least of them fails for all. If 10,000 jobs nearly all differ, a check is made once for each sort
+    instead of once for each job. `has_run`: the jobs' objects exist.
     """
 
     def __init__(self, key: SortKey) -> None:
@@ -161,14 +161,14 @@ class JobSort:
 
     @property
     def first(self) -> PendingJob:
-        """One of the jobs: they differ in nothing that is asked of it."""
+        """One of the jobs, to read what they all have in common."""
         return next(iter(self.classes)).first
 
     @property
     def least(self) -> tuple[PoolOption, ...]:
-        """The options of the jobs, each with the least CPU and memory. Cost: O(classes) once these changed.
+        """The options of the jobs, each with the least CPU and memory. Cost: O(classes) once these have changed.
 
-        Kept: where 10,000 jobs wait that nearly all differ, a job more takes 1.4x without.
+        Kept: without that, one more job takes 1.4x if 10,000 jobs wait that nearly all differ.
         """
         if self._least is None:
             found = self.first.options
@@ -181,7 +181,7 @@ class JobSort:
 
 @dataclass(slots=True, eq=False)
 class JobClass:
-    """The jobs of one queue and one kind, in order; never empty. `reason`: why they waited when last asked."""
+    """The jobs of one queue and one kind, in order; never empty. `reason`: why they waited when last checked."""
 
     queue: ProjectQueue
     kind: Kind
@@ -198,11 +198,11 @@ class JobClass:
 class ProjectQueue:
     """A project's pending jobs of one quota domain.
 
-    `ranked`: the classes by the rank of their first job. Where 9,165 classes wait, a job more takes 1.35x without it.
+    `ranked`: the classes by the rank of their first job. Without it, where 9,165 classes wait, one more takes 1.35x.
     """
 
     def __init__(self, project: ProjectName, domain: DomainName, others: ProjectQueue | None = None) -> None:
-        """`others`: a queue whose jobs are in this one too."""
+        """Begin empty, or with the jobs of another queue."""
         self.project = project
         self.domain = domain
         self.job_classes: dict[Kind, JobClass] = {}
@@ -213,7 +213,7 @@ class ProjectQueue:
             self.join(kind, job_class.jobs)
 
     def join(self, kind: Kind, jobs: list[PendingJob]) -> None:
-        """Add jobs of one kind. Cost: O(jobs of the kind), which are nearly in order."""
+        """Add jobs of one kind. Cost: O(jobs of the kind), which are nearly sorted."""
         self._order = None
         job_class = self.job_classes.get(kind)
         before = None if job_class is None else rank_of(job_class.first)
@@ -249,7 +249,7 @@ class ProjectQueue:
 
     @property
     def order(self) -> tuple[JobId, ...]:
-        """All jobs in order. Cost: O(jobs log jobs) where one came or went; an unchanged cycle takes 1.35x without."""
+        """All jobs in order. Cost: O(jobs log jobs) after a change. Kept: an unchanged cycle takes 1.35x without."""
         if self._order is None:
             jobs = chain.from_iterable([job_class.jobs for job_class in self.job_classes.values()])
             self._order = tuple([pending.job.id for pending in sorted(jobs, key=rank_of)])

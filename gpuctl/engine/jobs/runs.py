@@ -1,7 +1,7 @@
-"""What each run says by itself, before jobs compete, and which allocation it holds.
+"""What each run says on its own, before jobs compete, and which allocation it holds.
 
-A run has ended, is suspended, lost its node, timed out, is stopping, goes on, or waits. Runs are read one at a time;
-only devices that were given out twice need several runs.
+A run has ended, is suspended, has lost its node, has timed out, is stopping, goes on, or waits. Runs are read one at a
+time; only devices that were given out twice need several runs.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _TIMED = (Keep, TimeOut)
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A run that holds a place. `job`: its declaration if it may be paused for other jobs, else None.
+    """A run that holds a place, or a part of an elastic one. `job`: its declaration if it may be paused for other jobs,
+    else None. `leaving`: it is stopping, so its project no longer holds it. `keeps_claim`: it was displaced, so its
+    project claims its GPUs until it waits like others. An elastic run is several allocations: one of the workers it
+    can't do without, and `is_extra` ones of the others. `leaves_with`: the allocations of the same run that leave with
+    this one. `order`: its position among its project's runs.
 
-    `leaving`: it is stopping, so it is no longer part of what its project holds. `keeps_claim`: it stops for no other
-    job, so its GPUs are still claimed by its project until it waits like others. An elastic run is several allocations:
-    one of the workers it can't do without, and `is_extra` ones of the others. `leaves_with`: the allocations of the
-    same run that leave with this one. `order`: its place among its project's runs. Never changed. Not frozen, because
-    that would double the cost of making one.
+    Never changed. Not frozen, because that would double the cost of making one.
     """
 
     run: Run
@@ -93,12 +93,12 @@ class Allocation:
 
 
 def gpu_milli_of(allocations: Iterable[Allocation]) -> GpuMilli:
-    """The GPUs of all of them."""
+    """The GPUs of some allocations together."""
     return sum(allocation.total_milli for allocation in allocations)
 
 
 def paused_record(run: Run, now_ms: Instant, paused_for: JobId | None) -> RunRecord:
-    """The record of a run that stops now: queued from now, with its running time added up."""
+    """The record of a run that stops now: queued from now on, with its running time added."""
     if run.phase not in ACTIVE:
         return record_of(run, now_ms)
     ran = run.ran_ms + timing.running_ms(run, now_ms)
@@ -112,14 +112,14 @@ def record_of(run: Run | None, now_ms: Instant) -> RunRecord:
 
 
 def _withdrawn_record(run: Run, now_ms: Instant) -> RunRecord:
-    """The record of a run that can't stay where it is. One that has not started yet is queued as before."""
+    """The record of a run that can't stay where it is. A run that has not started yet keeps its time of queueing."""
     if not run.unstarted:
         return paused_record(run, now_ms, None)
     return RunRecord(run.queued_at_ms, max(0, run.starts - 1), run.ran_ms, run.paused_for, run.failed_starts)
 
 
 def allocations_of(run: Run, job: Job | None, capacity: Capacity) -> tuple[Allocation, ...]:
-    """The allocations of a run: what all its workers hold that have not ended, and those that it has given up.
+    """The allocations of a run: one of its workers that have not ended, and one of the workers that it has given up.
 
     `job`: its declaration, if any.
     """
@@ -143,8 +143,8 @@ def next_change_ms(  # noqa: PLR0913, PLR0917 - what a decision depends on
     min_runtime: MinRuntime,
     start_timeout_ms: DurationMs,
 ) -> Instant | None:
-    """When time alone may change a job's decision: `now_ms` if at any time; None: never. A job without a decision of
-    its own competes with others."""
+    """When time alone may change a job's decision: `now_ms` if at any time; None: never. `decision` None: the job
+    competes with others."""
     if run is None or isinstance(decision, Displace | Resize):
         return now_ms
     if isinstance(decision, Suspended) and run.phase in ACTIVE:
@@ -170,7 +170,7 @@ def _staying(run: Run) -> list[tuple[int, WorkerPlacement]]:
 
 
 def _domain(placement: Placement, job: Job | None, capacity: Capacity) -> DomainName | None:
-    """The quota domain a run counts in: that of its first node that has one, else the first of its job's pools."""
+    """The quota domain that a run counts in: that of its first node with one, else of the first of its job's pools."""
     for worker in placement.workers:
         space = capacity.nodes.get(worker.node)
         if space is not None and space.domain is not None:
@@ -185,9 +185,9 @@ def _left_behind(allocation: Allocation, placement: Placement) -> Allocation:
 
 
 def decided(allocation: Allocation, decision: Decision | None, declared: Declared) -> Iterator[Allocation]:
-    """The allocation after its job's decision: leaving if the run stops; without job if it can't be paused.
+    """The allocation after its job's decision: leaving if the run stops; without `job` if it can't be paused.
 
-    Of a run that goes on with fewer workers, those that it gives up are an allocation by themselves.
+    If a run goes on with fewer workers, the workers that it gives up are an allocation of their own.
     """
     if allocation.job is None:
         yield replace(allocation, leaving=True) if _is_removed(allocation.run.job, declared) else allocation
@@ -205,9 +205,8 @@ def decided(allocation: Allocation, decision: Decision | None, declared: Declare
 
 
 def _is_removed(job: JobId, declared: Declared) -> bool:
-    """Whether a run that is not declared any more is removed in this cycle: its project is declared, and nothing of it
-    is held back.
-    """
+    """Whether a run that is no longer declared is removed in this cycle: its project is declared and not pinned, and
+    the job is not blocked."""
     is_held_back = job.project in declared.pinned or job in declared.blocked
     return not is_held_back and any(project.name == job.project for project in declared.projects)
 
@@ -233,18 +232,18 @@ def by_itself(job: Job, run: Run | None, declared: Declared, state: ClusterState
     if run.phase is STOPPING:
         return Pending(job=job.id, reason=run.reason or reasons.STILL_STOPPING, record=run.record)
     if run.phase is RunPhase.QUEUED and job.max_duration_ms is not None and run.ran_ms >= job.max_duration_ms:
-        # No time is left to it: others would be paused for a run that ends at once.
+        # The run has no time left: other runs would be paused for a run that ends at once.
         timed_out = JobState.TIMED_OUT
         return Finished(job=job.id, reason=reasons.ended(timed_out), record=run.record, state=timed_out)
     retry_ms = timing.retry_at_ms(run)
     if retry_ms is not None and now_ms < retry_ms:
-        # A run that did not start waits a while, and takes not even idle GPUs.
+        # A run whose start failed waits for a while, and takes not even idle GPUs.
         return Pending(job=job.id, reason=timing.reason_to_wait(run), record=run.record)
     return None
 
 
 def _has_no_load(job: Job, run: Run | None) -> bool:
-    """Whether a service that may scale to zero has done so: its autoscaler took the last worker, and asks for none."""
+    """Whether a service that may scale to zero did: its autoscaler removed the last worker, and asks for none."""
     at_zero = job.scaling is not None and job.scaling.to_zero and run is not None and run.asked_workers == 0
     return at_zero and run is not None and run.phase not in ACTIVE
 
@@ -268,8 +267,8 @@ def final_state(job: Job, run: Run | None, state: ClusterState) -> JobState | No
 
 
 def _kept_for(ended: Finished, ttl_ms: DurationMs, digest: RunDigest, state: ClusterState, now_ms: Instant) -> Finished:
-    """How long the object of a run is kept that has ended. Without it the ledger alone knows that the run was, so that
-    it is kept until the ledger says so."""
+    """Set how long the object of an ended run is kept: at least until the ledger has the end, because without the
+    object only the ledger shows that there was a run."""
     ledger = state.ledgers.get(ended.job.project)
     past = ledger.finished.get((ended.job, digest)) if ledger is not None else None
     if past is None:
@@ -286,12 +285,11 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
     now_ms: Instant,
     start_timeout_ms: DurationMs,
 ) -> Decision | None:
-    """Why a running run does not go on as it is: it is over a limit, does not come to run, or can't have all of its
-    places any more.
+    """Why a running run does not go on as it is: it is over a limit, does not come to run, or has lost places.
 
-    A place is lost with its node, or if its pod is not there yet and its node takes no new pods, or others' pods have
-    its GPUs: kube-scheduler gave them to a pod of a higher PriorityClass. A run that can do with fewer workers goes on
-    with those that keep theirs, as far as its kind of object lets it give up the others.
+    A place is lost with its node. A place whose pod is not there yet is also lost if its node takes no new pods, or if
+    others' pods have its GPUs: kube-scheduler gave them to a pod of a higher PriorityClass. A run that can do with
+    fewer workers goes on with those that keep their places, as far as its kind of object lets it give up the others.
     """
     limit = timing.limit_reached(job, run, now_ms)
     if limit is not None:
@@ -319,9 +317,9 @@ def stopped(  # noqa: PLR0913, PLR0917 - what a run depends on
 
 
 def _closed_places(run: Run, capacity: Capacity) -> dict[int, NodeName]:
-    """The workers whose pods are not on a node yet, where that node takes no new pods, or others have their GPUs.
+    """The workers whose pods are not on a node yet, on nodes that take no new pods, or where others have their GPUs.
 
-    Which workers of a node these are is not known: the last, because those are the newest of a run that scales up.
+    Which workers of a node these are is not known. The last are assumed: those are the newest of a run that scales up.
     """
     there = defaultdict[NodeName, list[tuple[int, WorkerPlacement]]](list)
     for at, worker in _staying(run):
@@ -346,8 +344,8 @@ def _is_taken(worker: WorkerPlacement, space: NodeCapacity) -> bool:
 def _workers_without(job: Job, run: Run, lost: AbstractSet[int]) -> tuple[WorkerPlacement, ...]:
     """The workers with which a run goes on without those that lost their places; () if they are too few.
 
-    A Deployment makes do with any of its replicas, and removes those first that are not ready. An Indexed Job drops its
-    highest indexes only: the workers above a lost one go with it.
+    A Deployment can do without any of its replicas, and removes those first that are not ready. An Indexed Job drops
+    only its highest indexes: the workers above a lost one go with it.
     """
     if not job.is_elastic or run.placement is None:
         return ()
@@ -370,19 +368,19 @@ def kept(job: Job, run: Run, now_ms: Instant, start_timeout_ms: DurationMs) -> K
 
 
 def _within_asked(job: Job, placement: Placement) -> Placement:
-    """Where a service runs, without workers that it does not ask for any more. Its Deployment chooses which pods leave;
-    where those are that stay, the next cycle observes."""
+    """Where a service runs, without workers that it no longer asks for. Its Deployment chooses which pods leave; the
+    next cycle observes where the others are."""
     if job.scaling is None or len(placement.workers) <= job.workers:
         return placement
     return Placement(workers=placement.workers[: job.workers])
 
 
 def given_twice(allocations: Iterable[Allocation]) -> dict[RunKey, NodeName]:
-    """Runs to move so that no device carries more than one device's worth, each with the node where it did.
+    """Runs to move so that no device carries more than one device's worth, each with the node where one did.
 
-    What no decision can move stays; then what is on its nodes; then what can't be paused; then what started first.
-    Allocations that leave don't count. Devices that a node has stopped reporting do: the work on them may well go on.
-    Cost: O(devices), and a sort where a device was given twice.
+    Runs keep a device in this order: those that no decision can move; those with all pods on nodes; those that can't be
+    paused; those that started first. Leaving allocations don't count. Devices that a node has stopped reporting do
+    count: the work on them may well go on. Cost: O(devices), and a sort if a device was given twice.
     """
     staying = [allocation for allocation in allocations if not allocation.leaving]
     if all(milli <= WHOLE_GPU for milli in _used(staying).values()):

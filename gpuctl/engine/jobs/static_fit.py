@@ -1,6 +1,6 @@
 """Which pools could ever serve a job, and with how many workers: what nodes without runs and the ceilings allow.
 
-A job that fits no such node, or that alone breaks a ceiling, waits for that reason, whatever runs.
+A job that fits no such node, or that breaks a ceiling even alone, waits for that reason, whatever else runs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gpuctl.model.ids import NodeName, PoolName
 from gpuctl.model.job import Job
 
 MOST_ALIKE = 10_000
-"""So many answers are kept before all are dropped; the jobs that are declared have few."""
+"""The most answers that are kept; then all are dropped. The declared jobs have few."""
 
 
 class StaticFit:
     """Which pools could ever serve a job: the answer of empty nodes, independent of what runs.
 
-    Cost: one placement for each distinct request, and one lookup for each further job. Were all asked again when nodes
-    change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
+    Cost: one placement for each distinct request, and one lookup for each further job. If all were computed again when
+    nodes change, a cycle of 10,000 jobs in which a node comes back would take 2.2x.
     """
 
     def __init__(self, capacity: Capacity, tree: OwnerTree) -> None:
@@ -40,15 +40,13 @@ class StaticFit:
         self._is_whole = True
 
     def refit(self, capacity: Capacity, nodes: Collection[NodeName]) -> bool:
-        """Some nodes have changed. Returns whether jobs that could run may have other options. Cost: the distinct
-        requests.
-        """
+        """Take over changed nodes. Returns whether jobs may have other options by that. Cost: O(distinct requests)."""
         self.capacity = capacity
         self._empty.refit(capacity, nodes)
         before = self._fits_of
         self._fits_of = {key: (option, has_place(self._empty, option)) for key, (option, _) in before.items()}
         same = all(not option.least and self._fits_of[key][1] is fits for key, (option, fits) in before.items())
-        same &= self._is_whole  # of answers that were dropped it is not known what fitted
+        same &= self._is_whole  # of dropped answers it is not known which options fitted
         self._is_whole = True
         if same:
             self._answers = {alike: answer for alike, answer in self._answers.items() if isinstance(answer, JobOptions)}
@@ -57,7 +55,7 @@ class StaticFit:
         return not same
 
     def of(self, job: Job) -> JobOptions | Reason:
-        """What the job could have, or the reason why nothing: the same object for all jobs that are alike."""
+        """What the job could have, or the reason why it has nothing: the same object for all jobs of one likeness."""
         alike = likeness(job)
         answer = self._answers.get(alike)
         if answer is None:
@@ -71,7 +69,7 @@ class StaticFit:
         return answer
 
     def options(self, job: Job) -> tuple[PoolOption, ...]:
-        """The pools that could serve the job, in its order; () when none can."""
+        """The pools that could serve the job, in its order; () if none can."""
         found = self.of(job)
         return found.options if isinstance(found, JobOptions) else ()
 
@@ -95,12 +93,12 @@ class StaticFit:
         return fewer if fewer is not None and self._fits(fewer) else None
 
     def _as_allowed(self, job: Job, option: PoolOption) -> PoolOption | None:
-        """The option with as many workers as break no ceiling by themselves."""
+        """The option with the most workers that break no ceiling by themselves."""
         sizes = (option, *option.smaller())
         return next((each for each in sizes if self._ceiling(job, each) is None), None)
 
     def _why_none(self, job: Job) -> Reason:
-        """Nodes share or cut their GPUs otherwise than declared; else the nodes are too small."""
+        """Why no pool can serve the job: nodes share or cut their GPUs otherwise than declared, or are too small."""
         asked = [option for option in options_of(job, self.capacity) if option.request.gpu_milli]
         spaces = [space for option in asked for space in self.capacity.usable.get(option.pool.name, ())]
         if spaces and not any(space.served for space in spaces):

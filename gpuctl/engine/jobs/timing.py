@@ -1,11 +1,10 @@
-"""What time alone does to a run: limits end it, and once minRuntime is over, others may have it stopped; a start that
-takes long is given up, and tried again.
+"""What time alone does to a run: limits end it; after minRuntime other jobs may have it stopped; a start that takes
+long is given up, and tried again.
 
 The rules are in docs/concepts.md: "Limits of time", "Minimum runtime", "A start that fails" and "Retries".
-
-The time of a start counts as running time while it is short. One that takes longer than a minute is on record
-(`RunRecord.starting_ms`): its time counts for no limit. So only a start that was seen to be long can be given up, and a
-run that has run once since it was let go is never taken for one that has not started.
+The time of a start counts as running time while it is short. A start that takes longer than a minute is on record
+(`RunRecord.starting_ms`), and its time counts for no limit. So only a start that was seen to be long can be given up,
+and a run that has run since its release is never taken for one that has not started.
 """
 
 from __future__ import annotations
@@ -20,28 +19,26 @@ from gpuctl.model.state import Run, RunPhase
 from gpuctl.model.units import DurationMs, Instant
 
 SEEN_MS: DurationMs = 60_000
-"""How long after SLOW_MS a run without pods is still one that starts: later its pods may have been evicted."""
+"""How long after SLOW_MS a run without pods still counts as starting: later its pods may have been evicted."""
 RETRIES_MS: tuple[DurationMs, ...] = (60_000, 300_000, 1_800_000)
-"""How long a run waits after its first, second and each further start in a row that was given up."""
+"""How long a run waits after its first, second and each further failed start in a row."""
 FULL_RIGHTS_AFTER_MS: DurationMs = 7_200_000
-"""How long a run has waited since its last failed start, or since a pause after it, when it has all rights again."""
+"""How long after its last failed start, or a later pause, a waiting run has all rights again."""
 
 
 def since_start_ms(run: Run, now_ms: Instant) -> DurationMs:
-    """Time since the last start, however long it took to run: a tenant can make its pods start anew, and be no younger.
-
-    0 before a start, or when the clock stepped back.
-    """
+    """Time since the last start, however long it took: a tenant that restarts its pods does not make a run younger. 0
+    before a start, or when the clock stepped back."""
     return 0 if run.started_at_ms is None else max(0, now_ms - run.started_at_ms)
 
 
 def running_ms(run: Run, now_ms: Instant) -> DurationMs:
-    """The time since the last start that counts for limits: without that of a start that took long."""
+    """The time since the last start that counts for limits: without the time of a start that took long."""
     return 0 if run.starting_ms == NOT_YET else max(0, since_start_ms(run, now_ms) - run.starting_ms)
 
 
 def min_runtime_ends(run: Run, min_runtime: MinRuntime) -> tuple[Instant, ...]:
-    """When a run in place is old enough to be stopped for others, by each reason, and to be spared less than others."""
+    """When a run in place is old enough to be stopped for others, for each reason, and to be spared less."""
     started_at_ms = run.started_at_ms
     if started_at_ms is None:
         return ()
@@ -50,7 +47,7 @@ def min_runtime_ends(run: Run, min_runtime: MinRuntime) -> tuple[Instant, ...]:
 
 
 def latest_end_ms(job: Job | None, run: Run | None, now_ms: Instant) -> Instant | None:
-    """When maxDuration ends a run, or a run that would start now; None: never. It may be past.
+    """When maxDuration ends a run, or would end a run that starts now; None: never. It may be in the past.
 
     Earlier running time counts; the time before a clock that stepped back does not.
     """
@@ -78,7 +75,7 @@ def limit_reached(job: Job, run: Run, now_ms: Instant) -> Reason | None:
 
 
 def start_over_ms(run: Run, timeout_ms: DurationMs) -> Instant | None:
-    """When a start that is seen to take long is given up; None: it is not."""
+    """When a start that takes long is given up; None: there is no such start."""
     is_slow = run.phase is RunPhase.STARTING and run.starting_ms == NOT_YET and not run.begun
     return run.let_go_at_ms + timeout_ms if is_slow and run.let_go_at_ms is not None else None
 
@@ -90,7 +87,7 @@ def slow_at_ms(run: Run) -> Instant | None:
 
 
 def going_record(run: Run, now_ms: Instant, timeout_ms: DurationMs) -> RunRecord:
-    """The record of a run that goes on: with what is to be remembered of its start."""
+    """The record of a run that goes on, with what must be remembered of its start."""
     record, slow_ms = run.record, slow_at_ms(run)
     seen_ms = SEEN_MS if run.begun is None else 2 * timeout_ms
     if slow_ms is not None and slow_ms <= now_ms <= slow_ms + seen_ms:
@@ -103,34 +100,34 @@ def going_record(run: Run, now_ms: Instant, timeout_ms: DurationMs) -> RunRecord
 
 
 def retry_at_ms(run: Run | None) -> Instant | None:
-    """From when a waiting run that did not start may take idle GPUs; None: it waits for no such instant."""
+    """From when a waiting run whose start failed may take idle GPUs; None for other runs."""
     return _retry_at_ms(run.queued_at_ms, run.failed_starts) if run is not None and _has_failed(run) else None
 
 
 def full_rights_at_ms(run: Run | None) -> Instant | None:
-    """From when runs may make way again for a waiting run that did not start; None: it waits for no such instant."""
+    """From when a waiting run whose start failed may have other runs make way again; None for other runs."""
     return run.queued_at_ms + FULL_RIGHTS_AFTER_MS if run is not None and _has_failed(run) else None
 
 
 def next_right_ms(run: Run, now_ms: Instant) -> Instant | None:
-    """When a waiting run that did not start may take more than it may now; None: it may take what others may."""
+    """When a waiting run whose start failed gets its next right; None: it has all rights."""
     instants = retry_at_ms(run), full_rights_at_ms(run)
     return next((at_ms for at_ms in instants if at_ms is not None and at_ms > now_ms), None)
 
 
 def is_retry(run: Run | None, now_ms: Instant) -> bool:
-    """Whether a waiting run may take idle GPUs at most, for its last start failed."""
+    """Whether a waiting run may take only idle GPUs, because its last start failed."""
     rights_ms = full_rights_at_ms(run)
     return rights_ms is not None and now_ms < rights_ms
 
 
 def has_failed_often(run: Run) -> bool:
-    """Whether a waiting run has failed to start so often that it is tried again in the longest steps, without end."""
+    """Whether a waiting run has failed to start so often that its retries have the longest interval, without end."""
     return _has_failed(run) and run.failed_starts >= len(RETRIES_MS)
 
 
 def given_up(run: Run, now_ms: Instant) -> tuple[Reason, RunRecord]:
-    """Why a run waits whose start is given up now, and its record: it did not start."""
+    """The reason and the record of a run whose start is given up now: the start counts as failed."""
     record = RunRecord(now_ms, max(0, run.starts - 1), run.ran_ms, failed_starts=run.failed_starts + 1)
     problem = run.problem
     words = "" if problem is None else ": ".join(filter(None, (problem.reason, problem.message)))
@@ -138,13 +135,13 @@ def given_up(run: Run, now_ms: Instant) -> tuple[Reason, RunRecord]:
 
 
 def refused(run: Run, words: str, at_ms: Instant) -> Run:
-    """A waiting run whose start was refused then in these words, as one whose start has failed."""
+    """A waiting run whose start the server refused with these words, as one whose start has failed."""
     record = run.record._replace(queued_at_ms=at_ms, failed_starts=run.failed_starts + 1)
     return replace(run, **record._asdict(), reason=_reason(words, record))
 
 
 def reason_to_wait(run: Run) -> Reason:
-    """Why a run waits that did not start, by what is known of its last start."""
+    """Why a run whose start failed waits, with what is known of that start."""
     known = dict(run.reason.params) if run.reason is not None and run.reason.code == reasons.START_FAILED else {}
     return _reason(str(known.get("problem", "")), run.record)
 

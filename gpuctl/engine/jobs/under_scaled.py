@@ -1,7 +1,7 @@
 """Under-scaled runs: elastic runs with fewer workers than they ask for, and where more workers could go.
 
-The pods of a run are made with one placement as long as it runs, so it scales up in place only where its pods can go:
-to the nodes they name and, where GPUs are claimed by name, to those GPUs.
+The pods of a run are made with one placement as long as it runs. So it scales up in place only where its pods can go:
+to the nodes that they name and, if they claim GPUs by name, to those GPUs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ CLOSED: GpuMilli = 1 << 50
 
 @dataclass(slots=True, eq=False)
 class UnderScaled:
-    """A run with fewer workers than it asks for. `option`: one worker more.
+    """A run with fewer workers than it asks for. `option`: the request for one more worker.
 
-    `gained`: places that it has in this cycle for missing workers. Of these so many are `coming`, so not idle yet, and
-    for those `paid` others were paused. `workers` grows by them as it scales up.
+    `gained`: places that it has in this cycle for missing workers. Of these, `coming` many are not idle yet, and for
+    those in `paid` other runs were paused. `workers` grows by them as it scales up.
     """
 
     allocation: Allocation
@@ -48,7 +48,7 @@ class UnderScaled:
 
     @property
     def nodes(self) -> set[NodeName]:
-        """Where its pods can go."""
+        """The nodes that its pods can go to."""
         return self.made_with.nodes
 
     @property
@@ -57,7 +57,7 @@ class UnderScaled:
         return self.option.pool.way is not Way.COUNT
 
     def most(self, capacity: Capacity) -> int:
-        """The most workers it could have without a new start, if its nodes were otherwise empty."""
+        """The most workers that it could have without a new start, if nothing else ran on its nodes."""
         if self.is_claimed:
             return min(self.job.workers, len(self.made_with.workers))
         request = self.option.request._replace(workers=self.job.workers)
@@ -69,14 +69,13 @@ class UnderScaled:
         return min(self.job.workers, most)
 
     def missing(self, capacity: Capacity) -> int:
-        """The workers that it lacks and could have in place."""
+        """How many more workers it could have in place."""
         return max(0, self.most(capacity) - len(self.workers) - len(self.gained))
 
     @property
     def can_grow(self) -> bool:
-        """Whether new pods can be made now. A Job makes none of an index whose last pod is still leaving. A Deployment
-        does, and of a lost node's pods it is not known when they will be gone.
-        """
+        """Whether new pods can be made now. A Job makes none for an index whose last pod is still leaving. A Deployment
+        does; and it is not known when a lost node's pods will be gone."""
         return self.allocation.run.leaving is None or self.job.type is JobType.INFERENCE
 
     def devices_on(self, node: NodeName) -> frozenset[int] | None:
@@ -105,7 +104,7 @@ class UnderScaled:
 
 
 def under_scaled(allocations: Iterable[Allocation], static_fit: StaticFit) -> Iterator[UnderScaled]:
-    """The under-scaled ones of some runs."""
+    """The under-scaled runs among some allocations."""
     for allocation in allocations:
         job, run = allocation.job, allocation.run
         if job is None or run.phase not in ACTIVE or len(allocation.placement.workers) >= job.workers:

@@ -1,7 +1,7 @@
-"""The order in which runs are paused for other jobs: the one place to change when another criterion is wanted.
+"""The order in which runs are paused for other jobs: the one place to change for another criterion.
 
-First the runs that are not young: a run that was started a moment ago, or often, is left alone while another would do.
-Of these the runs of the project most above its fair share; in a project the lowest priority; of equals the one that
+First the runs that are not young: a run that started a moment ago, or often, is left alone while another would do.
+Among these the runs of the project most above its fair share; in a project the lowest priority; of equals the one that
 started last, which loses the least work; of a sweep's jobs that started together the last index; then by name.
 `RunOrder` is the part that does not depend on the moment, so a project's runs are kept sorted by it. `Preference` puts
 the rest before it.
@@ -17,14 +17,12 @@ from gpuctl.model.state import Run
 from gpuctl.model.units import DurationMs, GpuMilli, Instant
 
 _NOT_STARTED: Instant = 1 << 62
-"""A run without a start is newer than every other."""
+"""A run without a start counts as newer than every other."""
 
 
 class RunOrder(NamedTuple):
-    """A run's place among those of its project; the smaller is paused first. `newest`: its start, negated.
-
-    `from_end`: its index in its sweep, negated; 0 for a job of none.
-    """
+    """A run's position among those of its project; the lowest is paused first. `newest`: its start, negated.
+    `from_end`: its index in its sweep, negated; 0 for a job outside a sweep."""
 
     priority: int
     newest: Instant
@@ -33,7 +31,7 @@ class RunOrder(NamedTuple):
 
 
 class Preference(NamedTuple):
-    """A run's place among all that may be paused; the smaller is paused first.
+    """A run's position among all that may be paused; the lowest is paused first.
 
     `spared`: see `Snapshot.spared`. `within_share_milli`: GPUs of its project above its fair share, negated.
     """
@@ -43,14 +41,15 @@ class Preference(NamedTuple):
     run: RunOrder
 
     def lost(self, now_ms: Instant) -> tuple[int, GpuMilli, int, DurationMs]:
-        """What pausing it costs: that it was to be spared, its project's share, priority, and work since its start.
+        """What pausing it costs: how much it is spared, its project's share, its priority, and its work since its
+        start.
 
-        Runs that are equal by this may be chosen by where they are.
+        Among runs that are equal by this, the choice may depend on where they are.
         """
         return self.spared, self.within_share_milli, self.run.priority, max(0, now_ms + self.run.newest)
 
 
 def run_order(run: Run, job: Job | None) -> RunOrder:
-    """A run's place in its project. A run that is no longer declared has priority 0."""
+    """A run's position among its project's runs. A run that is no longer declared has priority 0."""
     newest = -(_NOT_STARTED if run.started_at_ms is None else run.started_at_ms)
     return RunOrder(job.priority if job else 0, newest, -job.position if job else 0, run.job)

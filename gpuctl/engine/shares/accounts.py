@@ -1,7 +1,7 @@
 """What each owner holds of each domain, kept up to date through the cycle.
 
-An owner is a project or a department, named so that the two can't be mistaken for one another. Knows owners, amounts
-and ceilings; no nodes and no order.
+An owner is a project or a department; a prefix of the name tells which. The accounts know owners, amounts and ceilings,
+but no nodes and no order.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def department_owner(name: str) -> str:
 class OwnerTree:
     """Projects under departments. A parent that is not declared, or that would close a circle, is ignored.
 
-    `parents`: of each department with projects below it; "" is the top. `below`: the projects under each owner.
+    `parents`: that of each department with projects below it; "" is the top. `below`: the projects under each owner.
     """
 
     def __init__(self, declared: Declared) -> None:
@@ -109,7 +109,7 @@ class Accounts:
         self._assigned: dict[tuple[DomainName, str], GpuMilli] = {}
 
     def add(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
-        """Enter GPUs that a project's run holds from now on; a negative amount is taken off."""
+        """Add GPUs that a project's run holds from now on; a negative amount removes them."""
         chain = self.tree.chain(project)
         if chain:
             self._dirty.of(project)
@@ -119,14 +119,14 @@ class Accounts:
                 self._fixed[domain, owner] = self._fixed.get((domain, owner), 0) + milli
 
     def assign(self, project: ProjectName, domain: DomainName, milli: GpuMilli, *, preemptible: bool) -> None:
-        """As `add`, for a place that a job gains in this cycle: it is held from now on, and nothing runs there yet."""
+        """Like `add`, for a place that a job gains in this cycle: its project holds it, but nothing runs there yet."""
         self.add(project, domain, milli, preemptible=preemptible)
         for owner in self.tree.chain(project):
             self._assigned[domain, owner] = self._assigned.get((domain, owner), 0) + milli
 
     @contextmanager
     def supposing(self, project: ProjectName, domain: DomainName, milli: GpuMilli) -> Iterator[None]:
-        """What if a project held so much more: true inside the `with`, for a question."""
+        """What if a project held this many more GPUs: true inside the `with`."""
         for sign in (1, -1):
             for owner in self.tree.chain(project):
                 self._held[domain, owner] = self._held.get((domain, owner), 0) + sign * milli
@@ -138,7 +138,7 @@ class Accounts:
         return self._held.get((domain, owner), 0)
 
     def in_use(self, domain: DomainName, owner: str) -> GpuMilli:
-        """GPUs of an owner's runs in place, without what its jobs gain in this cycle: only these can be lost."""
+        """GPUs of an owner's runs in place, which alone can be lost: without places gained in this cycle, or claims."""
         return self._held.get((domain, owner), 0) - self._assigned.get((domain, owner), 0)
 
     def fixed(self, domain: DomainName, owner: str) -> GpuMilli:
@@ -146,10 +146,11 @@ class Accounts:
         return self._fixed.get((domain, owner), 0)
 
     def quota_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
-        """The first owner upwards whose quota so many more GPUs of work that can't be paused would break, and it.
+        """The first owner, bottom-up, whose quota this many more GPUs of work that can't be paused would break, and the
+        quota.
 
-        Where quotas exceed what there is, the guarantee counts in place of the quota, except for a job that is an
-        owner's only such work: else a job no larger than its quota might never start.
+        Where quotas exceed the capacity, the guarantee counts instead, except for a job that is an owner's only such
+        work: otherwise a job no larger than its quota might never start.
         """
         for owner, quota in self.tree.quotas(domain, project):
             fixed = self.fixed(domain, owner)
@@ -159,15 +160,15 @@ class Accounts:
         return None
 
     def portion(self, domain: DomainName, owner: str) -> Portion:
-        """An owner's guarantee and fair share, exactly: what is shown, and by what projects are compared."""
+        """An owner's exact guarantee and fair share: the values that are shown, and by which projects are compared."""
         return self._portions.get((domain, owner), NOTHING)
 
     def entitled(self, domain: DomainName, owner: str) -> Portion:
-        """The same in whole GPUs where its jobs ask for those: what it may reach and what it keeps."""
+        """The same in whole GPUs, if the owner's jobs ask for those: what it may reach and what it keeps."""
         return self._entitled.get((domain, owner), NOTHING)
 
     def apportion(self, domain: DomainName, portions: Mapping[str, Portion], entitled: Mapping[str, Portion]) -> bool:
-        """Set the portions of a domain. Returns whether any differs from before. Cost: O(owners)."""
+        """Set the portions of a domain. Returns whether any has changed. Cost: O(owners)."""
         moved = False
         for owner, portion in portions.items():
             key = domain, owner
@@ -186,12 +187,12 @@ class Accounts:
         return own.share_milli + self._borrowed.get(domain, 0) - _beyond_guarantee(own)
 
     def over_share(self, domain: DomainName, project: ProjectName) -> GpuMilli:
-        """By how much a project is above its fair share; negative below it."""
+        """How far a project is above its fair share; negative if it is below."""
         key = domain, project_owner(project)
         return self._held.get(key, 0) - self._portions.get(key, NOTHING).share_milli
 
     def ceiling_hit(self, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[str, GpuMilli] | None:
-        """The first owner upwards whose limit so many more GPUs would break, and that limit."""
+        """The first owner, bottom-up, whose limit this many more GPUs would break, and that limit."""
         for owner, limit in self.tree.limits(domain, project) if milli else ():
             if self.held(domain, owner) + milli > limit:
                 return owner, limit

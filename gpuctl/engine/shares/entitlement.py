@@ -1,4 +1,4 @@
-"""The ceiling that forbids a job, and the right by which it runs: when it starts, and as things stand later."""
+"""The ceiling that forbids a job, and the right by which a job runs: at its start, and later as amounts change."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuctl.model.units import GpuMilli
 
 
 def forbidden(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMilli) -> Reason | None:
-    """The ceiling that so many more GPUs would break now: a limit, or the quota for work that can't be paused."""
+    """The ceiling that this many more GPUs would break now: a limit, or the quota for work that can't be paused."""
     hit = accounts.ceiling_hit(domain, job.id.project, milli)
     return reasons.over_limit(job, *hit) if hit is not None else beyond_quota(accounts, job, domain, milli)
 
 
 def beyond_quota(accounts: Accounts, job: Job, domain: DomainName, milli: GpuMilli) -> Reason | None:
-    """The quota that non-preemptible work would break at any level, scaled where quotas exceed what there is."""
+    """The quota that non-preemptible work would break at any level, scaled where quotas exceed the capacity."""
     hit = None if job.preemptible or not milli else accounts.quota_hit(domain, job.id.project, milli)
     return None if hit is None else reasons.fixed_over_quota(job, *hit)
 
 
 def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> Reason:
-    """Why work runs that holds `milli`: with it its project is within its quota, its share, or beyond."""
+    """Why work that holds `milli` runs: with it, its project is within its quota, within its share, or beyond."""
     if not milli:
         return reasons.RUNS_WITHOUT_GPU
     owner = project_owner(project)
@@ -33,7 +33,7 @@ def reason_to_run(accounts: Accounts, domain: DomainName, project: ProjectName, 
 def reason_by_amounts(
     project: ProjectName, held_milli: GpuMilli, guarantee_milli: GpuMilli, share_milli: GpuMilli | None
 ) -> Reason:
-    """The same by what the project is guaranteed, and its fair share; None: that is not known."""
+    """The same from the project's guarantee and fair share; None: the share is not known."""
     if held_milli <= guarantee_milli:
         return reasons.runs_in_quota(project)
     if share_milli is None:
@@ -48,11 +48,11 @@ def reason_now(
     guarantee_milli: GpuMilli,
     share_milli: GpuMilli | None,
 ) -> Reason:
-    """Why a run runs now, for people: `recorded` is why it was started, which stays on its object.
+    """Why a run runs now, for people. `recorded` is the reason of its start, which stays on its object.
 
-    `held_milli`: what its project holds now, or, for a run that can't be paused, holds of work that can't. A recorded
-    reason that is none by amounts stays: a run without a GPU, or one that goes on with fewer workers.
-    Example: a job started over the quota. Another job of its project has ended since, so that it is within the quota.
+    `held_milli`: what its project holds now; for a run that can't be paused, what the project holds of such work. A
+    recorded reason that does not follow from amounts stays: of a run without a GPU, or of one with fewer workers.
+    Example: a job started beyond the quota. Another job of its project has ended since, so that it is within the quota.
     """
     if recorded.code not in reasons.BY_AMOUNTS:
         return recorded
@@ -60,7 +60,7 @@ def reason_now(
 
 
 def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> tuple[bool, bool]:
-    """Whether a project stays within its guarantee, and within its share, with so many more GPUs."""
+    """Whether a project stays within its guarantee, and within its share, with this many more GPUs."""
     owner = project_owner(project)
     guarantee_milli, share_milli = accounts.entitled(domain, owner)
     held_milli = accounts.held(domain, owner) + milli
@@ -68,5 +68,5 @@ def rights_of(accounts: Accounts, domain: DomainName, project: ProjectName, mill
 
 
 def stays_within_share(accounts: Accounts, domain: DomainName, project: ProjectName, milli: GpuMilli) -> bool:
-    """Whether a project holds no more than its fair share with so many GPUs more; a job without GPUs takes no part."""
+    """Whether a project holds no more than its fair share with this many more GPUs; always for a job without GPUs."""
     return not milli or any(rights_of(accounts, domain, project, milli))

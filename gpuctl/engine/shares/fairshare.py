@@ -20,7 +20,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 class ShareClaim(NamedTuple):
     """What one owner (a project, or a department over its `children`) brings to the division of a domain.
 
-    `in_parts`: a job of it asks for a part of a GPU.
+    `in_parts`: one of its jobs asks for a part of a GPU.
     """
 
     owner: str
@@ -53,21 +53,21 @@ NOTHING = Portion(guarantee_milli=0, share_milli=0)
 
 
 Taker: TypeAlias = tuple[int, int, int]
-"""One taker of a division by weight: its position, its weight and its cap, both above 0. It takes in proportion to the
+"""One taker in a division by weight: its position, its weight and its cap, both above 0. It takes in proportion to the
 weight until it has reached the cap."""
 
 
 def water_fill(amount: int, takers: Sequence[Taker]) -> list[tuple[int, int]]:
     """Divide an amount among takers by weight, none above its cap, until all is given or all caps are reached.
 
-    What rounding leaves over goes to the largest remainders, ties by position. Returns (position, amount) pairs. Cost:
-    O(n log n), and O(n) where there is enough for all.
+    Units left over by rounding go to the largest remainders, ties by position. Returns (position, amount) pairs.
+    Cost: O(n log n), and O(n) if there is enough for all.
     """
     rest = max(0, amount)
     if sum(map(itemgetter(2), takers)) <= rest:
         return [(taker, cap) for taker, _, cap in takers]
     weights = sum(map(itemgetter(1), takers))
-    # A taker is at its cap at level cap / weight. With so many binary places different levels stay different.
+    # A taker is at its cap at level cap / weight. With this many binary places different levels stay different.
     places = 2 * weights.bit_length()
     by_level = sorted([((cap << places) // weight, taker, weight, cap) for taker, weight, cap in takers])
     given: list[tuple[int, int]] = []
@@ -92,7 +92,7 @@ def _in_proportion(rest: int, weights: int, takers: list[tuple[int, int]]) -> li
 def _spare(amount: int, claims: Sequence[ShareClaim], wanted: Sequence[int], held: list[int], full: int) -> None:
     """Add spare GPUs to `held`, band by band from the highest priority, owners of weight 0 last.
 
-    A band takes all it can, remainders included, before a lower band gets any. Owners of weight 0 count alike.
+    A band takes all it can, remainders included, before a lower band gets any. Owners of weight 0 all count the same.
     """
     rest = amount
     bands: defaultdict[tuple[bool, int], list[Taker]] = defaultdict(list)
@@ -118,8 +118,8 @@ def _by_use(band: list[Taker], claims: Sequence[ShareClaim], full: int) -> list[
 def divide(capacity_milli: GpuMilli, claims: Iterable[ShareClaim], full: int = 0) -> dict[str, Portion]:
     """Divide a capacity among siblings and, top-down, each one's share among its children.
 
-    `full`: all use there could have been, by which past use is measured; 0: past use does not count. Ties go by owner.
-    Cost: O(n log n) a level.
+    `full`: the most use that was possible, by which past use is measured; 0: past use does not count. Ties go by owner.
+    Cost: O(n log n) for each level.
     """
     capacity = max(0, capacity_milli)
     siblings = sorted(claims, key=attrgetter("owner"))
@@ -152,11 +152,11 @@ def in_whole_gpus(
 ) -> dict[str, Portion]:
     """What owners are entitled to: their portions, in whole GPUs where all their jobs ask for whole ones.
 
-    By largest remainder among siblings, top-down. The rules, with an example: docs/concepts.md, "Whole GPUs".
-
+    Rounded by largest remainder among siblings, top-down. The rules, with an example: docs/concepts.md, "Whole GPUs".
     Where past use counts, shares move with it until each project has had its part, so they are not rounded: a GPU would
-    change hands whenever two remainders cross. Invariant: a share is no less than what is wanted of the guarantee, GPUs
-    are added only where they are wanted, and all of them together are no more than the capacity.
+    change hands whenever two remainders cross.
+    Invariant: a share is at least the wanted part of the guarantee, GPUs are added only where they are wanted, and all
+    of them together are no more than the capacity.
     """
     siblings = list(claims)
     whole = [claim for claim in siblings if not claim.in_parts]
@@ -181,10 +181,10 @@ def in_whole_gpus(
 def _largest_remainders(
     parts: Mapping[str, GpuMilli], amount: GpuMilli, most: Mapping[str, GpuMilli], held: Callable[[str], GpuMilli]
 ) -> dict[str, GpuMilli]:
-    """The parts in whole GPUs: rounded down, and one GPU more for the largest remainders, as far as the amount goes.
+    """The parts in whole GPUs: rounded down, and one GPU more for the largest remainders, as far as `amount` goes.
 
-    If it does not go as far as one GPU, they stay exact: rounded down they would gain nothing for another of these
-    owners. Remainders are equal if they differ by no more than the division rounds: 1 milli-GPU.
+    If less than one GPU remains, the parts stay exact: rounding them down would gain nothing for another of these
+    owners. Remainders count as equal if they differ by no more than the rounding of the division, 1 milli-GPU.
     """
     given = {owner: milli - milli % WHOLE_GPU for owner, milli in parts.items()}
     rest = {o: parts[o] - milli for o, milli in given.items() if parts[o] > milli and milli + WHOLE_GPU <= most[o]}

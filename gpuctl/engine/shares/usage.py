@@ -1,7 +1,7 @@
-"""Fairness over time: what each project used of spare GPUs, and how that lowers its weight.
+"""Fairness over time: how much each project used of spare GPUs, and how that lowers its weight.
 
 Only what a project held beyond its quota counts, and quotas are never touched. A weight becomes 2 W - U: twice the
-owner's part of all weights, less its part of all use there could have been. So equal use changes nothing, old use
+owner's part of all weights, minus its part of the most use that was possible. So equal use changes nothing, old use
 fades, and the weight stays above 0, so that an owner with much use stays in its priority band.
 """
 
@@ -30,7 +30,7 @@ def used_by(
 
 
 def tempered(weights: Sequence[int], used: Sequence[int], full: int) -> list[int]:
-    """The weights of takers, lowered by their past use; `full` is all use there could have been."""
+    """The weights of takers, lowered by their past use. `full`: the most use that was possible."""
     if full <= 0 or not any(used):
         return list(weights)
     together = sum(weights)
@@ -43,7 +43,7 @@ def next_usage(
     half_life_ms: DurationMs | None,
     now_ms: Instant,
 ) -> dict[ProjectName, Usage]:
-    """The use to record. A record is written anew only when a project holds another amount beyond its quotas."""
+    """The use to record. A record is written again only when a project holds another amount beyond its quotas."""
     if not half_life_ms:
         return {}
     rates: dict[ProjectName, GpuMilli] = {}

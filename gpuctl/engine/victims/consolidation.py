@@ -1,8 +1,9 @@
-"""Bringing scattered room together: the runs to move so that a job fits, each with a place of its own elsewhere.
+"""Consolidation: the runs to move so that a job fits where free GPUs are scattered, each with a place of its own
+elsewhere.
 
 When runs are moved: docs/concepts.md, "Moves". A move costs what the run has done since it last started, times its
-GPUs; the least GPU-time is lost, then by the fewest runs. A moved run keeps as many workers as it has. Where moves
-do not make room alone, runs that a rule allows are paused besides, for as few GPUs as can be.
+GPUs. The moves that lose the least GPU-time are chosen, then those of the fewest runs. A moved run keeps its number of
+workers. If moves alone make no room, runs that a rule allows are paused besides, for as few GPUs as possible.
 """
 
 from __future__ import annotations
@@ -34,16 +35,15 @@ from gpuctl.model.ids import JobId
 from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 MAX_STEPS = 500
-"""Sets of runs tried for one job in all where they are many: the bound on what it can cost."""
+"""The most sets of runs tried for one job in all, if candidates are many: the bound on what the job can cost."""
 
 MAX_PLACINGS = 2_000
-"""Placements tried in one cycle, of jobs beside moved runs and of these: the bound on what all jobs together can cost.
-
-Later searches of the cycle are cut off. Without it 100 gangs that all differ on 80 nodes take more than 300 s.
-"""
+"""The most placements tried in one cycle, of jobs beside moved runs and of these runs: the bound on what all jobs
+together can cost. Later searches of the cycle are cut off. Without it 100 gangs that all differ take more than 300 s on
+80 nodes."""
 
 MAX_PLACINGS_BESIDE = 100
-"""Placements tried for one set of moves beyond the first of each run: the bound where many may use several pools."""
+"""The most placements tried for one set of moves beyond the first of each run, in case many may use several pools."""
 
 
 class MigrationSearch:
@@ -58,9 +58,9 @@ class MigrationSearch:
         """The cheapest moves, with pauses or without, that make room for a job, which must not fit now.
 
         `rules`: those of the job, at least one. Exact for one worker up to MAX_STEPS sets, as far as the job and the
-        moved runs find places one after another. All sets of moves and pauses are tried where candidates are few,
-        else, for a job within its project's guarantee, moves beside one set of pauses. If nothing is found so, or no
-        placement is left, the search is cut off (`Counters.cut_off`).
+        moved runs find places one after another. All sets of moves and pauses are tried if candidates are few;
+        otherwise, for a job within its project's guarantee, moves beside one set of pauses. If that finds nothing, or
+        no placement is left, the search is cut off (`Counters.cut_off`).
         Cost: O(pausable runs of the domain) once, and the sets tried on the nodes that may be cheapest.
         """
         found = self._moves_alone(rules[0]) if self._may_walk(rules[0]) else None
@@ -79,7 +79,7 @@ class MigrationSearch:
     def may_find(self, rules: Sequence[VictimRule]) -> bool | None:
         """Whether moves, with pauses or without, may make room, as far as that is known without a search.
 
-        None: they can't, only because the search is cut off at its bounds.
+        None: they can't, but only because the search is cut off at its bounds.
         """
         if self._may_walk(rules[0]):
             return True
@@ -93,9 +93,8 @@ class MigrationSearch:
         return not failed.cover(rule.option.request) and bool(self._moves_in(rule))
 
     def _may_mix(self, rule: VictimRule) -> bool | None:
-        """Whether moves with the pauses of a rule may make room; None where they are too many, or no placement is left,
-        though all together would free enough.
-        """
+        """Whether moves with the pauses of a rule may make room. None: together the runs would free enough, but they
+        are too many, or no placement is left."""
         option, must_pause = rule.option, self._must_pause(rule.option)
         if not any(self._snapshot.pausable(option.domain).values()) or must_pause > gpu_milli_of(rule.candidates()):
             return False
@@ -103,20 +102,19 @@ class MigrationSearch:
         is_worth_it = rule.is_guaranteed and must_pause > 0 and not has_failed
         if not self._is_over(rule) and (is_worth_it or self._are_few(rule)):
             return not has_failed
-        return None if rule.allows_moves() and any(_able(rule)) else False
+        return None if rule.allows_moves() and any(_movable_runs(rule)) else False
 
     def _is_over(self, rule: VictimRule) -> bool:
         return self._placings_left <= 0 or is_over(rule)
 
     def _are_few(self, rule: VictimRule) -> bool:
-        """Whether all sets of moves and pauses may be tried."""
+        """Whether the candidates are so few that all sets of moves and pauses may be tried."""
         movable = sum(map(len, self._snapshot.pausable(rule.domain).values()))
         return movable + len(rule.candidates()) <= MAX_CANDIDATES
 
     def _must_pause(self, option: PoolOption) -> GpuMilli:
-        """GPUs that pauses must free at least for an option, whatever is moved: a moved run takes what it leaves, but
-        for what it needs less in another pool.
-        """
+        """The GPUs that pauses must free at least for an option, whatever is moved: a moved run takes as much as it
+        leaves, unless it needs less in another pool."""
         short_milli = _short_milli(self._snapshot, option)
         if short_milli <= 0 or len(self._snapshot.capacity.pools_of(option.domain)) == 1:
             return short_milli
@@ -126,31 +124,31 @@ class MigrationSearch:
     def _moves_alone(self, rule: VictimRule) -> Room | None:
         self.has_looked = True
         moves = self._moves_in(rule)
-        left = _not_for(rule.job.id, moves)
+        left = _not_stopped_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
         walk = EvictionWalk(rule, left, self._follows(rule), MAX_STEPS)
         chosen = walk.run()
         is_exhaustive = walk.is_exhaustive and self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if chosen is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves", rule.option, rule.is_guaranteed).add(rule.option.request)
-        return None if chosen is None else self._told(rule, chosen)
+        return None if chosen is None else self._room_of(rule, chosen)
 
     def _with_pauses(self, rule: VictimRule, first: Found | None) -> Room | None:
-        """The cheapest moves, with pauses that a rule allows, that make room: the fewest GPUs paused come first."""
+        """The cheapest moves that make room together with allowed pauses; those with the fewest GPUs paused win."""
         self.has_looked = True
         moves = _movable(rule)
-        left = _not_for(rule.job.id, moves)
+        left = _not_stopped_for(rule.job.id, moves)
         cut_off = self._snapshot.counters.cut_off
         found = cheapest_of_few(rule, [*left, *pauses(rule)], self._follows(rule), first)
         is_exhaustive = self._snapshot.counters.cut_off == cut_off and self._placings_left > 0
         if found is None and is_exhaustive and len(left) == len(moves):
             self._snapshot.unschedulable("moves and pauses", rule.option, rule.key).add(rule.option.request)
-        return None if found is None else self._told(rule, found[1])
+        return None if found is None else self._room_of(rule, found[1])
 
     def _beside_pauses(self, rule: VictimRule) -> Room | None:
-        """The cheapest moves beside one set of pauses, where all sets are too many: the first pauses in order.
+        """The cheapest moves beside one set of pauses, the first in order, for when all sets are too many.
 
-        They are supposed to have left, so that the walk finds moves to where they ran, too.
+        What if the paused runs had left: so the walk also finds moves to the places where they ran.
         """
         self.has_looked = True
         snapshot, moves = self._snapshot, None
@@ -159,43 +157,42 @@ class MigrationSearch:
             with snapshot.supposing():
                 snapshot.pause(victims_of(chosen))
                 smaller = {eviction.job for eviction in chosen}
-                movable = [move for move in _not_for(rule.job.id, _movable(rule)) if move.job not in smaller]
+                movable = [move for move in _not_stopped_for(rule.job.id, _movable(rule)) if move.job not in smaller]
                 moves = EvictionWalk(rule, movable, self._follows(rule), MAX_STEPS).run()
-        found = None if moves is None else self._told(rule, (*moves, *chosen))
+        found = None if moves is None else self._room_of(rule, (*moves, *chosen))
         if found is None:
             snapshot.unschedulable("moves and pauses", rule.option, rule.key).add(rule.option.request)
         return found
 
     def _follows(self, rule: VictimRule) -> Follows:
-        """Nothing, as far as is asked; None where a moved run has no place, and of pauses alone."""
+        """A function that allows a set of evictions if each moved run has a place; it refuses pauses alone."""
         must_pause = self._must_pause(rule.option)
 
         def follows(chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
             if not any(eviction.is_move for eviction in chosen):
-                return None  # `find_room` has tried it.
+                return None  # `find_room` has tried pauses alone.
             is_enough = must_pause <= gpu_milli_of(victims_of(chosen)) and self._placings_left > 0
-            return (0, 0) if is_enough and self._told(rule, chosen) is not None else None
+            return (0, 0) if is_enough and self._room_of(rule, chosen) is not None else None
 
         return follows
 
-    def _told(self, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
-        """What comes of a set of evictions, if the rule allows it and each moved run has a place."""
+    def _room_of(self, rule: VictimRule, chosen: Sequence[Eviction]) -> Room | None:
+        """The room that a set of evictions makes, if the rule allows it and each moved run has a place."""
         counters, placings = self._snapshot.counters, self._snapshot.counters.placings
         placement = place_without(rule, (*victims_of(chosen), *movers_of(chosen)))
-        found = None if placement is None else _beside(Assignment(rule.option, placement), chosen, rule)
+        found = None if placement is None else _room_for(Assignment(rule.option, placement), chosen, rule)
         if placement is not None and found is None:
             # The best place for the job may be the only one for a moved run.
             among = _placed_among(rule, chosen)
-            found = None if among is None else _beside(among, chosen, rule)
+            found = None if among is None else _room_for(among, chosen, rule)
         tried = 1 + counters.placings - placings
         counters.tried += tried
         self._placings_left -= tried
         return found
 
     def _moves_in(self, rule: VictimRule) -> list[Eviction]:
-        """The moves of a domain's runs that find a place now, those first that lose least by it. A gang may go on in
-        part where it is. Asked once for all that ask alike: a consolidation on 100 nodes takes 1.6x without that.
-        """
+        """The moves of a domain's runs that find a place now, those that lose least first. A gang may go on in part
+        where it is. Found once for all equal rules: without that, a consolidation on 100 nodes takes 1.6x."""
         snapshot = self._snapshot
 
         def find() -> list[Eviction]:
@@ -215,11 +212,11 @@ class MigrationSearch:
 
 
 def _first_pauses(rule: VictimRule, milli: GpuMilli) -> list[Eviction]:
-    """The first pauses in order that free so many GPUs, no more, and straddle no guarantee; [] where there are none."""
+    """The first pauses in order that together free exactly this much and straddle no guarantee; [] for none."""
     chosen: dict[JobId, Eviction] = {}
     totals: VictimTotals = {}
     for eviction in pauses(rule) if milli > 0 else ():
-        before = chosen.get(eviction.job)  # Of an elastic run it is a part of this one, or this one is a part of it.
+        before = chosen.get(eviction.job)  # Of two evictions of an elastic run one is a part of the other.
         more = eviction if before is None else eviction.without(before.allocations)
         after = totals if more is None else totals_with(totals, more.allocations, rule.snapshot)
         if more is not None and more.total_milli <= milli and rule.price(after) == 0:
@@ -228,8 +225,8 @@ def _first_pauses(rule: VictimRule, milli: GpuMilli) -> list[Eviction]:
     return [] if milli > 0 else [*chosen.values()]
 
 
-def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
-    """What comes of evictions that leave a place for a job; None where a moved run has none beside it."""
+def _room_for(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule) -> Room | None:
+    """The room that evictions make if they leave a place for the job; None if a moved run has no place beside it."""
     victims, movers = victims_of(chosen), [eviction for eviction in chosen if eviction.is_move]
     cost = rule.cost(victims)
     is_allowed = cost is not None and (
@@ -244,14 +241,14 @@ def _beside(assignment: Assignment, chosen: Sequence[Eviction], rule: VictimRule
 
 
 def _short_milli(snapshot: Snapshot, option: PoolOption) -> GpuMilli:
-    """GPUs that an option lacks if all that is free in its domain or coming free in its pool were in one place."""
+    """GPUs that an option still lacks if all GPUs free in its domain, or coming free in its pool, were in one place."""
     pools, own = snapshot.capacity.pools_of(option.domain), option.pool.name
     coming = snapshot.future_idle.all_free_milli(own) - snapshot.idle.all_free_milli(own)
     return option.request.total_milli - coming - sum(map(snapshot.idle.all_free_milli, pools))
 
 
 def _spare_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
-    """GPUs that a run may need less elsewhere, because other pools have devices with more memory, or other slices."""
+    """How many GPUs fewer a run may need elsewhere, where devices have more memory, or other slices."""
     job, each_milli = run.job, run.per_worker.gpu_milli
     if job is None or (job.gpu_mem_bytes is None and each_milli % WHOLE_GPU == 0 and each_milli == job.gpu_milli):
         return 0
@@ -260,9 +257,9 @@ def _spare_milli(snapshot: Snapshot, run: Allocation) -> GpuMilli:
 
 
 def _movable(rule: VictimRule) -> list[Eviction]:
-    """The moves of all runs of a rule's domain that are old enough for a rule's job, the least loss first."""
+    """The moves of all runs of a rule's domain that are old enough to be moved for the job, the least loss first."""
     snapshot = rule.snapshot
-    moves = [moved(snapshot, run) for run in _able(rule)]
+    moves = [moved(snapshot, run) for run in _movable_runs(rule)]
 
     def loss(move: Eviction) -> tuple[int, GpuMilli, JobId]:
         return running_ms(move.allocations[0].run, snapshot.now_ms), move.total_milli, move.job
@@ -270,13 +267,13 @@ def _movable(rule: VictimRule) -> list[Eviction]:
     return sorted(moves, key=loss)
 
 
-def _able(rule: VictimRule) -> Iterator[Allocation]:
+def _movable_runs(rule: VictimRule) -> Iterator[Allocation]:
     runs = chain.from_iterable(rule.snapshot.pausable(rule.domain).values())
     return (run for run in runs if run.job is not None and not run.is_extra and rule.may_move(run))
 
 
-def _not_for(beneficiary: JobId, moves: Sequence[Eviction]) -> list[Eviction]:
-    """The moves of runs that were not stopped for the same job before."""
+def _not_stopped_for(beneficiary: JobId, moves: Sequence[Eviction]) -> list[Eviction]:
+    """The moves of runs that did not stop for the same job last."""
     return [move for move in moves if move.allocations[0].run.paused_for != beneficiary]
 
 
@@ -285,7 +282,7 @@ def _workers(move: Eviction) -> int:
 
 
 def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
-    """Pools of its domain where a run may go on with the workers it has, for no more GPUs than now, in its order."""
+    """The pools of a run's domain where it may go on with as many workers, for no more GPUs than now, in its order."""
     job, domain = move.allocations[0].job, move.allocations[0].domain
     for whole in options_of(job, snapshot.capacity) if job is not None else ():
         option = whole.sized(_workers(move)) if whole.domain == domain else None
@@ -296,10 +293,7 @@ def _options_of(snapshot: Snapshot, move: Eviction) -> Iterator[PoolOption]:
 def _moves_beside(
     snapshot: Snapshot, assignment: Assignment, movers: Sequence[Eviction], victims: Sequence[Allocation]
 ) -> tuple[Migration, ...] | None:
-    """A place for each, largest first, beside what the beneficiary takes: free now or left by those that leave.
-
-    None when one has none.
-    """
+    """A place for each moved run, largest first, beside the beneficiary, idle or left by evicted runs; else None."""
     movers = sorted(movers, key=_size)
     with snapshot.idle.without((*movers_of(movers), *victims)):
         snapshot.idle.take((assignment,))
@@ -309,9 +303,8 @@ def _moves_beside(
 
 
 def _placed_among(rule: VictimRule, chosen: Sequence[Eviction]) -> Assignment | None:
-    """Where a job goes if it and the moved runs are placed largest first; where that fails, if it is placed after the
-    largest of them, after the two largest, and so on, up to MAX_PLACINGS placements. None when one has no place.
-    """
+    """Where a job goes if it and the moved runs are placed largest first. If that fails, the job is placed after the
+    largest of them, after the two largest, and so on, up to MAX_PLACINGS placements. None if one has no place."""
     snapshot, option = rule.snapshot, rule.option
     movers = sorted((eviction for eviction in chosen if eviction.is_move), key=_size)
     own = -option.request.gpu_milli, -option.request.total_milli
@@ -337,10 +330,10 @@ def _size(move: Eviction) -> tuple[GpuMilli, GpuMilli, int, int, JobId]:
 
 
 def _placed(snapshot: Snapshot, wanted: Sequence[Sequence[PoolOption]]) -> list[Assignment] | None:
-    """The best idle place for one after another; None when one has none. Takes nothing.
+    """The best idle place for one after another; None if one has none. Takes nothing.
 
-    Where one has none, the one before it has its next best pool: up to MAX_PLACINGS_BESIDE placements more than it
-    takes if each has a place at once.
+    If one has none, the one before it gets its next best pool: up to MAX_PLACINGS_BESIDE placements more than it takes
+    if each has a place at once.
     """
     idle, counters, found, left = snapshot.idle, snapshot.counters, list[Assignment](), list(wanted)
     last = counters.placings + sum(map(len, wanted)) + MAX_PLACINGS_BESIDE

@@ -1,9 +1,9 @@
-"""Jobs that may run with fewer workers: with how many they start, and which runs give up workers for other jobs.
+"""Elastic jobs: with how many workers they start, and which runs give up workers for other jobs.
 
-In the snapshot an elastic run is one allocation of the workers it can't do without, and one of each extra worker, or of
-a few of them. Workers leave in the order in which their Job drops them, the highest index first. So the searches see
-several evictions, of its last worker, of its last two, and so on, and of the whole run; a set holds one of them. How it
-gets workers back is `admit/scale_up`.
+In the snapshot an elastic run is one allocation of the workers it can't do without, and one of each surplus worker, or
+of a few of them. Workers leave in the order in which their Job drops them, the highest index first. So a search sees
+several evictions of a run: of its last worker, of its last two, and so on, and of the whole run. A set has at most one
+of them. How the run regains workers: `admit/scale_up`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gpuctl.model.decision import Placement
 from gpuctl.model.job import JobType
 
 MAX_SIZES = 8
-"""Numbers of workers for which room is made by pausing others, at most."""
+"""The most numbers of workers for which room is made by pausing other runs."""
 _SHARE = 8
-"""Up to twice as many workers leave one by one; after them the eighth part of those before at a time. So 10,000 workers
-are 71 evictions, and 12 % too many may leave. One by one, a run of 400 had each search for victims take 0.02 s."""
+"""Workers leave one by one up to twice this number, then an eighth of those before at a time. So 10,000 workers are 71
+evictions, and 12 % too many may leave. One by one, a run of 400 makes each search for victims take 0.02 s."""
 
 
 def parted(allocations: Iterable[Allocation]) -> Iterator[Allocation]:
-    """The allocations, with each run that could give up workers in parts. A service is not divided."""
+    """The allocations; each run that could give up workers is in parts. A service is not divided."""
     for allocation in allocations:
         job, workers = allocation.job, allocation.placement.workers
         divisible = job is not None and job.is_elastic and job.type is not JobType.INFERENCE and allocation.preemptible
@@ -47,7 +47,7 @@ def parted(allocations: Iterable[Allocation]) -> Iterator[Allocation]:
 def smaller_options(
     snapshot: Snapshot, startable: Sequence[PoolOption], claimed: Sequence[PoolOption]
 ) -> Iterator[PoolOption]:
-    """Of the sizes a job may have, most first: those `claimed` that need room made, then the most that can start."""
+    """The sizes to try, most workers first: the `claimed` ones that need room made, then the largest that can start."""
     idle = sum(count for _, count in slots_by_node(snapshot.idle, startable[0])) if startable else 0
     can_start = [option for option in startable if option.request.workers <= idle]
     yield from [option for option in claimed if option not in can_start][:MAX_SIZES]

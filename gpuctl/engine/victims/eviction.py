@@ -1,10 +1,9 @@
-"""Sets of evictions: the cheapest runs to pause or to move, so that more workers fit on some nodes.
+"""Sets of evictions: the cheapest runs to pause or move so that more workers fit on some nodes.
 
-One depth-first search with a bound serves all that takes runs off nodes: the runs of one node, worker after worker
-(`search`), and all candidates at once where these are few. Each run is paused, or moved to a place of its own.
-
-Example: a node has 1 GPU free and runs of 1, 2 and 4 GPUs, and a worker needs 3. The sets {2} and {4} make room; {2} is
-the cheaper, and {1, 2} is not tried, for it can't cost less.
+One depth-first search with a bound serves every way of taking runs off nodes: the runs of one node, worker after worker
+(`search`), and all candidates at once if they are few. Each run is paused, or moved to a place of its own. Example: a
+node has 1 GPU free and runs of 1, 2 and 4 GPUs, and a worker needs 3. The sets {2} and {4} make room; {2} is cheaper,
+and {1, 2} is not tried, because it can't cost less.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from gpuctl.model.units import CpuMilli, GpuMilli, Instant, MemBytes
 
 
 class Eviction(NamedTuple):
-    """Allocations of one run that leave together: it is paused or moved, or loses its last extra workers.
+    """Allocations of one run that leave together: the run is paused or moved, or loses its last surplus workers.
 
-    The first allocation is the one that the eviction is for; those that leave with it follow.
+    The first allocation is the one that is evicted; those that leave with it follow.
     """
 
     allocations: tuple[Allocation, ...]
@@ -39,23 +38,23 @@ class Eviction(NamedTuple):
 
     @property
     def job(self) -> JobId:
-        """Whose run it is. A set holds at most one eviction of each run."""
+        """The job of the run. A set holds at most one eviction of each run."""
         return self.allocations[0].run.job
 
     @property
     def stops(self) -> bool:
-        """Whether a run is paused: one that only loses extra workers goes on."""
+        """Whether a run is paused: a run that only loses surplus workers goes on."""
         return not (self.is_move or self.allocations[0].is_extra)
 
     def nodes(self) -> Iterable[NodeName]:
-        """The nodes of a run that stops or moves, or those of the extra workers that the eviction is for."""
+        """The nodes of a run that stops or moves, or those of the surplus workers that are evicted."""
         first, *others = self.allocations
         if first.is_extra or not others:
             return first.nodes()
         return dict.fromkeys(node for allocation in self.allocations for node in allocation.nodes())
 
     def without(self, gone: Container[Allocation]) -> Eviction | None:
-        """The eviction of those allocations that are not gone; None if all are."""
+        """The eviction of the allocations that are not in `gone`; None if all are."""
         left = tuple([each for each in self.allocations if each not in gone])
         return self._replace(allocations=left, total_milli=gpu_milli_of(left)) if left else None
 
@@ -70,7 +69,7 @@ class Eviction(NamedTuple):
         return self.total_milli * running_ms(self.allocations[0].run, now_ms)
 
     def cost(self, now_ms: Instant) -> Cost:
-        """What it costs by itself."""
+        """What the eviction costs by itself."""
         if self.is_move:
             return Cost(0, 0, 0, 0, self.moved_loss(now_ms), 1, 0, ())
         return Cost(0, self.total_milli, int(self.stops), 0, 0, 0, self.total_milli, ())
@@ -85,13 +84,13 @@ class Migration:
 
     @property
     def allocation(self) -> Allocation:
-        """The run, or of an elastic one the workers it can't do without."""
+        """The run; of an elastic run the workers that it can't do without."""
         return self.eviction.allocations[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The place that becomes free for a job, the runs that a rule allows to be paused for it, and those to move."""
+    """The place that becomes free for a job, the runs that a rule allows to be paused for it, and the runs to move."""
 
     assignment: Assignment
     rule: VictimRule
@@ -101,16 +100,16 @@ class Room:
 
     @property
     def evicted(self) -> tuple[Allocation, ...]:
-        """All that leave, for good or to go on elsewhere."""
+        """All allocations that leave, paused or moved."""
         return *self.victims, *movers_of(move.eviction for move in self.moves)
 
 
 Found: TypeAlias = tuple[Cost, tuple[Eviction, ...]]
-"""A set of evictions that makes room, and what it costs."""
+"""A set of evictions that makes room, and its cost."""
 
 Follows: TypeAlias = Callable[[tuple[Eviction, ...]], tuple[GpuMilli, int] | None]
-"""What follows from a set that makes room: GPUs that others lose for its runs, and runs that stop by that. None where
-it may not be taken as it is: one that holds it may be."""
+"""What follows from a set that makes room: GPUs that others lose to its runs, and how many runs stop by that. None: the
+set may not be taken alone, but a larger set that holds it may be."""
 
 
 def paused(allocations: tuple[Allocation, ...]) -> Eviction:
@@ -139,14 +138,14 @@ def movers_of(chosen: Iterable[Eviction]) -> tuple[Allocation, ...]:
 
 
 def outranked(chosen: Sequence[Eviction]) -> int:
-    """How many runs of a set are moved though one of its victims, of their project, goes before them in the queue."""
+    """How many runs of a set are moved although one of its victims, of the same project, has a higher priority."""
     victims = [(run.project, run.job.priority) for run in victims_of(chosen) if run.job is not None]
     movers = [(run.project, run.job.priority) for run in movers_of(chosen) if run.job is not None]
     return sum(any(its == own and high > low for its, high in victims) for own, low in movers)
 
 
 class _Rest(NamedTuple):
-    """GPUs of the evictions from a position on: of all, of the moves, of extra workers, and of the largest run."""
+    """GPUs of the evictions from a position on: of all, of the moves, of surplus workers, and of the largest run."""
 
     total_milli: GpuMilli = 0
     moves_milli: GpuMilli = 0
@@ -154,7 +153,7 @@ class _Rest(NamedTuple):
     largest_milli: GpuMilli = 1
 
     def with_one(self, eviction: Eviction) -> _Rest:
-        """The same with one eviction more."""
+        """The same with one more eviction."""
         milli, is_extra = eviction.total_milli, not (eviction.is_move or eviction.stops)
         return _Rest(
             self.total_milli + milli,
@@ -168,9 +167,9 @@ class _Rest(NamedTuple):
 class EvictionSearch:
     """The search for the cheapest set among given evictions with which `wanted` workers fit on some nodes.
 
-    Of sets that cost the same the first is kept: where evictions are in order of preference, the one preferred.
-    `steps`: sets that may still be tried; below 0 after a search that was cut off, whose best need not be the best
-    there is. `follows`: None where nothing is asked. `best`: a set to beat.
+    Of sets that cost the same the first is kept: if evictions are in order of preference, the preferred one. `steps`:
+    sets that may still be tried; below 0 the search was cut off, and its best set need not be the cheapest. `follows`:
+    None if what follows does not count. `best`: a set to beat.
     """
 
     rule: VictimRule
@@ -188,16 +187,14 @@ class EvictionSearch:
         self._rest = list(accumulate(reversed(self.evictions), _Rest.with_one, initial=_Rest()))[::-1]
 
     def run(self, totals: VictimTotals) -> Found | None:
-        """Try sets beside the victims already counted in `totals`. The nodes are left as they were."""
+        """Try sets beside the victims already counted in `totals`. Leaves the nodes as they were."""
         self._first(totals)
         self._extend(0, (), NO_COST, totals)
         return self.best
 
     def _first(self, totals: VictimTotals) -> None:
-        """Consider the first evictions in order that free enough. Where no more than must be, nothing is better.
-
-        Earns 1.3x of a reclaim on 1,000 nodes.
-        """
+        """Consider the first evictions in order that free enough. If they free no more than needed, nothing is better.
+        Earns 1.3x of a reclaim on 1,000 nodes."""
         short = self.nodes.short_milli(self.wanted)
         freed = accumulate((eviction.total_milli for eviction in self.evictions), initial=0)
         count = next((n for n, milli in enumerate(freed) if milli >= short), 0)
@@ -213,7 +210,8 @@ class EvictionSearch:
             self._consider(chosen, reduce(Cost.plus, costs)._replace(price=price))
 
     def _largest(self) -> tuple[Eviction, ...]:
-        """Evictions of runs without GPUs until enough CPU and memory is free, the largest first; none that is spare.
+        """Evictions of runs without GPUs until enough CPU and memory is free, the largest first, without any that is
+        not needed.
 
         They cost no GPUs, so no bound cuts the sets of many of them.
         """
@@ -255,7 +253,7 @@ class EvictionSearch:
             self.nodes.restore(before)
 
     def _is_beaten(self, cost: Cost, short_milli: GpuMilli, rest: _Rest) -> bool:
-        """Whether no set is better than the best that holds these and some of the rest, to free so many GPUs more."""
+        """Whether no set of these and some of the rest, to free this many GPUs more, is better than the best."""
         if self.best is None:
             return False
         by_pauses = max(0, short_milli - rest.moves_milli)
@@ -265,9 +263,8 @@ class EvictionSearch:
         return least >= self.best[0][:-1]
 
     def _consider(self, chosen: tuple[Eviction, ...], cost: Cost) -> bool:
-        """Take a set that makes room as the best, if it is; False if it may not be taken without others, or one that
-        holds it could be better, because less follows.
-        """
+        """Keep a set that makes room, if it is the best. False if it may not be taken alone, or if a larger set that
+        holds it could be better because less follows."""
         if not chosen:
             return False
         if self.best is not None and self.best[0][:-1] <= cost[:-1]:

@@ -38,13 +38,13 @@ def preemptible_by(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuM
 
 
 def preempt_key(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[object, ...]:
-    """Jobs with equal keys may have the same runs of their project paused."""
+    """A key that is equal for jobs that may have the same runs of their project paused."""
     displaces = _displaces_training(snapshot, job, domain, milli)
     return "preempt", domain, job.id.project, job.type.value, job.priority, displaces
 
 
 def _displaces_training(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> bool:
-    """Whether the job can't be paused itself and stays, with all such work of its project, within quota."""
+    """Whether the job can't be paused itself, and is within quota together with all such work of its project."""
     if not is_first_class(job):
         return False
     return snapshot.accounts.quota_hit(domain, job.id.project, milli) is None

@@ -1,11 +1,10 @@
 """Reclaim between projects: what a job may take from others, and what every owner keeps.
 
-A project has a claim with a job if it stays within its guarantee with it (strategy GUARANTEE), or within its fair share
-(FAIRNESS), both in whole GPUs (`in_whole_gpus`). It takes from projects above theirs, which keep at least that much.
-Owners are compared level by level below the nearest common department, as things stand after the victims have left.
-
-GPUs are not taken back and forth, because what a project may reach and what it keeps is one number, and its share is no
-less than its guarantee: each reclaim raises what all projects together hold within theirs. Examples: docs/concepts.md,
+A project is entitled with a job if with the job it stays within its guarantee (strategy GUARANTEE), or within its fair
+share (FAIRNESS), both in whole GPUs (`in_whole_gpus`). It takes from projects above theirs, which keep at least that
+much. Owners are compared level by level below their nearest common department, as things stand after the victims have
+left. GPUs are not taken back and forth: what a project may reach is also what it keeps, and its share is no less than
+its guarantee, so each reclaim raises what all projects together hold within theirs. Examples: docs/concepts.md,
 "Reclaim by guarantee", "Straddling the quota line", "Reclaim by fairness", "Reclaim across departments".
 """
 
@@ -24,11 +23,11 @@ from gpuctl.model.job import Job
 from gpuctl.model.units import GpuMilli
 
 VictimTotals: TypeAlias = Mapping[str, tuple[GpuMilli, GpuMilli]]
-"""For each owner, a project or a department: GPUs of its victims together, and of the largest of them."""
+"""For each owner, a project or a department: the GPUs of all its victims, and of the largest of them."""
 
 
 class Beneficiary(NamedTuple):
-    """What a job would hold besides: GPUs of a domain, for its project and every department above it."""
+    """What a job would hold in addition: GPUs of a domain, for its project and every department above it."""
 
     project: ProjectName
     domain: DomainName
@@ -36,27 +35,27 @@ class Beneficiary(NamedTuple):
 
 
 class ReclaimStrategy(StrEnum):
-    """By what right GPUs are taken back, the stronger first."""
+    """The right by which GPUs are taken back, the stronger first."""
 
     GUARANTEE = "guarantee"
     FAIRNESS = "fairness"
 
 
 Strategies: TypeAlias = tuple[ReclaimStrategy | None, ...]
-"""By what strategy a job takes from others: first from projects that share its department, then from those that share
-the department above, and so on; last from projects that share none. None: from these it takes nothing."""
+"""The strategies by which a job takes from others: first from projects that share its department, then from those that
+share the department above, and so on; last from projects that share none. None: from these it takes nothing."""
 
 
 def floor_milli(accounts: Accounts, domain: DomainName, strategy: ReclaimStrategy, owner: str) -> GpuMilli:
-    """What an owner keeps when it loses by a strategy, and may reach when it gains by it."""
+    """What an owner keeps when it loses by a strategy, and what it may reach when it gains by it."""
     entitled = accounts.entitled(domain, owner)
     return entitled.guarantee_milli if strategy is ReclaimStrategy.GUARANTEE else entitled.share_milli
 
 
 def surplus_milli(accounts: Accounts, domain: DomainName, strategy: ReclaimStrategy, owner: str) -> GpuMilli:
-    """By how much an owner's runs in place are more than it keeps by a strategy.
+    """How much more an owner's runs in place hold than the owner keeps by a strategy.
 
-    What its jobs gain in this cycle does not count: a project is not above its quota by reservations.
+    Places gained in this cycle do not count: reservations do not put a project above its quota.
     """
     return accounts.in_use(domain, owner) - floor_milli(accounts, domain, strategy, owner)
 
@@ -64,10 +63,10 @@ def surplus_milli(accounts: Accounts, domain: DomainName, strategy: ReclaimStrat
 def excess_milli(
     accounts: Accounts, strategy: ReclaimStrategy, owner: str, beneficiary: Beneficiary, totals: VictimTotals
 ) -> GpuMilli:
-    """By how much an owner of the beneficiary would be above what it may reach, once the victims have left.
+    """How far an owner of the beneficiary would be above what it may reach, once the victims have left.
 
     A department's guarantee covers what its projects hold within their own guarantees: a project does not lose its
-    guarantee to what its department lends to another. Cost: O(projects below the owner).
+    guarantee to what its department lends to another project. Cost: O(projects below the owner).
     """
     floor = floor_milli(accounts, beneficiary.domain, strategy, owner)
     if strategy is ReclaimStrategy.FAIRNESS or is_project(owner):
@@ -84,10 +83,10 @@ def excess_milli(
 def price_of_loss(
     accounts: Accounts, domain: DomainName, strategy: ReclaimStrategy, owner: str, lost: tuple[GpuMilli, GpuMilli]
 ) -> int | None:
-    """What it means to an owner to lose its victims (their GPUs together, and of the largest).
+    """What it means for an owner to lose its victims (`lost`: their GPUs, and those of the largest).
 
-    0: it keeps its floor, or loses runs without GPUs. 1: only by the largest it falls below its guarantee, which must
-    be the only way. None: it may not lose so much.
+    0: it keeps its floor, or loses runs without GPUs. 1: it falls below its guarantee, but only by the largest victim;
+    that is allowed only if there is no other way. None: it may not lose so much.
     """
     total, largest = lost
     left, floor = accounts.in_use(domain, owner) - total, floor_milli(accounts, domain, strategy, owner)
@@ -111,7 +110,7 @@ def over_allocated(snapshot: Snapshot, domain: DomainName, strategy: ReclaimStra
 
 
 def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snapshot: Snapshot) -> VictimTotals:
-    """The totals with some victims more. An elastic run that stops is one victim; else each extra part is one."""
+    """The totals with more victims. An elastic run that stops is one victim; otherwise each surplus part is one."""
     lost: dict[ProjectName, tuple[GpuMilli, GpuMilli]] = {}
     for allocation in allocations:
         milli, (total, largest) = allocation.total_milli, lost.get(allocation.project, (0, 0))
@@ -126,14 +125,15 @@ def totals_with(totals: VictimTotals, allocations: Collection[Allocation], snaps
     return after
 
 
-# By what strategies
+# The strategies of a job
 
 
 def combinations_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: GpuMilli) -> tuple[Strategies, ...]:
-    """All combinations for a job, the one first for which no own work must leave. None for a project not declared.
+    """All combinations for a job; first the one for which no own work must leave. () for a project that is not
+    declared.
 
-    Where the project has a claim only once own work has left, or its department once its other projects have lost what
-    they hold above their shares, there is a combination for the strongest such claim, and one for fairness.
+    If the project is entitled only once own work has left, or its department only once its other projects have lost
+    what they hold above their shares, there is a combination for the strongest such right, and one for fairness.
     """
     accounts, beneficiary = snapshot.accounts, Beneficiary(job.id.project, domain, milli)
     chain = accounts.tree.chain(job.id.project)
@@ -157,7 +157,7 @@ def combinations_of(snapshot: Snapshot, job: Job, domain: DomainName, milli: Gpu
 def _strategies(
     accounts: Accounts, beneficiary: Beneficiary, relief: Mapping[tuple[ReclaimStrategy, str], GpuMilli]
 ) -> Strategies:
-    """The strongest strategy at each level of a job's owners. `relief`: GPUs of an owner that leave for a strategy."""
+    """The strongest strategy at each level of a job's owners. `relief`: by strategy, the GPUs that leave an owner."""
     found: list[ReclaimStrategy | None] = []
     left = list(ReclaimStrategy)
     for owner in accounts.tree.chain(beneficiary.project):

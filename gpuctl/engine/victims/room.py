@@ -1,9 +1,9 @@
-"""Room for a job: the cheapest victims over all pools that it may use, by what follows from each set.
+"""Room for a job: the cheapest victims over all pools that it may use, with what follows from each set.
 
-The price of a set counts what its runs would take once they wait: each goes on where GPUs are idle, or has runs paused
-by its own rights, at their price, and so on. So each set that could be the cheapest is supposed to have left, and the
-question is asked again for its runs, in the order in which they would be attempted.
-An example: docs/concepts.md, "The price of a victim".
+The price of a set counts what its runs would take once they wait. Each goes on where GPUs are idle, or has other runs
+paused by its own rights, at their price, and so on. So each set that could be the cheapest is tried as a what-if, and
+its runs look for room in the same way, in the order in which they would be attempted. An example: docs/concepts.md,
+"The price of a victim".
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from gpuctl.model.job import Job, JobType
 from gpuctl.model.units import GpuMilli
 
 MAX_EFFORT = 30_000
-"""Of a cycle: each set that is supposed to have left counts 100, and one for each run that could be paused for the job.
-Beyond it what follows from a set is not known, and not counted."""
+"""The most effort of a cycle: each set tried as a what-if counts 100, and 1 for each run that could be paused for the
+job. Beyond it, what follows from a set is unknown and does not count."""
 MAX_CHAIN = 10
-"""How many sets follow from each other at the most, so that no tenant's jobs can make the question too deep."""
+"""The most sets that follow from each other, so that no tenant's jobs can make the search too deep."""
 
 IsDue: TypeAlias = Callable[[PoolOption, Iterable[Allocation]], bool]
-"""Whether a job may have room in an option's pool now, once some of the victims have left."""
+"""Whether a job may have room in an option's pool in this pass, once some victims have left."""
 
 
 def find_room(snapshot: Snapshot, job: Job, options: Sequence[PoolOption], is_due: IsDue) -> Room | None:
-    """The best room that can be made by pausing runs; None where there is none."""
+    """The best room that can be made by pausing runs; None if there is none."""
     found: list[Room] = []
     for option in options:
         if any(not room.cost.price and room.assignment.option.order < option.order for room in found):
             break
         for rule in rules_of(snapshot, job, option):
-            # What comes free by itself is for jobs with a claim.
+            # Capacity that comes free by itself is for entitled jobs.
             with snapshot.searching(snapshot.future_idle if rule.is_entitled else snapshot.idle):
                 found += _rooms(rule, is_due)
     return min(found, key=room_rank, default=None)
 
 
 def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due: IsDue) -> Room | None:
-    """The same for so many more workers of a run, where its pods can go."""
+    """The best room for this many more workers of a run, where its pods can go."""
     found: list[Room] = []
     for rule in rules_of(snapshot, run.job, run.option.of(count)):
         some = replace(rule, only=_in_reach(run, rule))
@@ -60,7 +60,7 @@ def find_room_in_place(snapshot: Snapshot, run: UnderScaled, count: int, is_due:
 
 
 def find_room_to_go_on(paused: Allocation, snapshot: Snapshot) -> Room | None:
-    """The same for all workers of a run that is paused, by the rights that it has once it waits."""
+    """The best room for all workers of a paused run, by the rights that it has once it waits."""
     job = paused.job
     if job is None or job.is_elastic or not _may_claim(paused, snapshot, paused.total_milli):
         return None
@@ -78,15 +78,15 @@ def _rooms(rule: VictimRule, is_due: IsDue) -> Iterator[Room]:
 
 
 def room_rank(room: Room) -> tuple[int, int, Cost]:
-    """Which room is made, the least: guarantees are straddled last, listed pools go in order, then by the cost."""
+    """The order of rooms, the lowest is made: guarantees are straddled last, listed pools go in order, then by cost."""
     return room.cost.price, room.assignment.option.order, room.cost
 
 
 def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
     """The candidates on the nodes that a run's pods may use, and those elsewhere that make way for a ceiling.
 
-    Own work elsewhere makes way for nothing else: were it paused for a claim against others, it would go on where it
-    was, and the claim would be lost again.
+    For anything else, own work elsewhere does not make way: if it were paused so that its project becomes
+    entitled, it would go on where it was, and the project would not be entitled any more.
     """
     project, tree = run.allocation.project, rule.snapshot.accounts.tree
     limited = {owner for owner, _ in tree.limits(rule.domain, project)}
@@ -103,7 +103,7 @@ def _in_reach(run: UnderScaled, rule: VictimRule) -> tuple[Allocation, ...]:
 
 
 def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[int, int]:
-    """GPUs that victims would have others lose once they wait, and how many runs stop by that."""
+    """The GPUs that others would lose to the victims once these wait, and how many runs stop by that."""
     snapshot = rule.snapshot
     lost_milli = Counter[ProjectName]()
     for victim in victims:
@@ -131,16 +131,16 @@ def _what_follows(rule: VictimRule, victims: tuple[Allocation, ...]) -> tuple[in
 
 
 def _may_take(rule: VictimRule, victim: Allocation, lost_milli: GpuMilli) -> bool:
-    """Whether a victim may have runs paused once it waits: it outranks one of its project, or has a claim then.
+    """Whether a victim may have runs paused once it waits: it outranks a run of its project, or is entitled then.
 
-    `lost_milli`: what its project loses with it.
+    `lost_milli`: what its project loses, this victim included.
     """
     gained_milli = rule.milli if victim.project == rule.job.id.project else 0
     return _may_claim(victim, rule.snapshot, victim.total_milli + gained_milli - lost_milli)
 
 
 def _may_claim(run: Allocation, snapshot: Snapshot, more_milli: GpuMilli) -> bool:
-    """Whether a run outranks one of its project, or its project has a claim with so many more GPUs."""
+    """Whether a run outranks another of its project, or its project is entitled with this many more GPUs."""
     job, domain, project = run.job, run.domain, run.project
     if job is None or domain is None:
         return False
@@ -151,9 +151,9 @@ def _may_claim(run: Allocation, snapshot: Snapshot, more_milli: GpuMilli) -> boo
 
 
 def in_precedence(allocations: Iterable[Allocation], snapshot: Snapshot) -> list[Allocation]:
-    """Some runs in the order in which they are attempted once they wait: first those within their projects' shares.
+    """Runs in the order in which they are attempted once they wait: first those within their projects' shares.
 
-    A run counts beside those of its project that outrank it, which would take its place.
+    A run counts together with those of its project that outrank it, because they would take its place.
     """
 
     def rank(allocation: Allocation) -> tuple[bool, int, JobId]:
@@ -171,7 +171,7 @@ def in_precedence(allocations: Iterable[Allocation], snapshot: Snapshot) -> list
 
 
 def _restart(victim: Allocation, snapshot: Snapshot) -> Room | None:
-    """Start a run again on idle GPUs, or in the room that is made for it, which is returned."""
+    """Start a run again on idle GPUs, or in room that is made for it. Returns that room."""
     job = victim.job
     if job is None:
         return None
@@ -190,7 +190,7 @@ def _restart(victim: Allocation, snapshot: Snapshot) -> Room | None:
 
 
 def _regain(extra: Allocation, snapshot: Snapshot) -> Room | None:
-    """Start surplus workers again where the pods of their run can go, or in the room that is made for them."""
+    """Start surplus workers again where their run's pods can go, or in room made for them, which is returned."""
     job, made_with, workers = extra.job, extra.run.made_with, extra.placement.workers
     if job is None or made_with is None:
         return None

@@ -1,8 +1,8 @@
 """Which sets of runs may make way for a job: its rights inside its project and against others, combined in one rule.
 
-One set may hold work of the job's own project (`preempt`) and of others (`reclaim`). It may also have to: own work that
-leaves makes the project smaller, so that it has a claim, or breaks no limit, with the job.
-An example: docs/concepts.md, "Rights combine".
+One set may hold work of the job's own project (`preempt`) and of others (`reclaim`). Sometimes it must: once own work
+leaves, the project holds less, so that it is entitled with the job, or breaks no limit. An example: docs/concepts.md,
+"Rights combine".
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from gpuctl.model.units import GpuMilli
 
 
 class Cost(NamedTuple):
-    """What a set of evictions costs; smaller is better.
+    """What a set of evictions costs; lower is better, in the order of the fields.
 
-    The rule's price; GPUs lost now and by what follows; runs that stop, which a run that only loses extra workers does
-    not; moved runs that a victim of their project outranks, which would take their next places; what moved runs lose,
-    in GPU-milliseconds, and how many they are; GPUs lost at once, for what follows may not come; the victims'
-    preferences. `[:-1]` are the amounts, which a search can bound before it knows the victims.
+    `price`: of the rule. `lost_milli`, `stopped`: GPUs lost and runs that stop, now and by what follows; a run that
+    only loses surplus workers does not stop. `outranked`: moved runs that a victim of their project outranks, and whose
+    next places it would take. `moved_loss`, `moved`: GPU-milliseconds that moved runs lose, and how many they are.
+    `at_once_milli`: GPUs lost at once, because what follows may not come. `preferences`: the victims'. `[:-1]` are the
+    amounts, which a search can bound before it knows the victims.
     """
 
     price: int
@@ -57,11 +58,11 @@ class Cost(NamedTuple):
     preferences: tuple[Preference, ...]
 
     def plus(self, other: Cost) -> Cost:
-        """The cost of two sets together, but for price and preferences, which do not add up."""
+        """The cost of two sets together, except price and preferences, which do not add up."""
         return Cost._make((self.price, *map(add, self[1:-1], other[1:-1]), ()))
 
     def more(self, lost_milli: GpuMilli, stopped: int) -> Cost:
-        """The cost with what follows."""
+        """The cost including what follows."""
         return self._replace(lost_milli=self.lost_milli + lost_milli, stopped=self.stopped + stopped)
 
 
@@ -70,10 +71,10 @@ NO_COST = Cost(0, 0, 0, 0, 0, 0, 0, ())
 
 @dataclass(slots=True, eq=False)
 class VictimRule:
-    """The sets of runs that may make way for one job, so that it has an option, by given strategies.
+    """The sets of runs that may make way for one job, so that it gets an option, by given strategies.
 
-    `only`: the only candidates, in order; None: all that the job has rights over. `milli`: what it asks for of its
-    `domain`.
+    `only`: the only candidates, in order; None: all runs that the job has rights over. `milli`: the GPUs of its
+    `domain` that the job asks for.
     """
 
     snapshot: Snapshot
@@ -91,7 +92,7 @@ class VictimRule:
 
     @property
     def key(self) -> tuple[object, ...] | None:
-        """Rules with equal keys allow the same sets, as the snapshot stands; None where that is not known."""
+        """A key that is equal for rules that allow the same sets in this snapshot; None if that is not known."""
         if self.only is not None:
             return None
         own = preempt_key(self.snapshot, self.job, self.domain, self.milli) if self._own() else None
@@ -100,7 +101,7 @@ class VictimRule:
 
     @property
     def is_entitled(self) -> bool:
-        """Whether the project has a claim with the job, so that GPUs which come free are reserved for it."""
+        """Whether the project is entitled with the job, so that GPUs which come free are reserved for the job."""
         return self.strategies[0] is not None
 
     @property
@@ -110,7 +111,7 @@ class VictimRule:
 
     @property
     def is_plain(self) -> bool:
-        """Whether any set is allowed that its losers can lose: no owner of the beneficiary would hold too much."""
+        """Whether every set that its losers may lose is allowed: no owner of the beneficiary would hold too much."""
         return self.missing({}, range(1, len(self.chain) + 1)) is None
 
     # Candidates
@@ -129,7 +130,7 @@ class VictimRule:
         return preemptible_by(self.snapshot, self.job, self.domain, self.milli)
 
     def _key_of_others(self) -> tuple[object, ...]:
-        """The departments above, and the strategies; and the project itself, if others could take from it."""
+        """The departments above, and the strategies; and the project itself if others could take from it."""
         project = self.job.id.project
         used = (strategy for strategy in ReclaimStrategy if strategy in self.strategies)
         accounts = self.snapshot.accounts
@@ -145,7 +146,7 @@ class VictimRule:
                 for project in over_allocated(self.snapshot, self.domain, strategy):
                     if self._strategy_against(project_owner(project)) is strategy:
                         yield self._of(project, strategy, pausable[project])
-        # No quota covers their CPU and memory, so that each claim goes before them.
+        # No quota covers their CPU and memory, so each entitled job goes before them.
         for project, runs in self.snapshot.without_gpus(self.domain).items():
             right = self._strategy_against(project_owner(project))
             if right is not None and project != self.job.id.project:
@@ -154,19 +155,19 @@ class VictimRule:
     def _of(
         self, project: ProjectName, strategy: ReclaimStrategy, allocations: Iterable[Allocation]
     ) -> list[Allocation]:
-        """Those of a project's runs that it could lose to the job, each were it the only victim; none of its own."""
+        """The runs of another project that it could lose to the job, each judged as the only victim."""
         accounts = self.snapshot.accounts
         losers = (owner for owner in accounts.tree.chain(project) if owner not in self.chain)
         most = min((surplus_milli(accounts, self.domain, strategy, owner) for owner in losers), default=0)
         if most <= 0:
             return []
-        # By its guarantee a job may take the last run that straddles the line; fair shares are kept.
+        # By guarantee a job may also take the last run, which straddles the line; fair shares are kept.
         is_fair = strategy is ReclaimStrategy.FAIRNESS
         sized = (each for each in allocations if each.total_milli > 0 and (each.total_milli <= most or not is_fair))
         return [allocation for allocation in sized if self._may_lose(allocation, strategy)]
 
     def _may_lose(self, allocation: Allocation, strategy: ReclaimStrategy) -> bool:
-        """Whether a run of another project is old enough for a strategy, and none forbids it."""
+        """Whether a run of another project is old enough for a strategy, not protected, and by fairness not settled."""
         snapshot = self.snapshot
         if allocation.run.job in snapshot.protected:
             return False
@@ -177,7 +178,8 @@ class VictimRule:
     def may_move(self, allocation: Allocation) -> bool:
         """Whether a pausable run is old enough to be moved for the job.
 
-        For a job within its project's guarantee as soon as it could be paused for it: a pause would cost more.
+        For a job within its project's guarantee, it may be moved as soon as it could be paused: a pause would cost
+        more.
         """
         is_free = allocation.run.job not in self.snapshot.restraints.unmoved
         return is_free and self._is_old_enough(allocation, is_guaranteed=self.is_guaranteed)
@@ -190,7 +192,7 @@ class VictimRule:
     # Sets
 
     def price(self, totals: VictimTotals) -> int | None:
-        """0 for victims that their owners may lose, 1 where one falls below its guarantee by its last; None if not."""
+        """0 if the owners may lose the victims; 1 if one falls below its guarantee by its largest; else None."""
         worst = 0
         for owner, lost in totals.items():
             if owner not in self.chain:
@@ -203,9 +205,8 @@ class VictimRule:
         return worst
 
     def missing(self, totals: VictimTotals, levels: Iterable[int] | None = None) -> tuple[str, GpuMilli] | None:
-        """The lowest owner of the beneficiary that would hold too much once the victims have left and the job runs,
-        and by how much; None if there is none. `levels`: of the victims, if not those of `totals`.
-        """
+        """The lowest owner of the beneficiary that would hold too much once the victims have left and the job runs, and
+        by how much; None if there is none. `levels`: of the victims, in place of those in `totals`."""
         accounts, project = self.snapshot.accounts, self.job.id.project
         levels = {self._level(o) for o in totals if o not in self.chain} if levels is None else levels
         beneficiary = Beneficiary(project, self.domain, self.milli)
@@ -225,7 +226,7 @@ class VictimRule:
         return None
 
     def cost(self, chosen: Sequence[Allocation]) -> Cost | None:
-        """What it costs to pause a set, without what follows; None where that is not allowed."""
+        """What it costs to pause a set, without what follows; None if that is not allowed."""
         totals = totals_with({}, chosen, self.snapshot)
         price = self.price(totals)
         if price is None or self.missing(totals) is not None:
@@ -235,19 +236,18 @@ class VictimRule:
         return Cost(price, milli, stopped, 0, 0, 0, milli, preferences)
 
     def allows_moves(self, victims: Iterable[Allocation] = (), moved: Iterable[Allocation] = ()) -> bool:
-        """Whether others may be moved for the job: its project stays within its fair share once victims have left, and
-        `moved` are old enough for the right that it has then.
-        """
+        """Whether runs may be moved for the job: its project stays within its fair share once the victims have left,
+        and the `moved` runs are old enough for the right that it has then."""
         project = self.job.id.project
         own_milli = gpu_milli_of(victim for victim in victims if victim.project == project)
         rights = rights_of(self.snapshot.accounts, self.domain, project, self.milli - own_milli)
         return any(rights) and all(self._is_old_enough(run, is_guaranteed=rights[0]) for run in moved)
 
     def complete(self, chosen: tuple[Allocation, ...]) -> tuple[Allocation, ...] | None:
-        """A set with others that make it allowed, wherever they run; None when none do.
+        """A set with further runs, wherever they are, that make it allowed; None if there are none.
 
-        One after another, the largest that is not too much, else the smallest: of many runs that is mostly the least in
-        all, and where candidates are few, all sets are tried besides (`cheapest_of_few`).
+        One run is added after another: the largest that is not too much, else the smallest. For many runs that is
+        mostly the least in all; if candidates are few, all sets are tried besides (`cheapest_of_few`).
         """
         chosen, chain = with_leaving(self.snapshot, chosen), self.snapshot.accounts.tree.chain
         while (missing := self.missing(totals_with({}, chosen, self.snapshot))) is not None:
@@ -267,7 +267,7 @@ class VictimRule:
     # Reasons
 
     def reason(self, victim: Allocation) -> Reason:
-        """The reason a victim is given."""
+        """The reason of a victim's pause."""
         if victim.project == self.job.id.project:
             lower = victim.job is None or victim.job.priority < self.job.priority
             return (reasons.paused_by_priority if lower else reasons.paused_by_interactive)(self.job.id)
@@ -281,28 +281,26 @@ class VictimRule:
         return self.strategies[level - 1] if level else None
 
     def _level(self, owner: str) -> int:
-        """How many owners of the beneficiary are below the nearest department that it has in common with another."""
+        """How many owners of the beneficiary are below the nearest department that it shares with another owner."""
         tree = self.snapshot.accounts.tree
         above = [each for name in tree.below.get(owner, ())[:1] for each in tree.chain(name)]
         return next((level for level, mine in enumerate(self.chain) if mine in above), len(self.chain))
 
 
 def rules_of(snapshot: Snapshot, job: Job, option: PoolOption) -> tuple[VictimRule, ...]:
-    """The rules by which a job may have runs paused for an option, the one first for which no own work must leave.
-
-    None in a cycle in which no run makes way for the job.
-    """
+    """The rules by which a job may have runs paused for an option, first the one for which no own work must leave. ()
+    if restraints let no run make way for the job."""
     return () if job.id in snapshot.restraints.unaided else rules_by_right(snapshot, job, option)
 
 
 def rules_by_right(snapshot: Snapshot, job: Job, option: PoolOption) -> tuple[VictimRule, ...]:
-    """The same for all jobs that are like it."""
+    """The same without regard to restraints, so for all jobs of its class."""
     found = combinations_of(snapshot, job, option.domain, option.request.total_milli)
     return tuple(VictimRule(snapshot, job, option, strategies) for strategies in found)
 
 
 def with_leaving(snapshot: Snapshot, allocations: Iterable[Allocation]) -> tuple[Allocation, ...]:
-    """The allocations, and those in place of the same runs that go when they go."""
+    """The allocations, and those in place of the same runs that leave with them."""
     found = dict.fromkeys(allocations)
     for allocation in tuple(found):
         found.update(dict.fromkeys(other for other in allocation.leaves_with if snapshot.stays(other)))

@@ -1,8 +1,8 @@
-"""The cheapest evictions so that a job fits: least GPUs lost, then fewest runs, then by preference.
+"""The cheapest evictions so that a job fits: fewest GPUs lost, then fewest runs, then by preference.
 
-A walk goes from node to node, the node that could be cheapest first, and takes for one worker after another the
-cheapest set there. Where all evictions are few, sets over all nodes are tried besides, with the walk's as the one to
-beat.
+A walk goes from node to node, the node that could be cheapest first, and takes the cheapest set there for one worker
+after another. If there are few evictions in all, sets over all nodes are tried besides, and the walk's set is the one
+to beat.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from gpuctl.model.ids import JobId, NodeName
 from gpuctl.model.units import GpuMilli
 
 MAX_STEPS = 2_000
-"""Sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of 20.
-
-A search that finds nothing up to here is counted as cut off, and its failure is not remembered."""
+"""The most sets of runs tried on one node, or of all candidates. All sets of 10 are fewer; bounds cut most of those of
+20. A search that finds nothing up to here counts as cut off, and its failure is not remembered."""
 
 MAX_STEPS_BESIDE_GPUS = 200
-"""The same on one node where CPU or memory is short alone. All sets of 7 are fewer. 10,000 runs without GPUs on 100
-nodes, and jobs that need their CPU: a schedule takes 10x with MAX_STEPS."""
+"""The same on one node where only CPU or memory is short. All sets of 7 are fewer. With MAX_STEPS, a schedule takes 10x
+if 10,000 runs without GPUs are on 100 nodes and jobs need their CPU."""
 
 MAX_CANDIDATES = 40
 """With more candidates not all sets are tried: what the walk finds is taken, and what it misses is missed."""
 
 MAX_SPENT = 100_000
-"""Runs, and parts of elastic ones, listed in a cycle in searches for one project's jobs, and sets tried in them; beyond
-it these are cut off. Bench workloads need up to 40,000. Without it one project's jobs have a cycle take as long as they
-like: 1,500 that all differ in CPU and memory take 10x on 40 nodes if sets are not counted."""
+"""The most runs and parts of elastic runs listed in a cycle in searches for one project's jobs, plus sets tried in
+them; beyond it these searches are cut off. Bench workloads need up to 40,000. Without it one project's jobs can make a
+cycle take any time: 1,500 that all differ in CPU and memory take 10x on 40 nodes if sets do not count."""
 
 Order: TypeAlias = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bool, tuple[Preference, ...]]
-"""Which set is taken first: by its cost, but where that is known by where it is rather than by time and name."""
+"""Which set is taken first: by its cost and its losses; of equals, close nodes first; then by time and name."""
 
 
 class Entry(NamedTuple):
-    """A node in the heap: the least that one worker more costs there, and the set that does it, once it was searched.
+    """A node in the heap: the least that one more worker costs there, or, once it was searched, the set that makes room
+    for it.
 
-    `version` of the node and `taken`, the number of evictions taken, tell whether it is out of date.
+    `version` of the node and `taken`, the number of evictions taken by then, tell whether the entry is out of date.
     """
 
     order: Order
@@ -70,9 +70,9 @@ class Entry(NamedTuple):
 
 
 def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
-    """How many workers each node holds once those that leave have left.
+    """How many workers each node holds once the leaving runs have left.
 
-    That one worker has no place anywhere is known from the attempt before, so no node is read for it: without that a
+    For a single worker no node is read: the attempt before has shown that it has no place anywhere. Without that, a
     lost node, after which many single workers are searched for, takes 1.6x with 10,000 jobs and 2.3x with 100,000.
     """
     free = snapshot.future_idle
@@ -81,17 +81,17 @@ def _slots(snapshot: Snapshot, option: PoolOption) -> dict[NodeName, int]:
 
 
 def place_without(rule: VictimRule, victims: Sequence[Allocation]) -> Placement | None:
-    """Where all workers of a rule's job go once these have left. Cost: O(victims), and a placement."""
+    """Where all workers of a rule's job go once the victims have left. Cost: O(victims), and a placement."""
     future_idle = rule.snapshot.future_idle
     with future_idle.without(victims):
         return place_in(future_idle, rule.option)
 
 
 class EvictionWalk:
-    """Evictions for all workers of a job: a heap of nodes by what one worker more costs there, at least or exactly.
+    """Evictions for all workers of a job: a heap of nodes by what one more worker costs there, at least or exactly.
 
-    A node is searched only once nothing else can be better. What follows is asked of the set taken last, with all that
-    were taken before. Nodes of one rack are preferred for a gang where that costs no more.
+    A node is searched only once no other can be better. What follows is computed for the last set, together with all
+    that were taken before. For a gang, nodes of one rack are preferred if that costs no more.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class EvictionWalk:
         follows: Follows | None = None,
         steps: int | None = None,
     ) -> None:
-        """`steps`: how many sets may be tried on all nodes together, if that is not left to each node."""
+        """`steps`: how many sets may be tried on all nodes together; None: each node has its own bound."""
         self._follows = follows
         self._snapshot = rule.snapshot
         self._rule = rule
@@ -125,7 +125,7 @@ class EvictionWalk:
             self._enter(name)
 
     def run(self) -> tuple[Eviction, ...] | None:
-        """The evictions, or None when there are not enough."""
+        """The evictions; None if they do not make enough room."""
         while self._nodes.slots < self._wanted:
             if not self._heap:
                 return None
@@ -156,7 +156,7 @@ class EvictionWalk:
         return None if self._follows is None else self._follows((*self._taken.values(), *chosen))
 
     def _left(self, evictions: Iterable[Eviction]) -> list[Eviction]:
-        """The evictions, without what was taken already."""
+        """The evictions without the allocations that were taken already."""
         found = []
         for eviction in evictions:
             taken = self._taken.get(eviction.job)
@@ -171,10 +171,9 @@ class EvictionWalk:
         return cost[:-1], lost, name not in self._close, cost.preferences
 
     def _enter(self, name: NodeName) -> None:
-        """Enter a node by what one worker more costs there at the least: no fewer GPUs than some of its runs add up to,
-        and as many losses as runs must stop, each as that of the first in order. A node where all are too few is left
-        out.
-        """
+        """Enter a node by the least that one more worker can cost there: no fewer GPUs than a sum of some of its runs,
+        and as many losses as runs must stop, each like that of the first in order. A node where all runs are too few is
+        left out."""
         left, short = self._left(self._on_node[name]), self._nodes.fits[name].short_milli
         moves = [eviction for eviction in left if eviction.is_move]
         stays = [eviction for eviction in left if not eviction.is_move]
@@ -193,7 +192,7 @@ class EvictionWalk:
         heappush(self._heap, Entry(order, name, self._versions[name]))
 
     def _least(self, stays: Sequence[Eviction], short_milli: GpuMilli, name: NodeName) -> Order:
-        """What pauses cost at the least that free so much on a node."""
+        """The least that pauses cost that free this much on a node."""
         milli = _least_sum([eviction.total_milli for eviction in stays], short_milli)
         exact = [eviction for eviction in stays if eviction.total_milli == milli]
         fewest, first = 0, stays[0]
@@ -206,9 +205,8 @@ class EvictionWalk:
         return amounts, lost * max(1, fewest), is_apart, preferences
 
     def _take(self, entry: Entry) -> bool:
-        """Take a set, if it still is allowed at the price at which it was found, others having been taken since: of an
-        elastic run that may be some of the same workers, on other nodes.
-        """
+        """Take a set, if it is still allowed at the price at which it was found. Other sets may have been taken since,
+        of an elastic run even some of the same workers, on other nodes."""
         chosen = self._left(entry.chosen)
         totals = totals_with(self._totals, victims_of(chosen), self._snapshot)
         if entry.taken < len(self._taken) and (self._follows or self._rule.price(totals) != entry.order[0][0]):
@@ -224,10 +222,10 @@ class EvictionWalk:
         return True
 
     def _without_spare(self) -> tuple[Eviction, ...]:
-        """The evictions taken, less the pauses that later ones made needless; the largest is spared first.
+        """The evictions taken, without the pauses that later ones made needless; the largest is spared first.
 
-        A worker is spared only if those of its run stay that it would leave with. Where each node gave room for one
-        worker, by runs of its own, all are needed: a reclaim on 1,000 nodes takes 4x without that.
+        A worker is spared only if the workers of its run that it would leave with stay too. If each node gave room for
+        one worker, by runs of its own, all are needed: without that check a reclaim on 1,000 nodes takes 4x.
         """
         taken = tuple(self._taken.values())
         if len(taken) == 1 or (self._nodes.slots == self._wanted and all(each < 2 for each in self._versions.values())):
@@ -244,11 +242,11 @@ class EvictionWalk:
 
 
 def _least_sum(sizes: Sequence[GpuMilli], short_milli: GpuMilli) -> GpuMilli:
-    """The least that some of the sizes, one at least, add up to, if it must be so much.
+    """The least sum of one or more of the sizes that is at least `short_milli`.
 
-    The sums are the bits of a number; no minimal set of sizes that are each too small adds up to twice as much.
-    Cost: O(sizes) operations on 2 * `short_milli` bits. With the smallest size as the bound most nodes are searched:
-    the workload `rebalance` of `gpuctl bench engine` takes 2.5x.
+    The sums are the bits of a number; no minimal set of sizes that are each too small adds up to twice as much. Cost:
+    O(sizes) operations on 2 * `short_milli` bits. With the smallest size as the bound most nodes would be searched: the
+    workload `rebalance` of `gpuctl bench engine` takes 2.5x.
     """
     found = [size for size in sizes if size >= short_milli]
     sums, within = 1, (1 << 2 * short_milli) - 1
@@ -267,9 +265,8 @@ def _in_one_rack(
     slots: Mapping[NodeName, int],
     on_node: Mapping[NodeName, Sequence[Eviction]],
 ) -> frozenset[NodeName]:
-    """Nodes of one rack on which all workers of a gang that have no place yet could have one, once the runs that may
-    leave have left. Cost: O(those that may leave) where there are racks.
-    """
+    """Nodes of one rack that could hold all workers of a gang without a place yet, once the runs that may leave have
+    left. Cost: O(runs that may leave) if there are racks."""
     names = on_node.keys() | slots.keys()
     if option.request.workers == 1 or not any(rooms[name].topology for name in names):
         return frozenset()
@@ -282,11 +279,11 @@ def _in_one_rack(
 
 
 def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
-    """The runs, and extra workers, to pause so that a rule's job fits when they have left, and the rule allows it.
+    """The runs and surplus workers to pause so that a rule's job fits once they have left, as the rule allows.
 
-    None when there are none; else with what follows in the cost. A failure is remembered for single workers only.
-    Cost: O(candidates), and the sets tried on the nodes that may be cheapest; where that need not be exact, and
-    candidates are few, a search of all sets besides.
+    None if there are none. The cost includes what follows. A failure is remembered for single workers only. Cost:
+    O(candidates), and the sets tried on the nodes that may be cheapest; if that need not be exact and candidates are
+    few, a search of all sets besides.
     """
     request, failed, is_plain = rule.option.request, _unschedulable(rule), rule.is_plain
     if failed is not None and failed.cover(request):
@@ -299,7 +296,7 @@ def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
     listed = sum(len(eviction.allocations) for eviction in evictions)
     snapshot.counters.considered += listed
     snapshot.spend(rule.job.id.project, listed)
-    # For a gang the walk asks node by node, and what follows is known of the whole set only.
+    # For a gang the walk goes node by node, and what follows is known only for the whole set.
     walk = EvictionWalk(rule, evictions, follows if request.workers == 1 else None)
     taken = walk.run()
     victims = victims_of(taken or ())
@@ -313,7 +310,7 @@ def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
         elif taken is None and failed is not None:
             failed.add(request)
         return first
-    # One that was found stays the best of equals where only room was missing: the walk knows which nodes are close.
+    # A set that was found stays the best of equals if only room was missing: the walk knows which nodes are close.
     kept = first if is_plain else None
 
     def allowed(chosen: tuple[Eviction, ...]) -> tuple[GpuMilli, int] | None:
@@ -324,7 +321,7 @@ def find_victims(rule: VictimRule, follows: Follows) -> Found | None:
 
 
 def is_over(rule: VictimRule) -> bool:
-    """Whether so much was searched in this cycle for jobs of a rule's project that its searches are cut off."""
+    """Whether so much was searched in this cycle for jobs of a rule's project that its further searches are cut off."""
     return rule.snapshot.spent[rule.job.id.project] > MAX_SPENT
 
 
@@ -333,12 +330,12 @@ def cheapest_of_few(
 ) -> Found | None:
     """The cheapest of all sets of a few evictions with which all workers of a rule's job fit.
 
-    The walk has no way back: it misses sets that free several nodes at once, as a gang does, and sets that must also
-    hold work on other nodes, to make a project smaller. `first`: a set that does, if one is known. With more than
-    MAX_CANDIDATES it is all that is found: if there is none, the search is cut off, unless all together are too few.
-
-    Example: a job asks for 2 workers of 1 GPU; its project may take 2 GPUs from another, which runs a gang on nodes 1
-    and 2 and a job on node 3. A walk takes the job, and then may not take the gang. The gang alone is the answer.
+    The walk never goes back. So it misses sets that free several nodes at once, as a gang does, and sets that must also
+    hold work on other nodes, so that a project holds less. `first`: a set that makes room, if one is known. With more
+    than MAX_CANDIDATES it is the result; if there is none, the search is cut off, unless all evictions together free
+    too little. Example: a job asks for 2 workers of 1 GPU; its project may take 2 GPUs from another, which runs a gang
+    on nodes 1 and 2 and a job on node 3. A walk takes the job, and then may not take the gang. The gang alone is the
+    answer.
     """
     snapshot, option = rule.snapshot, rule.option
     if len(evictions) > MAX_CANDIDATES:
@@ -362,13 +359,13 @@ def _all_of(evictions: Iterable[Eviction]) -> tuple[Allocation, ...]:
 
 
 def is_unschedulable(rule: VictimRule) -> bool:
-    """Whether a search is known to fail: there are no candidates, or a request for no more failed."""
+    """Whether a search is known to fail: there are no candidates, or a search for no more has failed."""
     unschedulable = _unschedulable(rule)
     return not rule.candidates() or (unschedulable is not None and unschedulable.cover(rule.option.request))
 
 
 def _unschedulable(rule: VictimRule) -> UnschedulableRequests | None:
-    """The failed requests of equal searches; None where they are not remembered."""
+    """The failed requests of equal searches; None if they are not remembered."""
     if rule.key is None or rule.option.request.workers > 1 or not rule.is_plain:
         return None
     return rule.snapshot.unschedulable("pauses", rule.option, rule.key)

@@ -1,16 +1,15 @@
-"""Runs that are left alone though a rule would allow it: what a cut quota lets end by itself, and settled runs.
+"""Runs that are left alone although a rule would allow it: runs that drain after their quota was cut, and settled runs.
 
-`quotaShrink: drain`: that a quota was cut needs no memory. A run keeps the reason it was started with; one that says
-"within quota" was started when all such runs of its project held no more than the quota together. If they hold more
-than it now, it was cut. What had been started beyond the quota is reclaimed as ever.
-
+`quotaShrink: drain`: that a quota was cut needs no memory. A run keeps the reason of its start. If that is "within
+quota", all such runs of its project together held no more than the quota at the start; if they hold more than the quota
+now, it was cut. Runs that started beyond the quota are reclaimed as usual.
 A run is settled against a project if runs that were paused for it still wait, or lack workers that they gave up for it,
-and no job of that project has come since it started. Jobs of that project take it by guarantee alone: they waited when
-the pause was made, so it would have been made for a job that does not run. Its surplus workers are taken as ever.
-
+and no job of that project has come since the run started. Jobs of that project take it only by guarantee: they waited
+when the pause was made, so otherwise the pause was made for a job that does not run. Its surplus workers are taken as
+usual.
 Example: `small` is within its project's guarantee, and a run of another project is paused for it. `large`, of the same
-project and of higher priority, waits too, and is beyond it. `large` could preempt `small` and have its GPUs, to which
-it has no right; so `small` is settled. A job of higher priority that comes later preempts it.
+project and of higher priority, waits too, and is beyond the guarantee. `large` could preempt `small` and so get GPUs to
+which it has no right; therefore `small` is settled. A job of higher priority that comes later preempts it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _EVER: Instant = -(1 << 62)
 
 
 def draining(allocations: Iterable[Allocation], tree: OwnerTree) -> frozenset[JobId]:
-    """Runs within a quota that was cut below what they hold: their project's, or one that a department states."""
+    """Runs that started within a quota, of their project or of a department, that was cut below what they hold."""
     granted: Counter[tuple[DomainName, str]] = Counter()
     kept: list[tuple[Allocation, list[tuple[tuple[DomainName, str], GpuMilli]]]] = []
     for each in allocations:
@@ -43,9 +42,9 @@ def draining(allocations: Iterable[Allocation], tree: OwnerTree) -> frozenset[Jo
 
 
 def settled(pending_jobs: PendingJobs, started_ms: Mapping[JobId, Instant]) -> dict[ProjectName, frozenset[JobId]]:
-    """The settled runs against each project that has any. `started_ms`: when the beneficiaries that run started.
+    """The settled runs against each project that has any. `started_ms`: when the running beneficiaries started.
 
-    Cost: where a beneficiary runs, O(classes of pending jobs), and beneficiaries for each instant at which jobs came.
+    Cost: if a beneficiary runs, O(classes of pending jobs), and beneficiaries for each instant at which jobs came.
     """
     if not started_ms:
         return {}

@@ -1,4 +1,4 @@
-"""Nodes as they are once some runs have left them: how many workers of a request fit then. They change no snapshot."""
+"""What-if nodes: nodes as they are once some runs have left, and how many workers fit then. They change no snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuctl.model.units import WHOLE_GPU, GpuMilli
 
 
 class Fit(NamedTuple):
-    """A node, how many workers fit on it, and the GPUs that must leave at least before one more fits."""
+    """A node, how many workers fit on it, and the least GPUs that must leave before one more fits."""
 
     node: NodeFree
     slots: int
@@ -34,18 +34,18 @@ class Fit(NamedTuple):
 
 
 Before: TypeAlias = dict[NodeName, Fit]
-"""The nodes that a change has touched, as they were before."""
+"""The nodes that a change has touched, as they were before it."""
 
 
 NEVER_MILLI: GpuMilli = 1 << 62
-"""More than there is: so many workers do not fit, whatever leaves."""
+"""More than there is: this many workers never fit, whatever leaves."""
 
 
 class WhatIfNodes:
-    """Some nodes together: how a request fits each. `slots`: workers that fit on them, and elsewhere."""
+    """Some nodes together: how a request fits each. `slots`: workers that fit on them and elsewhere."""
 
     def __init__(self, rooms: Iterable[NodeFree], request: Request, slots: Mapping[NodeName, int]) -> None:
-        """`slots`: workers that fit on each node now, these and others, which stay as they are."""
+        """`slots`: workers that fit on each node now; on nodes not in `rooms` that number stays."""
         self._request = request
         self._most: dict[NodeName, int] = {}
         self.fits = {room.name: Fit.of(room, request) for room in rooms}
@@ -57,7 +57,8 @@ class WhatIfNodes:
         return WhatIfNodes([self.fits[name].node], self._request, {})
 
     def limit(self, leaving: Iterable[Allocation]) -> None:
-        """Note how many workers each node can have once all of these have left. No others may be removed from then on.
+        """Note how many workers each node can have once all of these have left. After that no other runs may be
+        removed.
 
         With refused sets counted as steps, earns 2x of four weeks of Philly's jobs on 640 GPUs.
         """
@@ -66,9 +67,10 @@ class WhatIfNodes:
         self.restore(before)
 
     def short_milli(self, wanted: int) -> GpuMilli:
-        """GPUs that must leave, at least, before that many workers fit; NEVER_MILLI if they never do.
+        """The least GPUs that must leave before `wanted` workers fit; NEVER_MILLI if they never do.
 
-        On one node no worker needs less than the next, and there are no more than the node can have at most.
+        On one node each worker needs at least as much as the one before, and there are no more than the node can have
+        at most.
         """
         missing = wanted - self.slots
         if missing <= 0:
@@ -87,7 +89,7 @@ class WhatIfNodes:
         return NEVER_MILLI
 
     def remove(self, allocations: Iterable[Allocation], sign: int = 1) -> Before:
-        """Take runs off these nodes, or with -1 put them back. `restore` undoes it."""
+        """Take runs off these nodes; with a sign of -1, put them back. `restore` undoes it."""
         leaving: dict[NodeName, list[Allocation]] = {}
         for allocation in allocations:
             for name in allocation.nodes():
@@ -102,7 +104,7 @@ class WhatIfNodes:
         return before
 
     def restore(self, before: Before) -> None:
-        """Undo the last change that is not undone."""
+        """Undo the last change that was not undone yet."""
         for name, fit in before.items():
             self.slots += fit.slots - self.fits[name].slots
             self.fits[name] = fit

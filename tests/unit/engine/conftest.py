@@ -1,4 +1,4 @@
-"""The engine's examples and its properties tell their stories with the same small clusters."""
+"""The engine's examples and its properties use the same small clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are put where a story needs them, on nodes whose GPUs are asked for by count."""
+"""Worlds with runs in given places, on nodes whose GPUs are asked for by count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def at(*places: tuple[int, int]) -> Placement:
 
 
 def world_of(tree: Declared, **there: Placement) -> World:
-    """The world in which these run and the others wait; `a_e` is the job a/e."""
+    """The world in which these jobs run and the others wait; `a_e` is the job a/e."""
     world = World(nodes=live_nodes(tree.cluster.pools))
     for job in tree.jobs:
         place = there.get(str(job.id).replace("/", "_"))
@@ -44,12 +44,12 @@ def decided(world: World, tree: Declared) -> dict[str, Decision]:
 
 
 def told(world: World, tree: Declared, name: str) -> dict[str, dict[str, str | int]]:
-    """What the engine wrote down of a job, by rule."""
+    """What the engine's trace has of a job, by rule."""
     trace = schedule(tree, world.state(), world.now_ms).trace
     return {step.rule: dict(step.numbers) for step in trace if step.job == JobId.parse(name)}
 
 
 def workers(decision: Decision) -> int:
-    """With how many workers it goes on."""
+    """With how many workers the job goes on."""
     placement = getattr(decision, "placement", None)
     return len(placement.workers) if placement is not None else 0

@@ -1,4 +1,4 @@
-"""Which job starts, which waits and why: one example a rule."""
+"""Which job starts, which waits and why: one example for each rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many workers a service counts for: the fewest until it runs, then what its load asks for within its bounds."""
+"""How many workers a service counts for: the fewest until it runs, then what its load asks for, within its bounds."""
 
 from __future__ import annotations
 

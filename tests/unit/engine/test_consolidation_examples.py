@@ -1,4 +1,4 @@
-"""Scattered room is brought together: the fewest GPU-hours lost, a place for each moved run, none moved twice."""
+"""Consolidation: the fewest GPU-hours are lost, each moved run has a place, and none is moved twice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = 3_600_000
 
 
 def running(world: World, jobs: list[Job], places: Places, hours: Mapping[str, int] | None = None) -> None:
-    """Put jobs where the test wants them, running for an hour unless said otherwise."""
+    """Put jobs into given places, where they have run for an hour unless `hours` says otherwise."""
     by_name = {str(each.id): each for each in jobs}
     for name, workers in places.items():
         each = by_name[name]
@@ -33,7 +33,7 @@ def running(world: World, jobs: list[Job], places: Places, hours: Mapping[str, i
 
 
 def scattered(**options: object) -> tuple[World, Declared, list[NodePool]]:
-    """Three nodes with one of two GPUs used each; a job that wants two is within its quota."""
+    """Three nodes with one of two GPUs used on each, and a job within its quota that asks for two."""
     pools = [pool(nodes=[2, 2, 2])]
     jobs = [job(f"a/{i}", **options) for i in range(3)] + [job("b/two", 2000)]  # type: ignore[arg-type]
     world = World(nodes=live_nodes(pools))
@@ -127,7 +127,7 @@ def test_a_run_that_was_moved_for_a_job_is_not_moved_for_it_again() -> None:
     key = next(key for key in world.runs if str(key[0]) == "b/two")
     moved = next(key for key in world.runs if str(key[0]) == "a/1")
     assert str(world.runs[moved].paused_for) == "b/two"
-    # It is stopped by hand, and the room it had is scattered again.
+    # The run is stopped by hand, and the GPUs that it had are scattered again.
     world.runs[key] = replace(world.runs[key], phase=RunPhase.QUEUED, placement=None, started_at_ms=None)
     for index, name in enumerate(("a/0", "a/1", "a/2")):
         place = Placement(workers=(WorkerPlacement(node=NodeName(f"dgx1-{index + 1}"), gpus=(0,)),))
@@ -193,7 +193,7 @@ def test_the_reason_of_the_start_is_the_projects_standing() -> None:
 
 
 def test_a_gang_of_many_is_brought_together_on_many_nodes() -> None:
-    """A worker costs a look at the nodes, not a search on each: those that can't be cheaper are left alone."""
+    """For each worker all nodes are ranked, but not each is searched: nodes that can't be cheaper are skipped."""
     pools = [pool(nodes=[2] * 200)]
     jobs = [*(job(f"a/{i:03}") for i in range(200)), job("b/gang", 2000, workers=20)]
     world = World(nodes=live_nodes(pools))
@@ -212,7 +212,7 @@ def in_racks(world: World, *racks: str) -> tuple[Node, ...]:
 
 
 def gang_of_two(hours: Mapping[str, int]) -> list[str]:
-    """Where a gang of two goes for which runs must be moved off two of four nodes in two racks."""
+    """The nodes of a gang of two, for which runs must be moved off two of five nodes in three racks."""
     pools = [replace(pool(nodes=[2, 2, 2, 2, 2]), topology=("topology.test/rack",))]
     jobs = [job(f"a/{i}") for i in range(5)] + [job("b/gang", 2000, workers=2)]
     tree = declared([project("a", 5000), project("b", 4000)], jobs, pools)

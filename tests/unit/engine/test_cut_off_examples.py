@@ -1,4 +1,4 @@
-"""Where the bound on the search for victims is met, the job is told so, and the failure is not remembered."""
+"""If the search for victims meets its bound, the job is told so, and the failure is not remembered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SENTENCE = (
 
 
 def scattered(count: int, wanted: GpuMilli = 2000, workers: int = 2) -> tuple[World, Declared]:
-    """Nodes of four GPUs, three of each used by a run that has no place elsewhere; `b/gang` is within its quota."""
+    """Nodes of four GPUs, three used on each by a run that has no place elsewhere; `b/gang` is within its quota."""
     pools = [pool(nodes=[4] * count)]
     jobs = [*(job(f"a/{i:03}", 3000) for i in range(count)), job("b/gang", wanted, workers=workers)]
     world = World(nodes=live_nodes(pools))
@@ -83,7 +83,7 @@ def test_where_all_candidates_together_are_too_few_the_search_counts_as_complete
 
 
 def test_with_more_candidates_than_are_tried_a_full_project_still_has_its_own_runs_paused_for_a_job() -> None:
-    """One run leaves the second GPU that the job needs; another, on any node, makes the project small enough."""
+    """One run leaves the second GPU that the job needs; pausing another, on any node, keeps the project's limit."""
     count = search.MAX_CANDIDATES + 1
     pools = [pool(nodes=[2] * count)]
     jobs = [*(job(f"a/{i:03}") for i in range(count)), job("a/high", 2000, priority=1)]
@@ -107,7 +107,7 @@ def test_the_reason_stays_while_nothing_changes_and_goes_when_the_bound_is_no_lo
 
 @pytest.mark.parametrize("count", [4, 6])
 def test_a_search_that_was_cut_off_is_not_remembered_as_failed(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """The second job asks for no less than the first: were that one's failure remembered, it would not be tried."""
+    """The second job asks for no less than the first: if that failure were remembered, it would not be tried."""
     world, tree = scattered(count)
     both = replace(tree, jobs=(*tree.jobs, job("b/more", 2000, workers=2, cpu_milli=9_000)))
     assert {reasons_in(world, both)[name].code for name in ("b/gang", "b/more")} == {"GPU5016"}
@@ -116,7 +116,7 @@ def test_a_search_that_was_cut_off_is_not_remembered_as_failed(monkeypatch: pyte
 
 
 def test_moves_that_were_cut_off_are_not_remembered_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one place for two runs of 2 GPUs. A second job that asks for no less is tried only after a cut."""
+    """There is one place for two runs of 2 GPUs. A second job that asks for no less is tried only after a cut-off."""
     pools = [pool(nodes=[4] * 23)]
     jobs = [*(job(f"a/{i:02}", 2000) for i in range(41)), job("a/x", 3000), job("a/y", 3000)]
     wanted = [job("b/one", 4000), job("b/more", 4000, cpu_milli=9_000)]
@@ -134,7 +134,7 @@ def test_moves_that_were_cut_off_are_not_remembered_as_failed(monkeypatch: pytes
 
 
 def test_what_is_listed_for_one_projects_jobs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elastic jobs of many workers and sizes: each number of workers is another search, in each cycle ahead too."""
+    """Elastic jobs of many workers and sizes: each number of workers is another search, also in each cycle ahead."""
     pools = [pool(nodes=[8] * 10, sharing=Sharing.DRA)]
     projects = [project("a", 40_000), project("b", 40_000)]
     sizes = (100, 300, 500, 700, 1000, 2000)
@@ -154,7 +154,7 @@ def test_what_is_listed_for_one_projects_jobs_is_bounded(monkeypatch: pytest.Mon
 
 
 def test_what_is_tried_in_cycles_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No moves make room for the gang, which is tried again in each cycle ahead after the pause of a loan."""
+    """No moves make room for the gang, which is tried again in each cycle ahead after a loan is paused."""
     world, tree = scattered(12)
     pools = [pool(nodes=[4] * 13)]
     more = [job("c/loan", 2000), job("c/other", 2000), job("d/own", 2000)]

@@ -1,4 +1,4 @@
-"""Whose quota was cut, told from what runs in it: a project's, its department's, and no other."""
+"""Which quota was cut, found from the runs in it: that of a project, or of its department, and no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRAIN = SchedulingPolicy(quota_shrink=QuotaShrink.DRAIN, consolidation=False)
 
 
 def tree_of(projects: Iterable[Project], departments: tuple[Department, ...] = ()) -> Declared:
-    """a's two jobs fill a node of two GPUs; b waits for one."""
+    """The two jobs of a fill a node of two GPUs; b's job waits for one."""
     jobs = [job("a/1"), job("a/2"), job("b/w")]
     pools = [pool(nodes=(2,), sharing=Sharing.DEVICE_PLUGIN)]
     return declared(projects, jobs, pools, policy=DRAIN, departments=departments)

@@ -1,4 +1,4 @@
-"""Which runs lose workers to a project that is entitled to their GPUs, and which keep all."""
+"""Which runs lose workers to a project that is entitled to their GPUs, and which keep all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTED = pool(nodes=(4, 4), sharing=Sharing.DEVICE_PLUGIN)
 
 
 def tree_of(*jobs: Job, quota: int = 4000) -> Declared:
-    """a is guaranteed what it asks for; b has borrowed all it holds."""
+    """Project a is guaranteed what it asks for; b has borrowed all it holds."""
     projects = [project("a", quota), project("b", 0, weight=1)]
     return declared(projects, jobs, [COUNTED], policy=SchedulingPolicy(consolidation=False))
 
@@ -27,7 +27,7 @@ def two(node: int, first: int) -> Placement:
 
 
 def changed(found: dict[str, Decision]) -> dict[str, int]:
-    """The jobs that are paused (0) or go on with so many workers."""
+    """The jobs that are paused (0), or go on with this many workers."""
     return {name: workers(d) for name, d in found.items() if isinstance(d, Reclaim | Resize)}
 
 
@@ -88,7 +88,8 @@ def test_under_a_limit_no_more_surplus_goes_than_that_asks_and_none_beside_a_run
     elastic = job("a/f", workers=3, min_workers=1, priority=1)
     cases = (
         (elastic, 1000, 4000, job("a/x", priority=1), at((2, 0)), {"a/f": 2}),
-        (elastic, 1000, 4000, job("a/x"), at((2, 0)), {"a/x": 0}),  # Else the run would regain what it gave up from it.
+        # Otherwise the run would regain what it gave up from a/x.
+        (elastic, 1000, 4000, job("a/x"), at((2, 0)), {"a/x": 0}),
         (replace(elastic, min_workers=2), 2000, 5000, job("a/x", 2000), two(2, 0), {"a/x": 0}),
     )
     for elastic, wanted, limit, other, there, expected in cases:
@@ -115,7 +116,7 @@ def test_a_run_is_not_stopped_with_its_surplus_where_another_is_as_large_without
 
 
 def test_an_elastic_run_that_straddles_its_guarantee_is_one_victim_with_all_its_workers() -> None:
-    """b may lose one GPU, or all of its last run. By name f is before x, which has as many GPUs and is not elastic."""
+    """b may lose one GPU, or all of its last run. By name f comes before x, which is as large and not elastic."""
     elastic, fixed = job("b/f", workers=2, min_workers=1), job("a/z", workers=2, preemptible=False)
     projects = [project("a", 4000), project("b", 4000)]
     jobs = [elastic, job("b/x", 2000), job("b/y"), fixed, job("a/w", 2000)]

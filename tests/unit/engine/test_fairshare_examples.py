@@ -1,4 +1,4 @@
-"""Fair shares by hand, the cases where a peer is known to be wrong among them."""
+"""Fair shares calculated by hand, including cases that another scheduler is known to get wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's free GPUs are good for, and what rests of devices are worth."""
+"""What a node's free GPUs can be used for, and what the remainders of devices are worth."""
 
 from __future__ import annotations
 

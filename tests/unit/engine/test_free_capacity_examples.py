@@ -16,7 +16,7 @@ TOO_LARGE = Request(2000, 0, 0, 1)
 
 
 class Occupant(NamedTuple):
-    """What has a place."""
+    """A worker that occupies a place."""
 
     placement: Placement
     per_worker: WorkerRequest
@@ -29,7 +29,7 @@ def on(gpus: tuple[int, ...], gpu_milli: int, cpu_milli: int = 4000, mem_bytes: 
 
 
 def full_with(*occupants: Occupant) -> FreeCapacity:
-    """A node of two devices with these on it, and a request that failed there."""
+    """A node of two devices with these occupants, and a request that failed there."""
     free = FreeCapacity({NODE: NodeFree(NODE, POOL, [1000, 1000], 16_000, 1000)})
     free.take(occupants)
     free.unschedulable(POOL).add(TOO_LARGE)
@@ -37,7 +37,7 @@ def full_with(*occupants: Occupant) -> FreeCapacity:
 
 
 def exchange(free: FreeCapacity, leaving: Occupant, coming: Occupant) -> None:
-    """One leaves, the other comes."""
+    """Give back what one occupant had, and take what the other needs."""
     free.give_back([leaving])
     free.take([coming])
 
@@ -66,7 +66,7 @@ def test_a_run_on_an_unknown_node_gives_nothing_back() -> None:
 
 
 def test_a_worker_that_asks_for_no_cpu_or_memory_fits_where_there_is_less_than_none() -> None:
-    """A place that is reserved as it comes free, and pods of others beyond the node's amounts, leave less than none."""
+    """Less than none is free where an occupied place is reserved, or where other pods exceed the node's amounts."""
     free = full_with(on((0,), 1000, cpu_milli=20_000, mem_bytes=2000))
     room = free.rooms[NODE]
     one, two = Request(1000, 0, 0, 1), Request(500, 0, 0, 2)

@@ -1,4 +1,4 @@
-"""Elastic runs that could grow, and what keeps them from it."""
+"""Elastic runs that could scale up, and what prevents them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuctl.model.state import RunPhase
 
 @pytest.fixture
 def story() -> tuple[World, Declared]:
-    """A run of five workers out of eight on two nodes; on the second two GPUs have come free."""
+    """A run with five of eight workers on two nodes; on the second node two GPUs have come free."""
     pools = [pool(nodes=[4, 4], sharing=Sharing.DEVICE_PLUGIN)]
     projects = [project("a", 8000), project("b", 4000)]
     jobs = [job("b/1", 1000), job("b/2", 2000), job("a/e", workers=8, min_workers=2)]
@@ -70,7 +70,7 @@ FIRST, SECOND = job("a/e", workers=4, min_workers=1), job("b/f", workers=4, min_
 
 
 def borrowing(*jobs: Job, **options: int) -> Declared:
-    """Projects that are owed nothing, so that all growth is into what is idle."""
+    """Projects without a guarantee, so that runs scale up only on idle GPUs."""
     return declared([project("a", 0, weight=1, **options), project("b", 0, weight=1)], jobs, [COUNTED])
 
 
@@ -152,7 +152,7 @@ def test_a_run_without_gpus_grows_by_cpu() -> None:
 
 
 def lose(world: World, name: str, *, ready: bool = False) -> None:
-    """The node takes no more pods, and keeps none unless it is `ready`."""
+    """Close a node: it takes no more pods, and keeps none unless it is `ready`."""
     world.nodes = tuple(replace(n, ready=ready, usable=False) if n.name == name else n for n in world.nodes)
 
 
@@ -184,7 +184,7 @@ def test_a_run_that_loses_a_node_goes_on_as_far_as_its_kind_allows(
 
 
 def test_what_a_run_that_goes_on_gives_up_is_free_once_it_has_left() -> None:
-    """Worker 2 is healthy, and goes because worker 1 is lost."""
+    """Worker 2 is healthy, and leaves because worker 1 is lost."""
     tree = borrowing(job("a/e", workers=3, min_workers=1), job("b/x", 4000))
     world = world_of(tree, a_e=at((1, 0), (2, 0), (1, 1)))
     lose(world, "dgx1-2")

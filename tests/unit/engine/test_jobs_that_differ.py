@@ -1,4 +1,4 @@
-"""Jobs that all differ share no answers: what they take, in memory and in searches, has a bound, and loses nothing."""
+"""Jobs that all differ share no answers: their cost in memory and searches is bounded, at no loss to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuctl.model.job import Job
 
 
 def differing(count: int, owner: str = "a") -> list[Job]:
-    """Each asks for a bit more CPU and a bit less memory than the one before it, the fraction of a GPU repeats."""
+    """Each job asks for a bit more CPU and a bit less memory than the one before it; the fractions of a GPU repeat."""
     return [
         replace(
             job(f"{owner}/{index:03}", 100 * (1 + index % 7)), cpu_milli=100 * index, mem_bytes=(count - index) * 2**28
@@ -52,7 +52,7 @@ def test_what_is_forgotten_is_asked_again_and_decides_the_same(monkeypatch: pyte
 
 
 def test_a_node_lost_after_answers_were_dropped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`a/large` fitted the node that is lost; of its answer nothing is left but the options that it has."""
+    """`a/large` fitted the node that is lost; of its dropped answer only the job's options are left."""
     monkeypatch.setattr(static_fit, "MOST_ALIKE", 1)
     pools = [pool(nodes=[2, 4])]
     jobs = [job("a/large", 4000), job("a/small", 1000), job("b/runs", 1000)]
@@ -89,9 +89,8 @@ def test_a_mix_has_the_most_frequent_of_many_requests() -> None:
 
 
 def test_sets_that_are_tried_count_against_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More memory is asked for than the runs leave that may be paused: many sets are tried in vain, for each job. Once
-    the bound is met no more jobs are attempted for which runs would have to make way.
-    """
+    """The jobs ask for more memory than the pausable runs leave, so many sets are tried without success for each job.
+    Once the bound is met, no more jobs are attempted for which runs would have to make way."""
     lent = [replace(job(f"a/{index:03}", 1000), mem_bytes=120 * 2**30) for index in range(24)]
     asking = [
         replace(job(f"b/{index}", 2000, priority=index), mem_bytes=(500 - index) * 2**30, cpu_milli=1000 + index)

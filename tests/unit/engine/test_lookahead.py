@@ -1,4 +1,4 @@
-"""Looking ahead leaves what is kept between schedules as if it had not looked."""
+"""Looking ahead leaves the carried state as it would be without looking ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where jobs go: packed, spread, fractions, gangs, and batches laid out as one."""
+"""Where jobs go: packed, spread, fractions, gangs, and batches that are repacked together."""
 
 from __future__ import annotations
 

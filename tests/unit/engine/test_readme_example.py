@@ -12,7 +12,7 @@ NODE = node(0, 4)
 
 
 def started(declared: Job, gpus: tuple[int, ...], ago_ms: int) -> Run:
-    """A run on the node."""
+    """A run of the job on the node, started `ago_ms` before."""
     placement = Placement(workers=(WorkerPlacement(node=NODE.name, gpus=gpus),))
     return run_of(declared, placement, NOW_MS - ago_ms)
 

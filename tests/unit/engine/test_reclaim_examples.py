@@ -1,4 +1,4 @@
-"""Which run is paused for which job: one example a rule."""
+"""Which run is paused for which job: one example for each rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTE = 60_000
 
 
 class Play:
-    """A cluster of one pool whose jobs arrive in steps; remembers which run was paused for which job."""
+    """A cluster of one pool whose jobs arrive in steps. It records which run was paused for which job."""
 
     def __init__(self, *nodes: int, projects: list[Project], **options: object) -> None:
         self.pools = [pool(nodes=list(nodes))]
@@ -26,7 +26,7 @@ class Play:
         return declared(self.projects, self.jobs, self.pools, **self.options)
 
     def arrive(self, *jobs: Job) -> list[tuple[str, str]]:
-        """Let jobs arrive and everything settle; returns (paused, for whom) of that."""
+        """Add jobs and let the cluster settle. Returns the pairs (paused job, beneficiary) of that time."""
         before = len(self.world.paused)
         self.jobs += jobs
         self.world.settle(self.tree())

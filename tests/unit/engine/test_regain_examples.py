@@ -1,4 +1,4 @@
-"""What an elastic run below its workers may have, where it may have it, and what makes way for it."""
+"""Which workers an elastic run may regain, where, and what makes way for them."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_surplus_that_leaves_before_what_is_on_its_node_goes_too() -> None:
 
 
 def claims() -> tuple[World, Declared]:
-    """A project within its share of 4 whose run has 2 of 3 workers on a full node; another holds 4 on it and beyond."""
+    """A project within its share has 2 of 3 workers of a run on a full node; another has 5 GPUs, 2 of them there."""
     jobs = [job("a/e", workers=3, min_workers=1), job("a/low"), job("b/f", workers=5, min_workers=1)]
     tree = declared([project("a", 0, weight=1), project("b", 0, weight=1)], jobs, [COUNTED])
     places = {"a_e": at((1, 0), (1, 1)), "a_low": at((2, 0)), "b_f": at((1, 2), (2, 1), (2, 2), (2, 3), (1, 3))}
@@ -196,7 +196,7 @@ def test_workers_are_regained_by_fairness_too() -> None:
 
 
 def test_what_others_were_paused_for_stays_reserved_for_the_run_until_it_is_free() -> None:
-    """A job that comes meanwhile is within its project's guarantee, and does not get that place."""
+    """A job that comes meanwhile is within its project's guarantee, and still does not get that place."""
     world, tree = claims()
     world.cycle(tree)
     later = replace(tree, projects=(*tree.projects, project("c", 1000)), jobs=(*tree.jobs, job("c/new")))

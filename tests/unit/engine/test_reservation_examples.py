@@ -1,4 +1,4 @@
-"""Places are kept for whom they were freed: across cycles, crashes and everything that happens meanwhile."""
+"""Places are kept for the jobs that they were freed for: across cycles, crashes and all that happens meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = NodeName("dgx1-1")
 
 
 def full() -> tuple[World, Declared]:
-    """Section 4.8 at rest, and the tree of section 4.9."""
+    """The cluster of section 4.8 at rest, and the declarations of section 4.9."""
     world = World(nodes=live_nodes([pool()]))
     world.settle(declared(teams(), [story_job(name) for name in SECTION_4_8]))
     return world, declared(teams(), [story_job(name) for name in (*SECTION_4_8, *SECTION_4_9)])
@@ -55,8 +55,8 @@ def test_a_crash_between_a_pause_and_what_follows_from_it_ends_in_both(crash_in_
     assert sorted(str(victim) for victim, _ in world.paused) == ["b/high", "b/low"]
 
 
-def promised() -> tuple[World, Declared, list[object]]:
-    """One GPU full of a's work, reserved for b's job while a's still stops."""
+def waiting_for_a_stop() -> tuple[World, Declared, list[object]]:
+    """A node full of a's work, reserved for b's job while a's run is still stopping."""
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2])]
     world = World(nodes=live_nodes(pools))
@@ -85,7 +85,7 @@ def test_a_paused_run_has_idle_gpus_elsewhere_reserved_with_the_pause() -> None:
 
 
 @pytest.mark.parametrize("taken", [{"foreign_cpu_milli": 75_000}, {"foreign_mem_bytes": 508 * GIB}])
-def test_a_promise_is_not_kept_where_others_took_what_it_needs_besides(taken: dict[str, int]) -> None:
+def test_a_reservation_is_not_kept_where_others_took_its_cpu_or_memory(taken: dict[str, int]) -> None:
     projects, pools = [project("a", 0), project("b", 2000), project("c", 2000)], [pool(nodes=[2, 2])]
     world = World(nodes=live_nodes(pools))
     there = [job("a/1", 2000), job("c/fixed", 2000, kind=JobType.INTERACTIVE)]
@@ -105,7 +105,7 @@ def test_a_promise_is_not_kept_where_others_took_what_it_needs_besides(taken: di
 
 
 def crashed(first: Declared, job_id: str, *jobs: Job) -> World:
-    """At rest, then these jobs come, and a crash leaves of what is decided only what was promised to one of them."""
+    """At rest, then these jobs come; of the decisions a crash leaves only the reservation of one of them."""
     world = World(nodes=live_nodes(first.cluster.pools))
     world.settle(first)
     tree = replace(first, jobs=tuple(sorted((*first.jobs, *jobs), key=lambda each: each.id)))
@@ -147,8 +147,8 @@ def test_after_a_crash_not_all_are_paused_where_only_some_may_be() -> None:
 
 
 @pytest.mark.parametrize("gpus", [(0,), (0, 0), (0, 9), (-1, 0), ()])
-def test_a_promise_that_is_no_place_is_none(gpus: tuple[int, ...]) -> None:
-    world, tree, _ = promised()
+def test_a_reserved_place_that_the_job_can_not_use_is_dropped(gpus: tuple[int, ...]) -> None:
+    world, tree, _ = waiting_for_a_stop()
     for key, run in world.runs.items():
         if run.job.project == "b":
             world.runs[key] = replace(run, placement=Placement(workers=(WorkerPlacement(node=NODE, gpus=gpus),)))
@@ -157,8 +157,8 @@ def test_a_promise_that_is_no_place_is_none(gpus: tuple[int, ...]) -> None:
     assert world.allocated() == {"b": 2000}
 
 
-def test_no_other_job_takes_a_place_that_is_promised() -> None:
-    world, tree, _ = promised()
+def test_no_other_job_takes_a_reserved_place() -> None:
+    world, tree, _ = waiting_for_a_stop()
     later = declared(
         [*tree.projects, project("c", 0)], [*tree.jobs, job("c/older", 2000), job("c/small", 500)], tree.cluster.pools
     )
@@ -166,8 +166,8 @@ def test_no_other_job_takes_a_place_that_is_promised() -> None:
     assert world.running() == {"b/1"}
 
 
-def test_a_promise_is_not_paid_for_twice() -> None:
-    world, tree, _ = promised()
+def test_no_second_run_is_paused_for_a_reservation() -> None:
+    world, tree, _ = waiting_for_a_stop()
     made = world.cycle(tree)
     waiting = {str(d.job): d for d in made.decisions}["b/1"]
     assert isinstance(waiting, Pending)
@@ -176,7 +176,7 @@ def test_a_promise_is_not_paid_for_twice() -> None:
     assert len(world.paused) == 1
 
 
-def test_a_promise_lapses_with_the_claim_to_it() -> None:
+def test_a_reservation_ends_once_its_project_is_not_entitled_any_more() -> None:
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2])]
     world = World(nodes=live_nodes(pools))
@@ -189,7 +189,7 @@ def test_a_promise_lapses_with_the_claim_to_it() -> None:
     assert world.paused == []
 
 
-def test_a_job_with_a_promised_place_may_start_sooner_elsewhere_and_spare_the_victims() -> None:
+def test_a_job_with_a_reserved_place_may_start_sooner_elsewhere_and_spare_the_victims() -> None:
     projects = [project("a", 0), project("b", 2000)]
     pools = [pool(nodes=[2, 2])]
     world = World(nodes=live_nodes(pools))
@@ -234,8 +234,8 @@ def test_nothing_is_paused_for_a_run_whose_object_is_not_there_yet() -> None:
     assert isinstance(second[1], Pending)
 
 
-def test_a_job_with_a_promised_place_is_wanted_where_that_is() -> None:
-    """Not in the pool it would prefer: else shares and reasons would change once more when it has started."""
+def test_a_job_with_a_reserved_place_is_demand_in_the_pool_of_that_place() -> None:
+    """It demands the pool of its place, not the one it prefers: else shares and reasons would change at its start."""
     pools = [pool("dgx1", nodes=[2]), pool("v100", nodes=[2])]
     projects = [project("a", {"dgx1": 1000, "v100": 0}), project("b", {"dgx1": 2000, "v100": 2000})]
     jobs = [job("a/1", 1000), job("a/2", 1000, pools=(PoolName("v100"),))]
@@ -273,7 +273,7 @@ def test_after_a_crash_the_run_that_loses_least_by_now_makes_way() -> None:
 
 
 def moving() -> tuple[World, Declared]:
-    """A run that stops on one node to go on at a place on the other."""
+    """A run that stops on one node in order to go on at a place on the other."""
     tree = declared([project("a", 16000)], [job("a/x", 4000), job("a/y", 4000)])
     world = World(nodes=live_nodes(tree.cluster.pools))
     world.settle(tree)
@@ -311,19 +311,19 @@ def test_a_place_to_go_on_at_is_not_kept_where_no_node_is_large_enough_any_more(
     assert reserved_for_x(world, tree) is None
 
 
-def promising(tree: Declared, place: Placement) -> World:
-    """Its one job waits, and was promised this place."""
+def with_reservation(tree: Declared, place: Placement) -> World:
+    """The world in which the only job waits with this place reserved."""
     world = world_of(tree)
     ((key, run),) = world.runs.items()
     world.runs[key] = replace(run, placement=place)
     return world
 
 
-def test_a_promised_gpu_that_has_been_cut_since_is_no_place_for_a_whole_one() -> None:
+def test_a_reserved_gpu_that_has_been_cut_since_is_no_place_for_a_whole_one() -> None:
     h100 = 81_559 << 20
     of = replace(pool(nodes=[2], sharing=Sharing.MIG), gpu_mem_bytes=h100, profiles=profiles_of(h100))
     tree = declared([project("a", 2000)], [job("a/x")], [of])
-    world = promising(tree, at((1, 0)))
+    world = with_reservation(tree, at((1, 0)))
     (whole,) = all_decided(world, tree).values()
     assert isinstance(whole, Admit)
     assert whole.placement == at((1, 0))
@@ -333,28 +333,28 @@ def test_a_promised_gpu_that_has_been_cut_since_is_no_place_for_a_whole_one() ->
     assert found.placement == at((1, 1))
 
 
-def test_a_promised_place_in_a_pool_that_is_not_the_jobs_any_more_is_none() -> None:
+def test_a_reserved_place_in_a_pool_that_the_job_may_no_longer_use_is_dropped() -> None:
     pools = [pool(nodes=[2]), pool("v100", nodes=[2])]
     tree = declared([project("a", 4000)], [job("a/x", pools=(PoolName("v100"),))], pools)
-    world = promising(tree, at((1, 0)))
+    world = with_reservation(tree, at((1, 0)))
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Admit)
     assert [worker.node for worker in found.placement.workers] == ["v100-1"]
 
 
-def test_a_promised_place_on_a_node_that_is_gone_is_none() -> None:
+def test_a_reserved_place_on_a_node_that_is_gone_is_dropped() -> None:
     tree = declared([project("a", 4000)], [job("a/x")], [pool(nodes=[2])])
-    world = promising(tree, at((7, 0)))
+    world = with_reservation(tree, at((7, 0)))
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Admit)
     assert found.placement == at((1, 0))
 
 
 @pytest.mark.parametrize("short", [{"foreign_cpu_milli": 79_999}, {"foreign_mem_bytes": 512 * GIB - 1}])
-def test_a_promise_takes_all_the_cpu_and_memory_there_is_but_no_more(short: dict[str, int]) -> None:
+def test_a_reserved_place_takes_all_the_cpu_and_memory_there_is_but_no_more(short: dict[str, int]) -> None:
     asks = {"cpu_milli": 80_000, "mem_bytes": 512 * GIB}
     tree = declared([project("a", 4000)], [job("a/x", **asks)], [pool(nodes=[2])])  # type: ignore[arg-type]
-    world = promising(tree, at((1, 1)))
+    world = with_reservation(tree, at((1, 1)))
     (found,) = all_decided(world, tree).values()
     assert isinstance(found, Admit)
     assert found.placement == at((1, 1))
@@ -363,7 +363,7 @@ def test_a_promise_takes_all_the_cpu_and_memory_there_is_but_no_more(short: dict
     assert isinstance(found, Pending)
 
 
-def test_of_a_promised_place_on_two_nodes_only_what_is_in_it_is_emptied() -> None:
+def test_only_runs_in_a_reserved_place_on_two_nodes_are_paused_for_it() -> None:
     projects = [project("a", 0), project("b", 2000)]
     jobs = [job("a/beside", workers=2), job("a/there"), job("b/gang", workers=2)]
     tree = declared(projects, jobs, [pool(nodes=[2, 2])], policy=SchedulingPolicy(consolidation=False))
@@ -377,7 +377,7 @@ def test_of_a_promised_place_on_two_nodes_only_what_is_in_it_is_emptied() -> Non
     assert gang.reserved == at((1, 0), (2, 1))
 
 
-def test_nothing_leaves_a_promised_place_that_would_not_be_free_even_then() -> None:
+def test_no_run_is_paused_in_a_reserved_place_that_would_not_be_free_even_then() -> None:
     projects = [project("a", 0), project("b", 2000), project("c", 3000)]
     fixed = job("c/fixed", workers=3, preemptible=False)
     tree = declared(projects, [job("a/there"), job("b/two", 2000), fixed], [pool(nodes=[2, 2, 2])])

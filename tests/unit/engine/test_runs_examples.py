@@ -1,4 +1,4 @@
-"""What runs say by themselves: ended, suspended, lost, over a limit, given out twice."""
+"""The decisions that runs have by themselves: ended, suspended, lost, over a limit, given out twice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_object_of_an_ended_run_expires_once_the_ledger_has_its_end() -> Non
     world.now_ms += 120_000
     told = decision(world, tree, "a/1")
     assert isinstance(told, Finished)
-    assert (told.expires_at_ms, told.is_expired) == (None, False)  # nothing but the object knows of the end
+    assert (told.expires_at_ms, told.is_expired) == (None, False)  # only the object shows the end
     world.finished[key] = recorded
     for now_ms, is_expired in ((end_ms + 59_999, False), (end_ms + 60_000, True)):
         world.now_ms = now_ms
@@ -118,7 +118,7 @@ def test_what_ran_on_a_lost_node_starts_elsewhere_and_a_cordoned_one_keeps_its_w
 
 
 def test_what_a_displaced_run_held_is_claimed_by_its_project_until_it_waits() -> None:
-    """Else `a/2` would have the loan of b paused, and a's run would be without a place when it can start."""
+    """Otherwise b's loan would be paused for `a/2`, and a's run would have no place when it can start."""
     tree = declared([project("a", 4000), project("b", 0)], [job("a/1", 3000), job("b/1", 4000)], POOLS)
     world = World(nodes=live_nodes(POOLS))
     world.settle(tree)
@@ -135,7 +135,7 @@ def test_what_a_displaced_run_held_is_claimed_by_its_project_until_it_waits() ->
     assert {row.project: row.allocated_milli for row in made.shares} == {"a": 0, "b": 4000}
     stopping = dict(world.runs)
     assert kinds(world, tree) == {"a/1": "Pending", "a/2": "Pending", "b/1": "Keep"}
-    # A person who does not want it any more ends the claim with it.
+    # If a user removes the job, its claim ends too.
     world.runs = stopping
     assert kinds(world, replace(tree, jobs=tree.jobs[1:]))["b/1"] == "Reclaim"
 
@@ -143,7 +143,7 @@ def test_what_a_displaced_run_held_is_claimed_by_its_project_until_it_waits() ->
 @pytest.mark.parametrize("one_of_two", [True, False])
 @pytest.mark.parametrize("had_a_node", [False, True])
 def test_what_was_to_be_on_gpus_that_others_pods_have_is_withdrawn(*, one_of_two: bool, had_a_node: bool) -> None:
-    """kube-scheduler gave them to a pod of a higher PriorityClass. A run whose pods are there has its own."""
+    """kube-scheduler gave the GPUs to a pod of a higher PriorityClass. A run whose own pods are there keeps them."""
     world, tree = at_rest(job("a/1", 2000))
     ((key, run),) = world.runs.items()
     assert run.placement is not None
@@ -162,7 +162,7 @@ def test_what_was_to_be_on_gpus_that_others_pods_have_is_withdrawn(*, one_of_two
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("had_a_node", [False, True])
 def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool, had_a_node: bool) -> None:
-    """What never was anywhere waits as before, as if it had not been let go."""
+    """A run whose pods were never on a node keeps waiting as if it had not been started."""
     world, tree = at_rest(job("a/1", 2000))
     ((key, run),) = world.runs.items()
     assert run.placement is not None
@@ -184,7 +184,7 @@ def test_what_was_to_be_at_a_node_that_takes_nothing_is_withdrawn(*, ready: bool
 
 
 def test_what_starts_beside_a_run_whose_device_is_there_no_more() -> None:
-    """A node that reports fewer GPUs than before while pods are on their way to it."""
+    """A node reports fewer GPUs than before while pods are on their way to it."""
     tree = declared([project("a", 8000)], [job("a/gang", workers=3), job("a/late", workers=2)], POOLS)
     world = World(nodes=live_nodes(POOLS))
     world.cycle(tree)
@@ -208,7 +208,7 @@ def test_a_run_that_waits_and_has_no_time_left_has_ended() -> None:
     assert isinstance(made, Finished)
     assert made.state is JobState.TIMED_OUT
     suspended = replace(tree, jobs=(job("a/1", max_duration_ms=60_000, suspend=True),))
-    assert isinstance(decision(world, suspended, "a/1"), Suspended)  # It may be given more time before it goes on.
+    assert isinstance(decision(world, suspended, "a/1"), Suspended)  # Its limit may be raised before it goes on.
 
 
 @pytest.mark.parametrize("kind", [JobType.INTERACTIVE, JobType.INFERENCE])
@@ -312,6 +312,6 @@ def test_when_max_duration_ends_a_run_is_one_answer(started_ms: int | None, ran_
     [(False, 0, NOT_YET), (False, 1_200_000, NOT_YET), (None, 0, NOT_YET), (None, 1_200_000, 0), (True, 0, 0)],
 )
 def test_a_start_that_takes_long_is_on_record(*, begun: bool | None, later_ms: int, told: int) -> None:
-    """Later a run that has no pod is none that starts: its pod may have been evicted."""
+    """A run without pods that long after its start is not starting: its pods may have been evicted."""
     run = Run(job=JobId.parse("a/1"), digest=RunDigest("d"), phase=RunPhase.STARTING, let_go_at_ms=0, begun=begun)
     assert going_record(run, SLOW_MS + later_ms, 900_000).starting_ms == told

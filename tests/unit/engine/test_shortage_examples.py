@@ -1,4 +1,4 @@
-"""What is told of waiting jobs: what binds them, and not what binds others."""
+"""The reasons of waiting jobs name what keeps these jobs from starting, and not what keeps others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X, Y = PoolName("x"), PoolName("y")
 
 
 def waiting(tree: Declared, *before: Job) -> dict[str, str]:
-    """The codes of those that wait, by name, once all is at rest; these jobs were there first."""
+    """The codes of the waiting jobs by name, once the cluster is at rest. `before`: the jobs that were there first."""
     world = World(nodes=live_nodes(tree.cluster.pools))
     if before:
         world.settle(replace(tree, jobs=before))
@@ -26,7 +26,7 @@ def waiting(tree: Declared, *before: Job) -> dict[str, str]:
 
 
 def after(tree: Declared, before: Iterable[Job], *late: Job) -> dict[str, str]:
-    """The codes where these jobs came later."""
+    """The codes of the waiting jobs if `late` jobs came after the others."""
     jobs = tuple(sorted((*before, *late), key=lambda each: each.id))
     return waiting(replace(tree, jobs=jobs), *before)
 
@@ -81,7 +81,7 @@ def test_a_cut_quota_does_not_keep_a_notebook_without_a_gpu_from_starting() -> N
 
 
 def test_a_ceiling_that_others_let_go_of_is_not_told_any_more() -> None:
-    """The department's, which a project that neither got nor lost anything was stopped by."""
+    """The ceiling was the department's; the project that it stopped has itself gained and lost nothing."""
     young = SchedulingPolicy(min_runtime=MinRuntime.of_all(3_600_000))
     projects = [
         project("a", department="r"), project("b", department="r"), project("c", 3000),
@@ -101,7 +101,7 @@ def test_a_ceiling_that_others_let_go_of_is_not_told_any_more() -> None:
 
 
 def test_an_elastic_job_is_told_what_keeps_its_fewest_workers_from_starting() -> None:
-    """One worker more would be within its share: that is not what it waits for."""
+    """One worker would be within the project's share, so the share is the reason only where three are needed."""
     young = SchedulingPolicy(min_runtime=MinRuntime.of_all(3_600_000))
     lent = [job("b/one"), job("b/two", 2000)]
     tree = declared(

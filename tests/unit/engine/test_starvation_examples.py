@@ -1,4 +1,4 @@
-"""The starvation guard: a large job gets its place however many small ones come, and idle GPUs are lent meanwhile."""
+"""Head reservations: a large job gets its place however many small ones come, and idle GPUs are lent meanwhile."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ POLICY = SchedulingPolicy(starvation_guard_ms=PATIENCE, consolidation=False)
 
 
 def told(world: World, tree: Declared) -> dict[str, Decision]:
-    """One cycle's decisions by name."""
+    """One cycle's decisions by job."""
     return {str(decision.job): decision for decision in world.cycle(tree).decisions}
 
 
 def waited(smalls: Mapping[str, int | None], large: Job, *, nodes: tuple[int, ...] = (4,)) -> tuple[World, Declared]:
-    """Small jobs that run, by how long they may take still, and a large one that has waited for half an hour."""
+    """Small running jobs, each with its maxDuration in minutes, and a large job that has waited for half an hour."""
     pools = [pool(nodes=nodes, placement=PlacementStrategy.SPREAD)]
     world = World(nodes=live_nodes(pools))
     running = [job(name, max_duration_ms=minutes and minutes * MINUTE) for name, minutes in smalls.items()]
@@ -40,19 +40,19 @@ def waited(smalls: Mapping[str, int | None], large: Job, *, nodes: tuple[int, ..
 
 
 def overtaken(world: World, *jobs: Job) -> None:
-    """As if these had waited since before all others came."""
+    """Make these jobs the longest-waiting ones."""
     for each in jobs:
         key = each.id, each.digest
         world.runs[key] = replace(world.runs[key], queued_at_ms=world.now_ms - 3 * PATIENCE)
 
 
 def with_jobs(tree: Declared, *more: Job) -> Declared:
-    """The same with more jobs."""
+    """The declarations with more jobs."""
     return replace(tree, jobs=tuple(sorted((*tree.jobs, *more), key=lambda each: each.id)))
 
 
 def without(tree: Declared, *names: str) -> Declared:
-    """The same without some jobs."""
+    """The declarations without some jobs."""
     gone = {JobId.parse(name) for name in names}
     return replace(tree, jobs=tuple(each for each in tree.jobs if each.id not in gone))
 
@@ -131,7 +131,7 @@ def test_of_the_devices_of_a_node_those_are_kept_that_are_known_to_be_free_first
 
 
 def kept_beside(large: Job, *there: tuple[Job, Placement], gpus: int) -> list[tuple[int, ...]]:
-    """The devices that are kept for a job that has waited, worker by worker, on one node where some run."""
+    """The devices reserved for a job that has waited, worker by worker, on one node where other jobs run."""
     running = {str(each.id).replace("/", "_"): place for each, place in there}
     jobs = [large, *(each for each, _ in there)]
     tree = declared([project("b", 1000 * gpus)], jobs, [pool(nodes=[gpus])], policy=POLICY)
@@ -150,7 +150,7 @@ def test_devices_that_are_free_already_are_kept_before_those_that_come_free() ->
 
 
 def test_a_part_of_a_gpu_is_kept_where_it_leaves_the_least() -> None:
-    """Both must leave, for their CPU; of their two GPUs the second has no more room than is asked for then."""
+    """Both runs must leave, for their CPU; of their two GPUs the second then has just the room that is asked for."""
     ends: dict[str, Any] = {"max_duration_ms": 60 * MINUTE, "cpu_milli": 30_000}
     first, second = (job("b/p", 600, **ends), at((1, 0))), (job("b/q", 400, **ends), at((1, 1)))
     there = [first, second, (job("b/r", 200), at((1, 1)))]
@@ -172,7 +172,7 @@ def test_a_job_that_ranks_above_work_that_can_t_be_paused_does_not_pass_it() -> 
 
 
 def two_pools(*ends: int | None) -> tuple[World, Declared, Job]:
-    """A job on each of two pools of two GPUs, and one that has waited for two GPUs of either."""
+    """A running job on each of two pools of two GPUs, and a job that has waited for two GPUs of either."""
     pools = [pool("x", nodes=[2]), pool("y", nodes=[2])]
     world = World(nodes=live_nodes(pools))
     small = [
@@ -374,9 +374,9 @@ def test_one_of_the_same_project_that_ranks_above_passes_though_it_asks_for_more
 
 
 def kept_from(quota: int) -> Decision:
-    """What is decided of a job within its guarantee that fits only where a place is kept for one whose quota is given.
+    """The decision for a guaranteed job that fits only where a place is kept for a job of a project with this quota.
 
-    Two nodes are full of work too young to be paused; on the third one GPU is used for hours yet.
+    Two nodes are full of work too young to be paused; on the third one GPU is used for some more hours.
     """
     pools = [pool(nodes=(4, 4, 4))]
     policy = replace(POLICY, min_runtime=MinRuntime.of_all(600 * MINUTE))

@@ -1,4 +1,4 @@
-"""What time changes: a start that waits long for a node; a run that has stopped, and does not wait like others then."""
+"""What time changes: starts that wait long for a node; runs that have stopped, and then do not wait like others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gangs close together: a node before a rack, a rack before a block, and few of each."""
+"""Gangs close together: one node before one rack, one rack before one block, and as few of each as possible."""
 
 from __future__ import annotations
 

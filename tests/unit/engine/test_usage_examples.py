@@ -1,4 +1,4 @@
-"""Past use: how it fades, how it weighs, and that nothing is written while nothing changes."""
+"""Past use: how it fades, how it counts, and that its record is not rewritten while nothing changes."""
 
 from __future__ import annotations
 

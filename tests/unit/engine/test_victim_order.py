@@ -1,4 +1,4 @@
-"""The order of victims: what comes first, in whatever order the runs are listed."""
+"""The order of victims: which runs come first, whatever the order in which they are listed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE: Node = live_nodes([pool(nodes=(8,))])[0]
 
 
 def allocation(name: str, started_at_ms: int | None, priority: int = 0, position: int = 0) -> Allocation:
-    """A one-GPU run of the job with that name."""
+    """A run of the job with that name, on one GPU."""
     declared = job(name, priority=priority, position=position)
     place = Placement(workers=(WorkerPlacement(node=NODE.name, gpus=(0,)),))
     run = Run(job=declared.id, digest=declared.digest, phase=RunPhase.RUNNING, started_at_ms=started_at_ms)
@@ -24,7 +24,7 @@ def allocation(name: str, started_at_ms: int | None, priority: int = 0, position
 
 
 def preference(each: Allocation) -> Preference:
-    """As if project `b` were above its share and no other, and all that started after 9 s were young."""
+    """The preference if only project `b` were above its share, and if all runs started after 9 s were young."""
     spared = int((each.run.started_at_ms or 0) > 9_000)
     return Preference(spared, -2000 if each.project == "b" else 0, each.order)
 

@@ -1,4 +1,4 @@
-"""A job that runs were paused for names those that still stop, and none that has left."""
+"""A job that runs were paused for names those that are still stopping, and none that has left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_run_that_has_left_is_not_named_any_more() -> None:
 
 
 def victims(world: World, tree: Declared) -> str | int:
-    """The jobs that b/own waits for."""
+    """The jobs that the reason of b/own names."""
     made = schedule(tree, world.state(), world.now_ms)
     (reason,) = [each.reason for each in made.decisions if str(each.job) == "b/own"]
     return dict(reason.params)["victims"]
