@@ -62,7 +62,7 @@ KEPT: Mapping[Kind, Parts] = {
     kinds.NAMESPACE: {"status": _whole("phase")},
     kinds.NODE: {
         "spec": {**_whole("unschedulable"), "taints": _whole("key", "value", "effect")},
-        "status": {**_whole("allocatable", "capacity"), "conditions": _whole("type", "status")},
+        "status": {**_whole("allocatable", "capacity"), "conditions": _whole("type", "status", "lastTransitionTime")},
     },
     kinds.POD: {
         "spec": {**_whole("nodeName"), "resourceClaims": _whole("resourceClaimTemplateName")},

@@ -8,8 +8,10 @@ not exist yet: kube-scheduler has given these GPUs away, for example to a pod of
 A node that is not ready takes nothing new, and what runs there goes on. If the kubelet itself reports it, as each does
 for some seconds after a restart, it still has its pods. Once that has lasted (five minutes by default), Kubernetes
 evicts them, and their places are open on a node that takes no new pods. A silent node is lost once Kubernetes' node
-controller has tainted it as unreachable: within seconds, except where the controller believes to be cut off itself,
-because it hears of no node or of few.
+controller has tainted it as unreachable, and another node has been heard all the while. Without the latter the network
+or the API server is the cause, and all runs go on until Kubernetes evicts pods. The node controller has such a rule
+too, but it applies the rule after it has looked at all nodes, and may have tainted a first one by then: seen on
+Kubernetes 1.36, where the taint stayed until the nodes were heard again.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from functools import partial
 from typing import TypeAlias
 
 from gpuctl.k8s import kinds
-from gpuctl.k8s.objects import flag, is_deleting, items, labels_of, mapping, milli, status_of, text, whole
+from gpuctl.k8s.objects import flag, instant, is_deleting, items, labels_of, mapping, milli, status_of, text, whole
 from gpuctl.k8s.requests import Requests
 from gpuctl.k8s.tolerations import OF_ALL_PODS
 from gpuctl.model.declared import Way
@@ -30,7 +32,7 @@ from gpuctl.model.memo import Sweep
 from gpuctl.model.state import Body, Node, Run
 from gpuctl.model.taints import Taint, Toleration
 from gpuctl.model.tenancy import Tenancy
-from gpuctl.model.units import WHOLE_GPU
+from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.observe.devices import HeldDevice, NodeDevices
 from gpuctl.observe.numbering import beside_given, only_planned, with_indexes
 from gpuctl.observe.pods import Pod
@@ -45,6 +47,8 @@ Use: TypeAlias = tuple[NodeName, Requests]
 _KEEPS_PODS_OUT = frozenset({"NoSchedule", "NoExecute"})
 _NOT_READY = "node.kubernetes.io/not-ready"
 """The taint of a node whose condition Ready is False."""
+_UNREACHABLE = Taint(key="node.kubernetes.io/unreachable", value="", effect="NoExecute")
+"""The taint of a node from which the node controller does not hear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +166,35 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
                 foreign=foreign,
             )
         )
-    return known.nodes(by_name, slots, taken, tenancy, faults), runs
+    return known.nodes(_with_believed_taints(by_name), slots, taken, tenancy, faults), runs
+
+
+def _with_believed_taints(bodies: Mapping[NodeName, Body]) -> Mapping[NodeName, Body]:
+    """The nodes, without the taint of being unreachable where no other node was heard all the while. Cost: O(nodes),
+    and next to nothing while none has a taint."""
+    tainted = [name for name, body in bodies.items() if "taints" in mapping(body, "spec")]
+    silent = {name: bodies[name] for name in tainted if _UNREACHABLE in _taints(bodies[name])}
+    if not silent:
+        return bodies
+    heard_ms = min((_since_ms(body) for body in bodies.values() if status_of(body, "Ready") == "True"), default=None)
+    return {
+        **bodies,
+        **{
+            name: {**body, "spec": {**mapping(body, "spec"), "taints": _other_taints(body)}}
+            for name, body in silent.items()
+            if status_of(body, "Ready") == "True" or heard_ms is None or heard_ms > _since_ms(body)
+        },
+    }
+
+
+def _since_ms(body: Body) -> Instant:
+    """Since when a node's condition Ready has its status."""
+    entries = items(body, "status", "conditions")
+    return next((instant(each, "lastTransitionTime") for each in entries if each.get("type") == "Ready"), None) or 0
+
+
+def _other_taints(body: Body) -> list[Body]:
+    return [taint for taint in items(body, "spec", "taints") if _taint(taint) != _UNREACHABLE]
 
 
 _NONE_USED = Requests()
@@ -224,7 +256,8 @@ def _free_first(slots: Slots, held: frozenset[int], planned: frozenset[int], wan
 
 
 def _taints(body: Body) -> list[Taint]:
-    return [
-        Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
-        for taint in items(body, "spec", "taints")
-    ]
+    return [_taint(taint) for taint in items(body, "spec", "taints")]
+
+
+def _taint(taint: Body) -> Taint:
+    return Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))

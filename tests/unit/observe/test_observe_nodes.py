@@ -1,5 +1,6 @@
 """What nodes can hold, and what others take of it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +56,6 @@ def test_a_device_that_can_not_be_is_none() -> None:
         (node(**taint("gpuctl.dev/managed")), True, True),
         (node(**taint("dedicated")), False, True),
         (node(**taint("dedicated", "PreferNoSchedule")), True, True),
-        (node(**taint("node.kubernetes.io/unreachable", "NoExecute")), False, False),
         (node(metadata={"deletionTimestamp": NOON}), False, False),
         ({**node(), "status": {"allocatable": {}}}, False, False),
     ],
@@ -250,8 +250,42 @@ def test_a_gpu_that_the_plugin_lost_may_be_one_that_is_only_planned() -> None:
 )
 def test_a_kubelet_that_says_that_it_is_not_ready_keeps_its_pods(status: str, key: str, *, ready: bool) -> None:
     """As each kubelet says for some seconds when it is restarted. One that says nothing any more is lost if Kubernetes
-    says so: it does not where it hears of no node."""
-    body = node(taints=[{"key": key, "effect": "NoExecute"}] if key else [])
-    body["status"]["conditions"] = [{"type": "Ready", "status": status}]
-    found = only_node(body)
+    says so."""
+    body = node("n1", taints=[{"key": key, "effect": "NoExecute"}] if key else [])
+    body["status"]["conditions"] = [is_ready(status, "12:00:00")]
+    found = next(each for each in seen(body, heard("11:00:00")).nodes if each.name == "n1")
     assert (found.ready, found.usable) == (ready, False)
+
+
+@pytest.mark.parametrize(
+    ("others", "status", "is_lost"),
+    [
+        ([], "Unknown", False),
+        (["11:59:59"], "Unknown", True),
+        (["12:01:00"], "Unknown", False),
+        (["12:01:00", "11:59:59"], "Unknown", True),
+        (["11:59:59"], "True", False),
+    ],
+    ids=["alone", "another was heard", "another is heard again", "one of two was heard", "heard again"],
+)
+def test_a_silent_node_is_lost_if_another_was_heard_all_the_while(
+    others: Sequence[str], status: str, *, is_lost: bool
+) -> None:
+    """If none was, the control plane was cut off. The node controller may have tainted a first node by then."""
+    effects = ["NoExecute"] if status == "True" else ["NoSchedule", "NoExecute"]
+    body = node("n1", taints=[{"key": "node.kubernetes.io/unreachable", "effect": each} for each in effects])
+    body["status"]["conditions"] = [is_ready(status, "12:00:00")]
+    bodies = [heard(since, f"n{at + 2}") for at, since in enumerate(others)]
+    found = next(each for each in seen(body, *bodies).nodes if each.name == "n1")
+    assert found.ready is not is_lost
+
+
+def is_ready(status: str, since: str) -> dict[str, str]:
+    return {"type": "Ready", "status": status, "lastTransitionTime": f"2026-07-29T{since}Z"}
+
+
+def heard(since: str, name: str = "n2") -> Body:
+    """A node that has been ready since that time of the day."""
+    body = node(name)
+    body["status"]["conditions"] = [is_ready("True", since)]
+    return body
