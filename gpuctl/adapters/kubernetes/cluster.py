@@ -16,6 +16,7 @@ from gpuctl.adapters.kubernetes.budget import Budget
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.discovery import declared_plural
 from gpuctl.adapters.kubernetes.doubts import Doubts
+from gpuctl.adapters.kubernetes.faults import Passing
 from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
@@ -41,6 +42,7 @@ from gpuctl.app.ports import (
     ObjectList,
     Taken,
     WatchEvent,
+    WebhookAway,
     WorldFault,
 )
 from gpuctl.diag.wording import message
@@ -288,7 +290,12 @@ class KubernetesCluster:
         wait_ns = self._budget.take()
         if wait_ns:
             self.requests.pause(-(-wait_ns // _MS_NS))
-        return self.requests.send(request, self._permit)
+        try:
+            return self.requests.send(request, self._permit)
+        except Passing as fault:
+            if fault.of_webhook:
+                raise WebhookAway("GPU7006", str(fault).partition(": ")[2]) from fault
+            raise
 
     def _pages(self, kind: Kind, size: str) -> ObjectList:
         scope = self._scopes.get(kind, _EVERYTHING)
