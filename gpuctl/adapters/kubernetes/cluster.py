@@ -161,6 +161,13 @@ class KubernetesCluster:
         self._doubts.allowed(("watch", kind))
         return events
 
+    def read_anew(self) -> None:
+        """Lose all watches, so that the next call for each kind raises Gone, and the caller lists. Safe for threads."""
+        with self._lock:
+            streams = dict(self._streams)
+        for kind, stream in streams.items():
+            stream.lose(Gone("GPU7005", f"watch {kind[1]}: the server's data may have been restored"))
+
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; returns the object as stored. Faults as the port says.
 
