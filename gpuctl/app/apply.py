@@ -113,13 +113,14 @@ class _Skips:
       pause the run again in vain.
 
     Failures are noted between waves; only an unreachable server also stops the rest of its wave. So does, for the
-    objects of one kind, an admission webhook that does not answer: each try may take the server many seconds.
+    objects of one kind in one namespace, an admission webhook that does not answer: each try may take the server many
+    seconds. Security: a webhook for one namespace may be a tenant's, and stops no other's writes.
     """
 
     def __init__(self) -> None:
         self.unreachable = ""
-        self.unanswered: dict[Kind, str] = {}
-        """The kinds for which a webhook does not answer, each with the server's words."""
+        self.unanswered: dict[tuple[str, Kind], str] = {}
+        """The namespaces and kinds for which a webhook does not answer, each with the server's words."""
         self._last_stages: dict[object, Stage | int] = {}
         self._unsupported: set[JobId | None] = set()
         self._unwritten: set[JobId | None] = set()
@@ -174,9 +175,9 @@ def _job(change: Change) -> JobId | None:
 
 
 def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
-    kind = (change.ref.api_version, change.ref.kind)
-    if kind in skips.unanswered:
-        return Outcome(change=change, status=OutcomeStatus.FAILED, error=skips.unanswered[kind], refused=True)
+    where = (change.ref.namespace, (change.ref.api_version, change.ref.kind))
+    if where in skips.unanswered:
+        return Outcome(change=change, status=OutcomeStatus.FAILED, error=skips.unanswered[where], refused=True)
     try:
         if change.action is Action.DELETE:
             cluster.delete(change.ref, change.uid, change.resource_version)
@@ -193,7 +194,7 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
         return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
     except WorldFault as fault:
         if isinstance(fault, WebhookAway):
-            skips.unanswered[kind] = f"{fault.code}: {fault}"
+            skips.unanswered[where] = f"{fault.code}: {fault}"
         refused = isinstance(fault, Invalid | Forbidden | Taken)
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=refused)
     return Outcome(change=change, status=OutcomeStatus.APPLIED)

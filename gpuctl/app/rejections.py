@@ -103,24 +103,24 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
     refused although its dry run succeeded, or that could not be tried, counts as failed: the run is tried again like
     any run that does not start, so other runs are next paused for it two hours later.
     Cost: one request a minute for each refused start, at most MOST_CHECKS a cycle, taken from each namespace in turn.
-    If a webhook does not answer, which may take it many seconds, the others of that kind are put off.
+    If a webhook does not answer, which may take it many seconds, the others of that kind in the namespace are put off.
     """
     due = sorted((each.at_ms, ref) for ref, each in rejections.items() if _is_due(each, now_ms))
     if not due:
         return rejections
     refs = in_turns(((ref.namespace, ref) for _, ref in due), 1)
-    unanswered = set[tuple[str, str]]()
+    unanswered = set[tuple[str, str]]()  # namespace and kind
     later = {ref: replace(rejections[ref], until_ms=now_ms + SOON_MS) for ref in refs[MOST_CHECKS:]}
 
     def check(ref: ObjectRef) -> Rejection:
-        found, kind = rejections[ref], (ref.api_version, ref.kind)
-        if kind in unanswered:
+        found, where = rejections[ref], (ref.namespace, ref.kind)
+        if where in unanswered:
             return replace(found, until_ms=now_ms + SOON_MS)
         try:
             cluster.check(found.start or {})
         except (Invalid, Forbidden, ClusterUnavailable) as fault:
             if isinstance(fault, WebhookAway):
-                unanswered.add(kind)
+                unanswered.add(where)
             if fault.code == _NO_RIGHT and not found.lacks_a_right:
                 return replace(found, until_ms=now_ms + SOON_MS)  # doubted, so the earlier message stays
             error = f"{fault.code}: {fault}"

@@ -122,16 +122,19 @@ def test_an_api_server_that_is_away_ends_it() -> None:
 
 
 def test_a_webhook_that_does_not_answer_is_asked_about_one_object_of_its_kind_in_a_cycle() -> None:
-    plan = Plan(changes=(change("x", Stage.SUPPORT), change("y", Stage.SUPPORT, B), change("run", Stage.ADMIT, B)))
-    other = replace(plan.changes[2], ref=ObjectRef("batch/v1", "Job", "b", "run"))
+    """In one namespace: the webhook may be another team's, for its own namespace alone."""
+    of_b = change("z", Stage.SUPPORT, B)
+    plan = Plan(changes=(change("x", Stage.SUPPORT), change("y", Stage.SUPPORT), of_b, change("run", Stage.ADMIT)))
+    other = replace(plan.changes[3], ref=ObjectRef("batch/v1", "Job", "a", "run"))
     cluster = Recorder(x=WebhookAway("GPU7006", "failed calling webhook"))
-    result = apply_plan(Plan(changes=(*plan.changes[:2], other)), cluster)
+    result = apply_plan(Plan(changes=(*plan.changes[:3], other)), cluster)
     assert [(str(o.status), o.refused) for o in result.outcomes] == [
         ("failed", True),
         ("failed", True),
+        ("applied", False),
         ("skipped", False),
     ]
-    assert (result.outcomes[1].error, cluster.done) == ("GPU7006: failed calling webhook", [])
+    assert (result.outcomes[1].error, cluster.done) == ("GPU7006: failed calling webhook", ["z"])
 
 
 def test_what_is_gone_already_is_deleted() -> None:
