@@ -208,8 +208,15 @@ class GitSource:
 
     def _begin_anew(self, remote: str, local: str) -> Revision:
         """Fetch into a new clone. Only a complete one replaces the old clone, which may have the only copy of the last
-        good commit."""
+        good commit. An incomplete one is removed: beside it, the old clone may have no room for the next fetch."""
         fresh = self._clone.with_suffix(".new")
+        try:
+            return self._cloned(fresh, remote, local)
+        finally:
+            with suppress(ValueError):  # a NUL in the name
+                shutil.rmtree(fresh, ignore_errors=True)
+
+    def _cloned(self, fresh: Path, remote: str, local: str) -> Revision:
         try:
             shutil.rmtree(fresh, ignore_errors=True)
             fresh.parent.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from itertools import count, groupby
 
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, Taken, WorldFault, Writable
+from gpuctl.app.ports import (
+    ClusterUnavailable,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Taken,
+    WebhookAway,
+    WorldFault,
+    Writable,
+)
 from gpuctl.k8s.annotations import decode_record
+from gpuctl.k8s.kinds import Kind
 from gpuctl.k8s.objects import annotations_of
 from gpuctl.k8s.workloads import is_workload, job_of
 from gpuctl.model.change import Action, ApplyResult, Change, Outcome, OutcomeStatus, Plan
@@ -101,11 +112,15 @@ class _Skips:
     - A run is not paused for a job whose objects could not be written: that job could not start, and each retry would
       pause the run again in vain.
 
-    Failures are noted between waves; only an unreachable server also stops the rest of its wave.
+    Failures are noted between waves; only an unreachable server also stops the rest of its wave. So does, for the
+    objects of one kind in one namespace, an admission webhook that does not answer: each try may take the server many
+    seconds. Security: a webhook for one namespace may be a tenant's, and stops no other's writes.
     """
 
     def __init__(self) -> None:
         self.unreachable = ""
+        self.unanswered: dict[tuple[str, Kind], str] = {}
+        """The namespaces and kinds for which a webhook does not answer, each with the server's words."""
         self._last_stages: dict[object, Stage | int] = {}
         self._unsupported: set[JobId | None] = set()
         self._unwritten: set[JobId | None] = set()
@@ -160,6 +175,9 @@ def _job(change: Change) -> JobId | None:
 
 
 def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
+    where = (change.ref.namespace, (change.ref.api_version, change.ref.kind))
+    if where in skips.unanswered:
+        return Outcome(change=change, status=OutcomeStatus.FAILED, error=skips.unanswered[where], refused=True)
     try:
         if change.action is Action.DELETE:
             cluster.delete(change.ref, change.uid, change.resource_version)
@@ -175,6 +193,8 @@ def _attempt(change: Change, cluster: Writable, skips: _Skips) -> Outcome:
     except Conflict as fault:
         return Outcome(change=change, status=OutcomeStatus.CONFLICT, error=f"{fault.code}: {fault}")
     except WorldFault as fault:
+        if isinstance(fault, WebhookAway):
+            skips.unanswered[where] = f"{fault.code}: {fault}"
         refused = isinstance(fault, Invalid | Forbidden | Taken)
         return Outcome(change=change, status=OutcomeStatus.FAILED, error=f"{fault.code}: {fault}", refused=refused)
     return Outcome(change=change, status=OutcomeStatus.APPLIED)

@@ -24,12 +24,14 @@ from gpuctl.model.history import ALL, Amounts, Check, Mark, Moment, Note, RunEve
 from gpuctl.model.ids import NO_REVISION, JobId, ProjectName, RunKey
 from gpuctl.model.job import Job
 from gpuctl.model.state import FinishedRun, Ledger, Node, Run, RunPhase
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import WHOLE_GPU, Instant
 from gpuctl.model.utilisation import RunUse
 from gpuctl.views.jobs import HOLDING, held_milli, job_state
 
 MOST_WAITS = 500
-"""The most events of one moment about runs whose reason for waiting has changed; the others are told the next time."""
+"""The most events of one moment about runs whose reason for waiting has changed, of each project in turn; the others
+are told the next time."""
 
 _WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
 OVER = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.TIMED_OUT, JobState.DELETED})
@@ -126,7 +128,7 @@ def moment(facts: Facts, before: Mapping[RunKey, Mark]) -> Moment:
     """
     marks: dict[RunKey, Mark] = {}
     events: list[RunEvent] = []
-    waits = 0
+    waits: list[tuple[str, tuple[Run, Mark, Mark]]] = []
     finished = {key: run for ledger in facts.ledgers.values() for key, run in ledger.finished.items()}
     for run in facts.runs:
         key = (run.job, run.digest)
@@ -136,14 +138,15 @@ def moment(facts: Facts, before: Mapping[RunKey, Mark]) -> Moment:
             if mark.state not in OVER:
                 marks[key] = mark
             continue
-        if known is not None and {mark.state, known.state} <= _WAITING:
-            waits += 1
-            if waits > MOST_WAITS:
-                marks[key] = known
-                continue
         if mark.state not in OVER:
             marks[key] = mark
-        events.append(_event(facts, run, mark, known))
+        if known is not None and {mark.state, known.state} <= _WAITING:
+            waits.append((run.job.project, (run, mark, known)))
+        else:
+            events.append(_event(facts, run, mark, known))
+    told = in_turns(waits, 1)
+    events.extend(_event(facts, *wait) for wait in told[:MOST_WAITS])
+    marks |= {(run.job, run.digest): known for run, _, known in told[MOST_WAITS:]}
     seen = {(run.job, run.digest) for run in facts.runs}
     events.extend(_gone(facts, before.keys() - seen, finished))
     events.sort(key=lambda event: (event.at_ms, event.job, event.digest))

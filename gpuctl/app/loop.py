@@ -99,7 +99,7 @@ class _Rhythm:
         self._is_asked |= reconciler.is_asked_for_git()
         if reconciler.is_following:
             self._follow()
-        elif self._is_asked or clock.now_ms() >= self._fetch_due:
+        elif self._is_asked or not reconciler.has_followed or clock.now_ms() >= self._fetch_due:
             self._is_asked = False
             self._follow()
         if not reconciler.has_followed:

@@ -25,7 +25,7 @@ from gpuctl.diag.wording import message
 from gpuctl.k8s import kinds
 from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import CONFIG_MAP, OBSERVED, Kind
-from gpuctl.k8s.objects import mapping, ref_of, resource_version
+from gpuctl.k8s.objects import ref_of, resource_version, text
 from gpuctl.k8s.workload_table import BUILT_IN, rows_of
 from gpuctl.k8s.workloads import is_workload
 from gpuctl.model.ids import ObjectRef
@@ -126,7 +126,7 @@ class ObjectCache:
         """Take in the changes since the last call. Returns how many objects changed, without gpuctl's own writes.
 
         Raises ClusterUnavailable, Forbidden; changes taken in before that stay. Raises GPU7026 where there are runs of
-        a kind that could never be read.
+        a kind that can't be read, and no object of it is known.
 
         Cost: a list a kind at first and after a 410; else a request a kind and the changes.
         """
@@ -170,10 +170,14 @@ class ObjectCache:
                 self._copy = None
 
     def _is_in_a_ledger(self, kind: Kind) -> bool:
-        """Whether gpuctl may have made objects of the kind: if it could not see them, it would take their runs for
-        gone."""
+        """Whether gpuctl may have made objects of the kind, of any version: if it could not see them, it would take
+        their runs for gone.
+
+        Security: only the inventories are searched, where no name of an object looks like a kind. Other parts hold
+        words of tenants, such as the name of an image that can't be pulled.
+        """
         ledgers = self._objects.get(CONFIG_MAP, {}).values()
-        return any(kind[1] in str(text) for body in ledgers for text in mapping(body, "data").values())
+        return any(f' {kind[1]}"' in text(body, "data", "inventory") for body in ledgers)
 
     def objects(self) -> RawObjects:
         """The objects as they are now: the same value until one changes. A returned value never changes."""

@@ -27,6 +27,7 @@ from gpuctl.model.overview import (
     start_ticket,
 )
 from gpuctl.model.state import Body, ClusterState, Removal
+from gpuctl.model.turns import in_turns
 from gpuctl.model.units import WHOLE_GPU, DurationMs, GpuMilli, Instant
 from gpuctl.views.jobs import HOLDING, held_milli
 from gpuctl.views.nodes import NodeView, node_views
@@ -36,7 +37,7 @@ SOONEST_MS: DurationMs = 5_000
 SHARE = 20
 """At most 1/SHARE of the time is spent on making overviews: forecasting a large queue takes seconds."""
 MOST_REMOVED = 1_000
-"""The most removed jobs, of all projects, that are published: the newest."""
+"""The most removed jobs, of all projects, that are published: of each project in turn, the newest."""
 _MINUTE_MS = 60_000
 
 
@@ -167,19 +168,19 @@ def overview_of(
             position_ticket(uids[job]): position for position, job in enumerate(queue, start=1) if uids.get(job)
         },
         starts=dict(_starts(starts, uids)),
-        removed=dict(newest_removals(dict(_removed(declared, state)))[:MOST_REMOVED]),
+        removed=dict(in_turns(_removed(declared, state), 1)[:MOST_REMOVED]),
         workload_kinds=declared.cluster.workload_kinds,
     )
 
 
-def _removed(declared: Declared, state: ClusterState) -> Iterator[tuple[str, Removal]]:
-    """The removed jobs on record, by ticket. A ticket is made from values that only readers of the project's objects
-    can see."""
+def _removed(declared: Declared, state: ClusterState) -> Iterator[tuple[ProjectName, tuple[str, Removal]]]:
+    """The removed jobs on record by project, with their tickets, the newest of each project first. A ticket is made
+    from values that only readers of the project's objects can see."""
     for project in declared.projects:
         ledger = state.ledgers.get(project.name)
         quota = uid(state.live.get(ObjectRef(*kinds.RESOURCE_QUOTA, project.namespace, names.QUOTA_NAME), {}))
-        for job, removal in ledger.removed.items() if ledger is not None and quota else ():
-            yield removal_ticket(JobId(project.name, job), quota), removal
+        for job, removal in newest_removals(ledger.removed) if ledger is not None and quota else ():
+            yield project.name, (removal_ticket(JobId(project.name, job), quota), removal)
 
 
 def _starts(starts: Mapping[JobId, Instant], uids: Mapping[JobId, str]) -> Iterator[tuple[str, Instant]]:

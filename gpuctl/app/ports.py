@@ -53,6 +53,10 @@ class Invalid(WorldFault):
     """422: the server refuses this body."""
 
 
+class WebhookAway(Invalid):
+    """500: the server can't take this body now, because an admission webhook for such objects does not answer."""
+
+
 class Forbidden(WorldFault):
     """403: the account may not do this, or a quota is used up."""
 

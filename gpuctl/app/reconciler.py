@@ -42,7 +42,7 @@ from gpuctl.app.report import (
 )
 from gpuctl.app.revisions import Desired
 from gpuctl.app.status import StatusBoard
-from gpuctl.app.timekeeping import LAST_RETRY_MS, CheckedClock, retry_ms
+from gpuctl.app.timekeeping import LAST_RETRY_MS, MOST_APART_MS, CheckedClock, retry_ms
 from gpuctl.app.troubles import Troubles
 from gpuctl.app.utilisation import UtilisationBoard
 from gpuctl.app.viewing import Sight
@@ -70,8 +70,8 @@ _PATIENCE_MS: Mapping[ChangeUrgency, DurationMs] = {
 class Reconciler:
     """Follows the branch and enforces it, each step when the loop calls it.
 
-    It remembers only what it can read again, and forgets it after another replica has led: the last good commits are in
-    the ledgers.
+    It remembers only what it can read again, and forgets it after another replica has led, or a clock was put back: the
+    last good commits are in the ledgers.
     """
 
     def __init__(self, outside: Outside, journal: Journal, stop: Stop) -> None:
@@ -84,7 +84,7 @@ class Reconciler:
         self._time = CheckedClock(outside.clock, outside.reference)
         self._follower = Follower(outside.source, outside.background, outside.most_jobs)
         self._term: int | None = None
-        self._began_ms = self._read_ms = self._now()
+        self._began_ms = self._read_ms = self._latest_ms = self._now()
         self._blind, self._look_due = 0, self._now()
         self._board = StatusBoard(outside.publisher, outside.meters, outside.clock, outside.identity, outside.notifier)
         self._overview = OverviewBoard(outside.publish, outside.background, outside.clock)
@@ -134,6 +134,9 @@ class Reconciler:
     def leads(self) -> bool:
         """Whether this process may act. Reports each change of leadership."""
         leadership = self._outside.leadership
+        before_ms, self._latest_ms = self._latest_ms, self._now()
+        if self._latest_ms < before_ms - MOST_APART_MS:
+            self._begin()  # else all that is to be tried again would wait for the time that was
         held, term = leadership.held(), leadership.term()
         if self._term not in {None, term}:
             self._begin()

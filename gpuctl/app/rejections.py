@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, Taken, WorldFault, Writable
+from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, Taken, WebhookAway, WorldFault, Writable
 from gpuctl.engine.jobs.timing import refused
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.ledger import is_ledger
@@ -41,8 +41,9 @@ LONGEST_TRIAL_MS: DurationMs = 3_600_000
 SOON_MS: DurationMs = 5_000
 """How long a write rests whose refusal is doubted, or ends by itself."""
 _NO_RIGHT = "GPU7015"
-_NOT_COUNTED = "status unknown for quota"
-"""In the server's words for a new kind: until it counts objects of the kind, it refuses all of them."""
+_SOON_OVER = ("status unknown for quota", "failed calling webhook", "resource quota evaluation timed out")
+"""In the server's words where a refusal ends by itself: it does not count objects of a new kind yet, and refuses all of
+them; an admission webhook does not answer; or it takes too long to count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +103,24 @@ def checked_again(rejections: Rejections, cluster: Writable, now_ms: Instant) ->
     refused although its dry run succeeded, or that could not be tried, counts as failed: the run is tried again like
     any run that does not start, so other runs are next paused for it two hours later.
     Cost: one request a minute for each refused start, at most MOST_CHECKS a cycle, taken from each namespace in turn.
+    If a webhook does not answer, which may take it many seconds, the others of that kind in the namespace are put off.
     """
     due = sorted((each.at_ms, ref) for ref, each in rejections.items() if _is_due(each, now_ms))
     if not due:
         return rejections
     refs = in_turns(((ref.namespace, ref) for _, ref in due), 1)
+    unanswered = set[tuple[str, str]]()  # namespace and kind
     later = {ref: replace(rejections[ref], until_ms=now_ms + SOON_MS) for ref in refs[MOST_CHECKS:]}
 
     def check(ref: ObjectRef) -> Rejection:
-        found = rejections[ref]
+        found, where = rejections[ref], (ref.namespace, ref.kind)
+        if where in unanswered:
+            return replace(found, until_ms=now_ms + SOON_MS)
         try:
             cluster.check(found.start or {})
         except (Invalid, Forbidden, ClusterUnavailable) as fault:
+            if isinstance(fault, WebhookAway):
+                unanswered.add(where)
             if fault.code == _NO_RIGHT and not found.lacks_a_right:
                 return replace(found, until_ms=now_ms + SOON_MS)  # doubted, so the earlier message stays
             error = f"{fault.code}: {fault}"
@@ -131,7 +138,7 @@ def _is_due(found: Rejection, now_ms: Instant) -> bool:
 
 
 def _wait_ms(error: str) -> DurationMs:
-    return SOON_MS if _NOT_COUNTED in error else RETRY_MS
+    return SOON_MS if any(words in error for words in _SOON_OVER) else RETRY_MS
 
 
 def that_hold(rejections: Rejections) -> Rejections:

@@ -25,6 +25,21 @@ class DurationType(click.ParamType[int]):
             self.fail(f"{value!r} is not a duration; write 30s, 5m or 1h", param, ctx)
 
 
+class NumberType(click.ParamType[int]):
+    """A whole number that a declaration may have."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of a text."""
+        from gpuctl.compile.scalars import MAX_EXPONENT  # noqa: PLC0415 - only when there is one to read
+
+        number: int = click.INT.convert(value, param, ctx)
+        if abs(number) >= 10**MAX_EXPONENT:
+            self.fail(f"{value} has more than {MAX_EXPONENT} digits", param, ctx)
+        return number
+
+
 def write_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that bound the controller's writes, `write_qps` and `write_burst`; None: the default."""
     qps = click.option(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gpuctl.cli.amounts import NumberType
 from gpuctl.cli.command import ExampleCommand
 from gpuctl.cli.declared_names import job_names, project_option
 from gpuctl.cli.defaults import job_named
@@ -50,7 +51,7 @@ class _Submit(ExampleCommand):
 @click.option("--interactive", is_flag=True, help="An interactive job: --type interactive.")
 @click.option("--type", "kind", type=click.Choice(["training", "interactive", "inference"]), help="Default: training.")
 @click.option("--preemptible/--no-preemptible", default=None, help="May be stopped for others. Default: by its type.")
-@click.option("--priority", type=int, metavar="N", help="Order within the project: higher first.")
+@click.option("--priority", type=NumberType(), metavar="N", help="Order within the project: higher first.")
 @click.option("--max-duration", metavar="TIME", help="End the job after running this long: 8h.")
 @click.option("-e", "--environment", metavar="KEY=VALUE", multiple=True,
               help="An environment variable; KEY=SECRET:NAME,KEY takes it from a Secret.")  # fmt: skip
@@ -59,8 +60,10 @@ class _Submit(ExampleCommand):
 @click.option("--args", metavar="WORD", multiple=True, help="A word of the arguments.")
 @click.option("--working-dir", metavar="DIR", help="The container's working directory.")
 @click.option("--node-pools", "--node-type", metavar="POOL,...", multiple=True, help="Node pools, the preferred first.")
-@click.option("--workers", type=int, metavar="N", help="A gang of N workers, started all or none.")
-@click.option("--min-workers", "--min-replicas", type=int, metavar="N", help="Elastic: may run with so few workers.")
+@click.option("--workers", type=NumberType(), metavar="N", help="A gang of N workers, started all or none.")
+@click.option(
+    "--min-workers", "--min-replicas", type=NumberType(), metavar="N", help="Elastic: may run with so few workers."
+)
 @click.option("--metric", metavar="NAME", help="A service's workers follow its load: by this metric of its pods.")
 @click.option(
     "--metric-target", "--metric-threshold", metavar="N", help="How much of the metric each worker is to have."
@@ -68,10 +71,12 @@ class _Submit(ExampleCommand):
 @click.option("--metric-of", type=click.Choice(["pods", "external"]), help="What the metric is of. Default: pods.")
 @click.option("--metric-label", metavar="KEY=VALUE", multiple=True, help="A label of the series that count.")
 @click.option("--framework", type=click.Choice(["pytorch", "jax"]), help="What tells the workers of each other.")
-@click.option("--completions", type=int, metavar="N", help="A sweep: N jobs, each with its JOB_COMPLETION_INDEX.")
+@click.option(
+    "--completions", type=NumberType(), metavar="N", help="A sweep: N jobs, each with its JOB_COMPLETION_INDEX."
+)
 @click.option("--matrix", metavar="KEY=VALUE,...", multiple=True,
               help="A sweep: a job for each combination of values, in the variable KEY.")  # fmt: skip
-@click.option("--parallelism", type=int, metavar="N", help="How many jobs of a sweep may run at a time.")
+@click.option("--parallelism", type=NumberType(), metavar="N", help="How many jobs of a sweep may run at a time.")
 @click.option("--after", metavar="JOB", multiple=True, shell_complete=job_names,
               help="Queue it once JOB of the project has succeeded; JOB:any: once it has ended.")  # fmt: skip
 @click.option("--pvc", metavar="CLAIM:PATH", multiple=True,
@@ -83,8 +88,10 @@ class _Submit(ExampleCommand):
 @click.option("--image-pull-secret", metavar="NAME", multiple=True, help="A Secret with which the registry is asked.")
 @click.option("--label", metavar="KEY=VALUE", multiple=True, help="A label of the job's pods.")
 @click.option("--annotation", metavar="KEY=VALUE", multiple=True, help="An annotation of the job's pods.")
-@click.option("--run-as-user", "--run-as-uid", type=int, metavar="UID", help="The number of the user it runs as.")
-@click.option("--run-as-gid", type=int, metavar="GID", help="The number of the user's group.")
+@click.option(
+    "--run-as-user", "--run-as-uid", type=NumberType(), metavar="UID", help="The number of the user it runs as."
+)
+@click.option("--run-as-gid", type=NumberType(), metavar="GID", help="The number of the user's group.")
 @click.option("--supplemental-groups", metavar="GID,...", multiple=True, help="Numbers of further groups.")
 @click.option("--capability", metavar="NAME", multiple=True, help="A capability that its processes have in addition.")
 @click.option("--seccomp-profile", metavar="NAME", help="RuntimeDefault: the container runtime's own profile.")
@@ -97,8 +104,12 @@ class _Submit(ExampleCommand):
 )
 @click.option("--local-image", is_flag=True, help="The image is on the node already: --image-pull-policy Never.")
 @click.option("--always-pull-image", is_flag=True, help="The same as --image-pull-policy Always.")
-@click.option("--retries", "--backoff-limit", type=int, metavar="N", help="How often a failed worker starts again.")
-@click.option("--retries-per-worker", type=int, metavar="N", help="The same for each worker of a gang by itself.")
+@click.option(
+    "--retries", "--backoff-limit", type=NumberType(), metavar="N", help="How often a failed worker starts again."
+)
+@click.option(
+    "--retries-per-worker", type=NumberType(), metavar="N", help="The same for each worker of a gang by itself."
+)
 @click.option("--file", metavar="PATH", help="Declare the job in this file, which may exist.")
 @edit_options
 def submit(name: str, project: str | None, file: str | None, how: How, **options: Any) -> None:

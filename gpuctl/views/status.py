@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ MOST_BYTES = 262_144
 _MOST = (50, 10, 2)
 """The most entries of a list: the first of these numbers is used with which the status is short enough."""
 _LONGEST = 400
-"""The longest text of an entry, in characters."""
+"""The longest text of an entry, in bytes."""
 _SHOWN_REVISION = 12
 _OF_GUARDS = frozenset({"refused", "held"})
 """Events for a guard's words."""
@@ -159,13 +160,17 @@ def _held(facts: StatusFacts, cut: _Cut) -> Iterator[HeldForm]:
             yield HeldForm(project=None, state="window", commit=facts.applied or None, problems=[_short(problem)])
     errors = [each for each in facts.diagnostics if each.severity is Severity.ERROR and each.code not in _BACK]
     pinned = frozenset[ProjectName]() if facts.declared is None else facts.declared.pinned
-    for owner in sorted({*facts.kept_back, *pinned}):
-        mine = mistakes_of(owner, errors, facts.head_files)
+    owners = sorted({*facts.kept_back, *pinned})
+    told: dict[str, list[Diagnostic]] = defaultdict(list)
+    mistakes = ((owner, each) for owner in owners for each in mistakes_of(owner, errors, facts.head_files))
+    for owner, mistake in cut(in_turns(((owner, (owner, mistake)) for owner, mistake in mistakes), 1)):
+        told[owner].append(mistake)
+    for owner in owners:
         yield HeldForm(
             project=None if owner == OWN else str(owner),
             state="keptBack" if owner in facts.kept_back else "pinned",
             commit=facts.kept_back.get(owner),
-            problems=[problem_of(each) for each in cut(mine)],
+            problems=[problem_of(each) for each in told[owner]],
         )
 
 
@@ -343,7 +348,8 @@ def _short(problem: ProblemForm) -> ProblemForm:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    written = text.encode(errors="replace")
+    return text if len(written) <= _LONGEST else written[: _LONGEST - 3].decode(errors="ignore") + "…"
 
 
 def _brief(revision: str | None) -> str:

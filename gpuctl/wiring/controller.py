@@ -327,14 +327,15 @@ def _kubernetes_ports(target: Target, wake: Callable[[], None], stack: ExitStack
     def leads() -> bool:
         return leadership.held()
 
-    meters = PrometheusMeters(leads)
-    me = new_identity()
-    leadership = LeaseLeadership(connection, identity=me, on_change=wake, on_request=meters.request)
-    stack.enter_context(closing(leadership))
+    meters, me = PrometheusMeters(leads), new_identity()
     writes = limited(target.write_qps, target.write_burst)
     cluster = KubernetesCluster(
-        connection, permit=leadership.held, on_news=wake, on_request=meters.request, writes=writes, keep=Keep()
+        connection, permit=leads, on_news=wake, on_request=meters.request, writes=writes, keep=Keep()
     )
+    leadership = LeaseLeadership(
+        connection, identity=me, on_change=wake, on_restore=cluster.read_anew, on_request=meters.request
+    )
+    stack.enter_context(closing(leadership))  # closed after the last write
     stack.enter_context(closing(cluster))
     recorder = EventRecorder(connection, me, permit=leadership.held, on_request=meters.request)
     stack.enter_context(closing(recorder))

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from controlplane.server import ControlPlane
+from unattended import at_last
 
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
-from gpuctl.app.ports import Invalid
+from gpuctl.app.ports import Invalid, WebhookAway
+from gpuctl.model.state import Body
 
 HOME = "refused"
 Spec = Mapping[str, Any]
@@ -127,3 +129,31 @@ def test_an_object_that_is_too_large_is_a_sentence(cluster: KubernetesCluster) -
     with pytest.raises(Invalid) as refused:
         cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"a": "x" * 1_500_000}})
     assert str(refused.value).endswith(f"ConfigMap {HOME}/large: Too long: may not be more than 1048576 bytes")
+
+
+def test_a_webhook_that_does_not_answer_is_no_server_that_is_away(
+    cluster: KubernetesCluster, control_plane: ControlPlane
+) -> None:
+    """The server answers for it with 500."""
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    services = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"], "operations": ["*"]}
+    hook = {
+        "name": "dead.example.com", "clientConfig": {"url": "https://127.0.0.1:1/"}, "rules": [services],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": HOME}},
+        "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    }  # fmt: skip
+    control_plane.call("POST", path, {"metadata": {"name": HOME}, "webhooks": [hook]})
+    meta = {"name": "dead", "namespace": HOME}
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 80}]}}
+    try:
+        at_last(lambda: is_away(cluster, body))
+    finally:
+        control_plane.call("DELETE", f"{path}/{HOME}")
+
+
+def is_away(cluster: KubernetesCluster, body: Body) -> bool:
+    try:
+        cluster.apply(body)
+    except WebhookAway as fault:
+        return "failed calling webhook" in str(fault)
+    return False

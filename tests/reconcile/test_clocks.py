@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stage import BASE, CLUSTER, Stage, WithoutGit, job
+from stage import BASE, CLUSTER, ZERO_MS, Stage, WithoutGit, job
+from test_refusals import Refusing
 
 DAY_MS = 86_400_000
 LIMITED = {**BASE, "c/projects/a/j1.yaml": job("j1", "a", 1, ", maxDuration: 20m")}
@@ -73,6 +74,27 @@ def test_a_clock_that_goes_wrong_and_is_put_right(tmp_path: Path, ahead_ms: int)
     assert stage.phases() == {"a/j1": "Running", "b/j2": "Running", "b/j3": "Running"}
     told = [line for line in stage.lines if line.get("code") == "GPU7032"]
     assert [line["event"] for line in told] == ["clock", "resolved"]
+
+
+def test_where_all_clocks_are_put_back_nothing_waits_for_the_time_that_was(tmp_path: Path) -> None:
+    """As where the API server is on the same machine: a refused job was tried again a day later, and people saw the
+    overview of the day before."""
+    stage = WithoutGit(tmp_path)
+    stage.commit(BASE)
+    stage.machine_clock = clock = Skewed(stage, DAY_MS)
+    stage.through = refusing = Refusing(stage.cluster, "j2")
+    published: list[int] = []
+    stage.publish = lambda _: published.append(stage.clock.now_ms())
+
+    def put_back() -> None:
+        assert stage.phases() == {"a/j1": "Running"}
+        refusing.strict, clock.ahead_ms = False, 0
+
+    stage.at(60, put_back)
+    stage.play(140)
+    assert stage.phases() == {"a/j1": "Running", "b/j2": "Running"}
+    assert any(at_ms > ZERO_MS + 60_000 for at_ms in published)
+    assert stage.codes("bug") == []
 
 
 def test_a_freeze_window_is_over_by_the_right_clock_alone(tmp_path: Path) -> None:

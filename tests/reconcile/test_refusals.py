@@ -11,7 +11,7 @@ from stage import BASE, CLUSTER, IN_GIT, Stage, Withdrawn, WithoutGit, job, proj
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.drift import drift_report
-from gpuctl.app.ports import Cluster, Forbidden, Invalid, WorldFault
+from gpuctl.app.ports import Cluster, Forbidden, Invalid, WebhookAway, WorldFault
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
 from gpuctl.compile import compile_tree
@@ -307,6 +307,26 @@ def test_no_run_is_paused_for_one_that_the_server_takes_no_change_of(tmp_path: P
     stage.play(40 + 5 * RETRY_MS // 1000)
     assert stage.phases()["b/late"] == "Running"
     assert sorted(stage.phases().values()).count("Queued") == 2
+
+
+def test_a_webhook_that_does_not_answer_holds_up_the_jobs_of_its_kind_alone(stage: Stage) -> None:
+    """As one for Ingresses: each of its requests fails, and may take the server ten seconds before that."""
+    stage.commit({"c/cluster.yaml": CLUSTER + "  ingress: {host: gpus.example.com, className: nginx}\n"})
+    stage.play(30)
+    stage.through = refusing = Refusing(stage.cluster, "", "Ingress")
+    refusing.fault = WebhookAway("GPU7006", 'failed calling webhook "ingress.example.com": refused')
+    web = ", type: interactive, expose: [{port: 80, via: ingress}]"
+    files = {f"c/projects/a/web-{n}.yaml": job(f"web-{n}", "a", 0, web) for n in range(10)}
+    stage.commit({**files, "c/projects/b/j2.yaml": job("j2", "b", 2)})
+    stage.play(60)
+    assert stage.phases() == RUNNING | {f"a/web-{n}": "Queued" for n in range(10)}
+    asked = refusing.asked
+    stage.play(120)
+    assert refusing.asked - asked <= 60 // 5
+    assert "failed calling webhook" in next(line["message"] for line in stage.lines if line["event"] == "failed")
+    refusing.strict = False
+    stage.play(140)
+    assert set(stage.phases().values()) == {"Running"}
 
 
 def test_a_refused_deletion_is_not_asked_for_again_and_again(stage: Stage) -> None:

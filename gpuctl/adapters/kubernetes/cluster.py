@@ -16,6 +16,7 @@ from gpuctl.adapters.kubernetes.budget import Budget
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.discovery import declared_plural
 from gpuctl.adapters.kubernetes.doubts import Doubts
+from gpuctl.adapters.kubernetes.faults import Passing
 from gpuctl.adapters.kubernetes.listing import Page, read_page
 from gpuctl.adapters.kubernetes.paths import collection, item, with_query
 from gpuctl.adapters.kubernetes.requests import (
@@ -41,6 +42,7 @@ from gpuctl.app.ports import (
     ObjectList,
     Taken,
     WatchEvent,
+    WebhookAway,
     WorldFault,
 )
 from gpuctl.diag.wording import message
@@ -158,6 +160,13 @@ class KubernetesCluster:
             raise
         self._doubts.allowed(("watch", kind))
         return events
+
+    def read_anew(self) -> None:
+        """Lose all watches, so that the next call for each kind raises Gone, and the caller lists. Safe for threads."""
+        with self._lock:
+            streams = dict(self._streams)
+        for kind, stream in streams.items():
+            stream.lose(Gone("GPU7005", f"watch {kind[1]}: the server's data may have been restored"))
 
     def apply(self, body: Body, *, is_new: bool = False) -> Body:
         """Server-side apply as field manager `gpuctl`, forced; returns the object as stored. Faults as the port says.
@@ -288,7 +297,12 @@ class KubernetesCluster:
         wait_ns = self._budget.take()
         if wait_ns:
             self.requests.pause(-(-wait_ns // _MS_NS))
-        return self.requests.send(request, self._permit)
+        try:
+            return self.requests.send(request, self._permit)
+        except Passing as fault:
+            if fault.of_webhook:
+                raise WebhookAway("GPU7006", str(fault).partition(": ")[2]) from fault
+            raise
 
     def _pages(self, kind: Kind, size: str) -> ObjectList:
         scope = self._scopes.get(kind, _EVERYTHING)

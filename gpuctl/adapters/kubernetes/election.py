@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuctl.k8s.bounds import whole_number
 from gpuctl.k8s.kinds import LEASE
 from gpuctl.k8s.objects import mapping, number, resource_version, text, uid
 from gpuctl.k8s.timestamps import format_timestamp
@@ -83,6 +84,17 @@ class Candidacy:
     def is_own(self) -> bool:
         """Whether the version last seen names this process."""
         return self.holder == self.identity
+
+
+def shows_a_restore(candidacy: Candidacy, lease: Body | None) -> bool:
+    """Whether a Lease that was read now is older than the one last seen, or gone: etcd may have been restored.
+
+    Each write of an object has a higher version than the one before, and the Lease is written every few seconds.
+    """
+    if candidacy.lease is None:
+        return False
+    now, before = whole_number(_version(lease)), whole_number(_version(candidacy.lease))
+    return lease is None or (now is not None and before is not None and now < before)
 
 
 def observed(candidacy: Candidacy, lease: Body | None, now_ms: Instant, timing: Timing) -> Candidacy:

@@ -25,18 +25,25 @@ _RIGHT = re.compile(
 _REFUSED = frozenset({400, 405, 406, 413, 415, 422})
 _NOT_READY = "not yet ready to handle request"
 """The server says so of what it has not read yet, as after a start."""
-_OF_THE_BODY = ("failed to create typed patch object", "request is too large", "failed to convert new object")
-"""Words in permanent refusals that the server answers with 500."""
+_OF_THE_BODY = (
+    "failed to create typed patch object", "request is too large", "failed to convert new object",
+    "failed to allocate", "resource quota evaluation timed out",
+)  # fmt: skip
+"""Words in refusals of one object that the server answers with 500. Security: a tenant can use up all addresses for
+Services, or keep the quota of its namespace busy. If the server counted as away then, nothing would be written for
+anyone."""
+_OF_A_WEBHOOK = "failed calling webhook"
 
 
 class Passing(ClusterUnavailable):
     """A temporary failure. `wait_ms`: how long the server asks to wait; `sent`: whether the request may have taken
-    effect."""
+    effect; `of_webhook`: the server itself answers, but an admission webhook does not."""
 
-    def __init__(self, text: str, *, wait_ms: DurationMs = 0, sent: bool = False) -> None:
+    def __init__(self, text: str, *, wait_ms: DurationMs = 0, sent: bool = False, of_webhook: bool = False) -> None:
         super().__init__(AWAY, text)
         self.wait_ms = wait_ms
         self.sent = sent
+        self.of_webhook = of_webhook
 
 
 class Unauthorized(ClusterUnavailable):
@@ -77,7 +84,8 @@ def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> World
         return Gone("GPU7005", told)
     if code in _REFUSED or (code == 500 and any(sign in text(status, "message") for sign in _OF_THE_BODY)):
         return Invalid("GPU7006", told)
-    return Passing(told, wait_ms=_wait_ms(status, retry_after), sent=code not in {429, 503})
+    of_webhook = code == 500 and _OF_A_WEBHOOK in text(status, "message")
+    return Passing(told, wait_ms=_wait_ms(status, retry_after), sent=code not in {429, 503}, of_webhook=of_webhook)
 
 
 def _is_another(status: Body) -> bool:

@@ -16,7 +16,17 @@ from uuid import uuid4
 
 from gpuctl.adapters.kubernetes.connection import Connection
 from gpuctl.adapters.kubernetes.doubts import Doubts
-from gpuctl.adapters.kubernetes.election import Candidacy, Timing, claim, dropped, made, observed, release, renewed
+from gpuctl.adapters.kubernetes.election import (
+    Candidacy,
+    Timing,
+    claim,
+    dropped,
+    made,
+    observed,
+    release,
+    renewed,
+    shows_a_restore,
+)
 from gpuctl.adapters.kubernetes.paths import collection, item
 from gpuctl.adapters.kubernetes.requests import OnRequest, Request, Requests, encoded, ignored
 from gpuctl.adapters.kubernetes.timings import Timings
@@ -46,15 +56,17 @@ def new_identity() -> str:
 class LeaseLeadership:
     """Implements the port Leadership. Tries to acquire the Lease from the start; `close` it after the last write.
 
-    `on_change`: called from the thread when the Lease was acquired or lost. Cost: a request every two seconds or so.
+    `on_change`: called from the thread when the Lease was acquired or lost. `on_restore`: called from the thread when
+    the Lease shows that etcd may have been restored. Cost: a request every two seconds or so.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name, all with a default
         self,
         connection: Connection,
         *,
         identity: str = "",
         on_change: Callable[[], None] = no_change,
+        on_restore: Callable[[], None] = no_change,
         on_request: OnRequest = ignored,
         timing: Timing | None = None,
     ) -> None:
@@ -62,6 +74,7 @@ class LeaseLeadership:
         limits = Timings(connect_ms=self._timing.request_ms, answer_ms=self._timing.request_ms, tries=1)
         self._requests = Requests(connection, limits, on_request)
         self._on_change = on_change
+        self._on_restore = on_restore
         self._candidacy = Candidacy(identity=identity or new_identity())
         self._doubts = Doubts(self._requests.timings.doubt_ms)
         self._fault: WorldFault | None = None
@@ -129,6 +142,8 @@ class LeaseLeadership:
         lease: Body | None = None
         with suppress(NotFound):
             lease = self._requests.send(request)
+        if shows_a_restore(self._candidacy, lease):
+            self._on_restore()
         self._candidacy = observed(self._candidacy, lease, _now_ms(), self._timing)
 
     def _write(self, body: Body) -> None:

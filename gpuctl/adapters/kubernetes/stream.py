@@ -5,7 +5,8 @@ again. After any other failure (a server that closes, restarts or is away, a con
 from the last version seen, at growing intervals.
 
 If etcd is restored from a snapshot, the server accepts a watch from a version that it has yet to reach, and is silent
-until it does. So a watch that goes on first asks for the server's version: one request more each time.
+until it does. So a watch that goes on first asks for the server's version: one request more each time. A server that is
+past that version again looks as if nothing had happened: then the Lease tells (ADR 94).
 """
 
 from __future__ import annotations
@@ -103,6 +104,14 @@ class Stream:
             with suppress(RuntimeError, ValueError, OSError):
                 response.shutdown()
 
+    def lose(self, fault: Gone) -> None:
+        """End it as one that can't go on: `drain` raises the fault."""
+        with self._heard:
+            self._ending = True
+            self._events, self._fault, self.failed_ns = [], fault, time.monotonic_ns()
+        self.end()
+        self._on_news()
+
     @property
     def alive(self) -> bool:
         """Whether its thread has not ended yet."""
@@ -174,7 +183,8 @@ class Stream:
         response = self._requests.stream(Request(verb="watch", kind=self._kind, path=path, what=self._what))
         with self._heard:
             self._response = response
-            self._open, self._fault = True, None
+            if not self._ending:
+                self._open, self._fault = True, None
             self._heard.notify_all()
         try:
             for lines in _lines(response.stream(_CHUNK_BYTES, decode_content=True)):
@@ -214,6 +224,8 @@ class Stream:
             if kind != "BOOKMARK":
                 events.append(WatchEvent(type=kind, body=self._keep(body)))
         with self._heard:
+            if self._ending:
+                return
             self._version = version
             self._events += events
             full = len(self._events) > _MOST_EVENTS
@@ -227,7 +239,9 @@ class Stream:
 
     def _fail(self, fault: Exception) -> None:
         with self._heard:
-            news = self._fault is None and not self._ending
+            if self._ending:
+                return
+            news = self._fault is None
             self._fault, self.failed_ns = fault, time.monotonic_ns()
             if isinstance(fault, Gone):
                 self._events = []

@@ -127,8 +127,9 @@ ENTRIES: tuple[CodeEntry, ...] = (
         title="there are runs of a kind that can't be read",
         message="{kind} can't be read, and there are runs that are one: which GPUs these hold is not known, so nothing "
         "can be decided: {why}",
-        why="What an answer of the engine is made of was never read here. A controller that has read the kind before "
-        "leaves these runs as they are, and goes on with all others.",
+        why="What an answer of the engine is made of is not known here: the kind was never read, or it had no object "
+        "then. A controller that has read these objects before leaves their runs as they are, and goes on with all "
+        "others.",
         fix="Have the kind's controller and its webhook run again, or give the account the right to the kind. Until "
         "then `gpuctl list`, `get`, `explain JOB` without DIR and the dashboard show all that can be read.",
     ),

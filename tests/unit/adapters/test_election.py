@@ -8,7 +8,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuctl.adapters.kubernetes.election import Candidacy, Timing, claim, dropped, made, observed, release, renewed
+from gpuctl.adapters.kubernetes.election import (
+    Candidacy,
+    Timing,
+    claim,
+    dropped,
+    made,
+    observed,
+    release,
+    renewed,
+    shows_a_restore,
+)
 from gpuctl.model.state import Body
 
 TIMING = Timing()
@@ -277,3 +287,19 @@ def test_one_whose_answer_was_lost_renews_without_waiting() -> None:
 def spec(server: Server) -> Any:
     assert server.lease is not None
     return server.lease["spec"]
+
+
+def test_a_lease_that_is_older_than_the_one_seen_or_gone_shows_a_restore() -> None:
+    def lease(version: int, holder: str = "a") -> Body:
+        return {"metadata": {"uid": "u", "resourceVersion": str(version)}, "spec": {"holderIdentity": holder}}
+
+    new = Candidacy(identity="a")
+    assert not shows_a_restore(new, lease(5))
+    for holder in ("a", "b"):
+        known = observed(new, lease(900, holder), 0, TIMING)
+        assert [shows_a_restore(known, found) for found in (lease(900), lease(1000), lease(99), None)] == [
+            False,
+            False,
+            True,
+            True,
+        ]

@@ -11,6 +11,7 @@ import pytest
 from gpuctl.adapters.files import read_tree
 from gpuctl.adapters.git import GitSource, WorkingCopy, without_password
 from gpuctl.adapters.gitrepository import Repository
+from gpuctl.adapters.gitrun import Limits
 from gpuctl.app.ports import SourceUnavailable
 from gpuctl.model.ids import Revision
 from gpuctl.model.source import MAX_FILE_BYTES, SourceFault
@@ -370,6 +371,19 @@ def test_confirmations_are_trailers_since_a_commit(copy: WorkingCopy, tmp_path: 
     assert copy_source.confirmations(first, head) == {"bbb", "ccc"}
     assert copy_source.confirmations(Revision(""), head) == {"aaa", "bbb", "ccc"}
     assert copy_source.confirmations(Revision("0" * 40), head) == {"aaa", "bbb", "ccc"}
+
+
+def test_of_a_new_clone_that_can_not_be_completed_nothing_is_left(copy: WorkingCopy, tmp_path: Path) -> None:
+    """It took as much of the disk as the whole repository, beside the old clone, which then had no room for a fetch."""
+    source = source_of(copy, tmp_path)
+    first = source.head()
+    copy.write("large.bin", os.urandom(4 << 20))
+    copy.commit("large", AT_MS)
+    shutil.rmtree(source.clone / "objects")
+    bounded = GitSource(str(copy.folder), "clusters/one", "main", tmp_path / "work", limits=Limits(file_bytes=2 << 20))
+    assert fault_of(bounded) == "GPU8015"
+    assert [path.name for path in (tmp_path / "work").iterdir()] == [source.clone.name]
+    assert source.head() != first
 
 
 def test_a_fetch_ends_when_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from gpuctl.app.apply import apply_plan
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Invalid, NotFound, R, T, WorldFault
+from gpuctl.app.ports import (
+    ClusterUnavailable,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    R,
+    T,
+    WebhookAway,
+    WorldFault,
+)
 from gpuctl.model.change import Action, Change, OutcomeStatus, Plan
 from gpuctl.model.ids import ObjectRef, ProjectName
 from gpuctl.model.state import Body
@@ -108,6 +119,22 @@ def test_an_api_server_that_is_away_ends_it() -> None:
     result = apply_plan(plan, Recorder(y=ClusterUnavailable("GPU7001", "refused")))
     assert [str(o.status) for o in result.outcomes] == ["applied", "failed", "skipped"]
     assert "GPU7001" in result.outcomes[2].error
+
+
+def test_a_webhook_that_does_not_answer_is_asked_about_one_object_of_its_kind_in_a_cycle() -> None:
+    """In one namespace: the webhook may be another team's, for its own namespace alone."""
+    of_b = change("z", Stage.SUPPORT, B)
+    plan = Plan(changes=(change("x", Stage.SUPPORT), change("y", Stage.SUPPORT), of_b, change("run", Stage.ADMIT)))
+    other = replace(plan.changes[3], ref=ObjectRef("batch/v1", "Job", "a", "run"))
+    cluster = Recorder(x=WebhookAway("GPU7006", "failed calling webhook"))
+    result = apply_plan(Plan(changes=(*plan.changes[:3], other)), cluster)
+    assert [(str(o.status), o.refused) for o in result.outcomes] == [
+        ("failed", True),
+        ("failed", True),
+        ("applied", False),
+        ("skipped", False),
+    ]
+    assert (result.outcomes[1].error, cluster.done) == ("GPU7006: failed calling webhook", ["z"])
 
 
 def test_what_is_gone_already_is_deleted() -> None:

@@ -16,8 +16,9 @@ from gpuctl.k8s.kinds import CONFIG_MAP, JOB, JOB_SET, NAMESPACE, OBSERVED, Kind
 from gpuctl.k8s.ledger import encode_ledger
 from gpuctl.k8s.names import SYSTEM_NAMESPACE
 from gpuctl.k8s.objects import ref_of, resource_version, uid
-from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.state import Body, Ledger
+from gpuctl.model.decision import Reason, RunRecord
+from gpuctl.model.ids import JobId, ObjectRef, ProjectName, RunDigest
+from gpuctl.model.state import Body, Ledger, RunEntry
 
 WRITES = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", None]), st.booleans()), max_size=30)
 
@@ -175,3 +176,19 @@ def test_without_a_right_to_jobsets_the_rest_is_read_until_a_ledger_names_one() 
     with pytest.raises(Forbidden, match="jobsets is forbidden") as caught:
         object_cache.refresh()
     assert caught.value.code == "GPU7026"
+
+
+def test_what_a_tenant_has_in_a_ledger_is_no_object_of_a_kind_that_can_not_be_read() -> None:
+    """The server's words for an image that can't be pulled hold up no other team."""
+    cluster = OlderRole(VirtualClock(0))
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}})
+    words = 'ImagePullBackOff: Back-off pulling image "x:JobSet"'
+    entry = RunEntry(record=RunRecord(queued_at_ms=1), reason=Reason(code="GPU5092", params=(("problem", words),)))
+    job = JobId(ProjectName("a"), "x")
+    owned = frozenset({ObjectRef("batch/v1", "Job", "a", "x-12345678")})
+    ledger = Ledger(project=ProjectName("a"), inventory=owned, runs={(job, RunDigest("12345678")): entry})
+    head = encode_ledger("prod", ledger).head
+    assert "JobSet" in head["data"]["runs"]
+    cluster.apply(head)
+    object_cache = ObjectCache(cluster, OBSERVED)
+    assert object_cache.refresh() > 0

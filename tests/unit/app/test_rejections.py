@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from commits import BASE, job
 
-from gpuctl.app.ports import Forbidden, Invalid, R, T
+from gpuctl.app.ports import Forbidden, Invalid, R, T, WebhookAway
 from gpuctl.app.rejections import (
     MOST_CHECKS,
     RETRY_MS,
@@ -300,6 +300,20 @@ def test_the_many_refused_starts_of_one_namespace_keep_no_other_from_being_check
     found = {ref: replace(FOUND, ref=ref, start=STARTS) for ref in (*refs, other)}
     asked = dict(checked_again(found, Server(refuses=len(found)), 1000 + RETRY_MS))
     assert asked[other].at_ms == 1000 + RETRY_MS
+
+
+def test_a_webhook_that_does_not_answer_is_asked_about_one_start() -> None:
+    class Away(Server):
+        def check(self, body: Body) -> None:
+            self.asked += 1
+            raise WebhookAway("GPU7006", f"failed calling webhook for {body['kind']}")
+
+    refs = [replace_name(REF, f"{n:03}") for n in range(MOST_CHECKS)]
+    found = {ref: replace(FOUND, ref=ref, start=STARTS) for ref in refs}
+    server, now_ms = Away(0), 1000 + RETRY_MS
+    again = checked_again(found, server, now_ms)
+    assert (server.asked, {each.until_ms for each in again.values()}) == (1, {now_ms + SOON_MS})
+    assert not any(each.is_open for each in again.values())
 
 
 def replace_name(ref: ObjectRef, name: str) -> ObjectRef:

@@ -131,6 +131,21 @@ def test_the_many_problems_of_one_project_hide_no_other_problem(place: str) -> N
     assert [each.level for each in told] == ["error"] * 49 + ["warning"]
 
 
+def test_the_long_mistakes_of_one_project_take_no_room_of_others() -> None:
+    """A path of 4,000 characters of four bytes: three lists of ten entries each were left of fifty."""
+    path = "c/projects/a/" + "\U0001f9ea" * 4_000
+    wrong = [
+        Diagnostic(code="GPU2004", message=path, span=SourceSpan(file=file), severity=Severity.ERROR, help=path)
+        for file in (*(f"{path}{number}" for number in range(1_000)), "c/projects/b/b.yaml")
+    ]
+    kept_back = dict.fromkeys(map(ProjectName, "ab"), HEAD)
+    others = [replace_place(problem(number), f"Job gpu-x{number}/j") for number in range(50)]
+    made = status_of(facts(*others, kept_back=kept_back, diagnostics=wrong))
+    assert [len(part.problems) for part in made.held] == [49, 1]
+    assert (len(made.problems), len(made.why_not)) == (50, 50)
+    assert len(document(made)) <= MOST_BYTES
+
+
 @given(
     st.lists(st.tuples(st.text(), st.sampled_from(["", REFUSED]), st.sampled_from(["held", "failed"])), max_size=5),
     st.text(max_size=9),

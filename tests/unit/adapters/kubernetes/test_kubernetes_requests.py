@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 from wire import QUICK, Answer, Then, answer, kubeconfig, refusal, wired
 
 from gpuctl.adapters.kubernetes import connect
+from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.requests import Request, Requests
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
+from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WebhookAway, WorldFault
 from gpuctl.k8s import kinds
 
 GET = Request(verb="list", kind=kinds.POD, path="/api/v1/pods", what="list Pod")
@@ -89,6 +92,27 @@ def test_what_is_refused_for_good_is_told_once(tmp_path: Path, code: int, fault:
     found, times = sent(tmp_path, refusal(code, "because"))
     assert (type(found), times) == (fault, 1)
     assert str(found) == "list Pod: because"
+
+
+@pytest.mark.parametrize(
+    ("why", "fault", "times"),
+    [
+        ("failed to allocate a serviceIP: range is full", Invalid, 1),
+        ("resource quota evaluation timed out", Invalid, 1),
+        ('failed calling webhook "a.example.com": connection refused', WebhookAway, QUICK.tries),
+    ],
+    ids=["no address left", "a busy quota", "a dead webhook"],
+)
+def test_what_fails_for_one_object_is_no_server_that_is_away(
+    tmp_path: Path, why: str, fault: type[WorldFault], times: int
+) -> None:
+    """Else nothing more was written in that cycle, nor in any later one: one team could use up all addresses."""
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x", "namespace": "a"}}
+    answers = refusal(500, f"Internal error occurred: {why}")
+    with wired(tmp_path, answers) as (wire, connection), closing(KubernetesCluster(connection, timings=QUICK)) as made:
+        with pytest.raises(fault, match=re.escape(why)) as found:
+            made.apply(body)
+        assert (type(found.value), found.value.code, len(wire.asked)) == (fault, "GPU7006", times)
 
 
 def test_a_path_that_is_not_there_is_not_found_though_it_is_told_in_plain_text(tmp_path: Path) -> None:

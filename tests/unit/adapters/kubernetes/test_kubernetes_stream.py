@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,22 @@ def test_a_watch_that_ends_does_not_wait_for_a_version_that_was_lost(tmp_path: P
     ended = watched(change(7, "BOOKMARK"), then=then)
     with cluster(tmp_path, ended, at(5), watched(then=Then.STALL)) as (_, it):
         assert "went back from version 7 to 5" in str(fault(it, "4", Gone))
+
+
+@pytest.mark.parametrize(
+    "first", [watched(change(5), then=Then.STALL), Answer(b"", Then.STALL)], ids=["open", "not yet"]
+)
+def test_all_that_is_watched_is_listed_again_when_it_is_told_to(tmp_path: Path, first: Answer) -> None:
+    """And what was heard of the data before is dropped."""
+    timings = replace(QUICK, silence_ms=60_000)
+    with cluster(tmp_path, first, watched(change(9), then=Then.STALL), timings=timings) as (wire, it):
+        version = "4"
+        with suppress(ClusterUnavailable):
+            version = it.watch(kinds.POD, version, 0)[-1].body["metadata"]["resourceVersion"]
+        it.read_anew()
+        assert "may have been restored" in str(fault(it, version, Gone))
+        wire.answers[:] = [watched(change(9), then=Then.STALL)]
+        assert versions(heard(it, "8", bool)) == [9]
 
 
 def test_what_can_not_be_watched_now_is_told_until_it_can(tmp_path: Path) -> None:
