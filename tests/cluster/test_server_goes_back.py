@@ -118,7 +118,8 @@ def test_where_etcd_is_restored_gpuctl_goes_on_from_what_is_there(plane: Control
         since = site.pods()
         plane.restore(tmp_path / "snapshot")
         at_last(lambda: sorted(site.pods()) == ["new", "old"] and site.pods()["new"] != since["new"], site.logs)
-        assert site.pods()["old"] == before["old"] == since["old"]
+        assert before["old"] == since["old"], site.all_told()
+        assert site.pods()["old"] == before["old"], site.all_told()
         at_last(lambda: site.starts() == {"old": "1", "new": "1", "ended": "1"}, site.logs)
         at_last(lambda: process.total("gpuctl_problems") == 0, site.logs)
     finally:

@@ -237,6 +237,15 @@ class Site:
         """The ends of the journals, for whoever looks at a failure."""
         return "\n".join(process.log.read_text()[-3000:] for process in self._processes)
 
+    def all_told(self, project: str = "a") -> str:
+        """The ends of the journals, with the state of the node and of a project's Jobs, pods and events."""
+        namespace = self.namespace(project)
+        paths = [f"/apis/batch/v1/namespaces/{namespace}/jobs"]
+        paths += [f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "events")]
+        machine = self.plane.call("GET", f"/api/v1/nodes/{self.name}-1")
+        found = [body for path in paths for body in self._get(path)]
+        return "\n".join([self.logs(), *map(json.dumps, [machine, *found])])
+
     def end(self) -> None:
         """End the processes."""
         for process in self._processes:
