@@ -73,6 +73,10 @@ IN_OTHER_TESTS = {
         "tests/reconcile/test_refusals.py::test_where_gpuctl_has_no_right_to_network_policies_all_else_goes_on",
     "the API server is started anew, and refuses all until it has read its roles":
         "tests/cluster/test_server_goes_back.py::test_killed_between_two_writes_it_takes_the_rest_once_it_is_back",
+    "an admission webhook does not answer, or no address is left for a Service":
+        "tests/reconcile/test_refusals.py::test_a_webhook_that_does_not_answer_holds_up_the_jobs_of_its_kind_alone",
+    "etcd is restored from a snapshot":
+        "tests/cluster/test_server_goes_back.py::test_where_etcd_is_restored_gpuctl_goes_on_from_what_is_there",
     "a right is taken from gpuctl's account while it runs":
         "tests/reconcile/test_withdrawn_rights.py::test_without_a_right_that_no_decision_needs_all_else_goes_on",
     "a kind of another controller can't be read, as JobSets while the webhook that converts them is away":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from controlplane.server import ADMIN, ControlPlane
 from faultproxy import FaultProxy
-from unattended import install, within
+from unattended import at_last, install
 
 from gpuctl.adapters.kubernetes.cluster import KubernetesCluster
 from gpuctl.adapters.kubernetes.connection import connect
@@ -23,7 +23,6 @@ from gpuctl.k8s.kinds import CONFIG_MAP
 
 NAMES = {"before", "since", "last"}
 SPACE = "/api/v1/namespaces/gpuctl-system/configmaps"
-PATIENCE_S = 25
 STEADY = Timing(retry_ms=100)
 
 
@@ -53,15 +52,15 @@ def test_what_was_restored_is_read_anew(new_control_plane: Callable[..., Control
             with closing(leadership):
                 cache = ObjectCache(cluster, [CONFIG_MAP])
                 made(plane, "before")
-                within(PATIENCE_S, leadership.held)
-                within(PATIENCE_S, lambda: names(cache) == {"before"}, lambda: names(cache))
+                at_last(leadership.held)
+                at_last(lambda: names(cache) == {"before"}, lambda: names(cache))
                 plane.snapshot(tmp_path / "snapshot")
                 version = made(plane, "since")
-                within(PATIENCE_S, lambda: names(cache) == {"before", "since"}, lambda: names(cache))
-                within(PATIENCE_S, leadership.held)
+                at_last(lambda: names(cache) == {"before", "since"}, lambda: names(cache))
+                at_last(leadership.held)
                 proxy.leave()
                 plane.restore(tmp_path / "snapshot")
                 while made(plane, "last") <= version + 500:
                     plane.call("DELETE", f"{SPACE}/last")
                 proxy.come_back()
-                within(PATIENCE_S, lambda: names(cache) == {"before", "last"}, lambda: names(cache))
+                at_last(lambda: names(cache) == {"before", "last"}, lambda: names(cache))
