@@ -53,6 +53,12 @@ class Invalid(WorldFault):
     """422: the server refuses this body."""
 
 
+OF_A_WEBHOOK = "failed calling webhook"
+"""In the server's words where an admission webhook does not answer."""
+OF_A_BUSY_QUOTA = "resource quota evaluation timed out"
+"""In the server's words where it took too long to count what a namespace has."""
+
+
 class WebhookAway(Invalid):
     """500: the server can't take this body now, because an admission webhook for such objects does not answer."""
 

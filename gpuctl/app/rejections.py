@@ -17,7 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from gpuctl.app.ports import ClusterUnavailable, Forbidden, Invalid, Taken, WebhookAway, WorldFault, Writable
+from gpuctl.app.ports import (
+    OF_A_BUSY_QUOTA,
+    OF_A_WEBHOOK,
+    ClusterUnavailable,
+    Forbidden,
+    Invalid,
+    Taken,
+    WebhookAway,
+    WorldFault,
+    Writable,
+)
 from gpuctl.engine.jobs.timing import refused
 from gpuctl.k8s.kinds import NAMESPACE, RESOURCE_QUOTA
 from gpuctl.k8s.ledger import is_ledger
@@ -41,7 +51,7 @@ LONGEST_TRIAL_MS: DurationMs = 3_600_000
 SOON_MS: DurationMs = 5_000
 """How long a write rests whose refusal is doubted, or ends by itself."""
 _NO_RIGHT = "GPU7015"
-_SOON_OVER = ("status unknown for quota", "failed calling webhook", "resource quota evaluation timed out")
+_SOON_OVER = ("status unknown for quota", OF_A_WEBHOOK, OF_A_BUSY_QUOTA)
 """In the server's words where a refusal ends by itself: it does not count objects of a new kind yet, and refuses all of
 them; an admission webhook does not answer; or it takes too long to count."""
 

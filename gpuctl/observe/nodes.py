@@ -172,29 +172,25 @@ def observe_nodes(  # noqa: PLR0913 - what there is, what is taken, what is know
 def _with_believed_taints(bodies: Mapping[NodeName, Body]) -> Mapping[NodeName, Body]:
     """The nodes, without the taint of being unreachable where no other node was heard all the while. Cost: O(nodes),
     and next to nothing while none has a taint."""
-    tainted = [name for name, body in bodies.items() if "taints" in mapping(body, "spec")]
-    silent = {name: bodies[name] for name in tainted if _UNREACHABLE in _taints(bodies[name])}
-    if not silent:
+    tainted = [
+        name for name, body in bodies.items() if "taints" in mapping(body, "spec") and _UNREACHABLE in _taints(body)
+    ]
+    if not tainted:
         return bodies
     heard_ms = min((_since_ms(body) for body in bodies.values() if status_of(body, "Ready") == "True"), default=None)
-    return {
-        **bodies,
-        **{
-            name: {**body, "spec": {**mapping(body, "spec"), "taints": _other_taints(body)}}
-            for name, body in silent.items()
-            if status_of(body, "Ready") == "True" or heard_ms is None or heard_ms > _since_ms(body)
-        },
-    }
+    believed = dict(bodies)
+    for name in tainted:
+        body = bodies[name]
+        if status_of(body, "Ready") == "True" or heard_ms is None or heard_ms > _since_ms(body):
+            others = [taint for taint in items(body, "spec", "taints") if _taint(taint) != _UNREACHABLE]
+            believed[name] = {**body, "spec": {**mapping(body, "spec"), "taints": others}}
+    return believed
 
 
 def _since_ms(body: Body) -> Instant:
     """Since when a node's condition Ready has its status."""
     entries = items(body, "status", "conditions")
     return next((instant(each, "lastTransitionTime") for each in entries if each.get("type") == "Ready"), None) or 0
-
-
-def _other_taints(body: Body) -> list[Body]:
-    return [taint for taint in items(body, "spec", "taints") if _taint(taint) != _UNREACHABLE]
 
 
 _NONE_USED = Requests()

@@ -45,8 +45,8 @@ def test_what_was_restored_is_read_anew(new_control_plane: Callable[..., Control
     plane = new_control_plane()
     install(plane)
     with closing(FaultProxy(plane)) as proxy:
-        token = plane.write_kubeconfig(tmp_path / "kubeconfig", ADMIN, url=proxy.url)
-        connection = connect(str(token))
+        kubeconfig = plane.write_kubeconfig(tmp_path / "kubeconfig", ADMIN, url=proxy.url)
+        connection = connect(str(kubeconfig))
         with closing(connection), closing(KubernetesCluster(connection)) as cluster:
             leadership = LeaseLeadership(connection, identity="a", on_restore=cluster.read_anew, timing=STEADY)
             with closing(leadership):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from refusing import Refusing
 from stage import BASE, CLUSTER, ZERO_MS, Stage, WithoutGit, job
-from test_refusals import Refusing
 
 DAY_MS = 86_400_000
 LIMITED = {**BASE, "c/projects/a/j1.yaml": job("j1", "a", 1, ", maxDuration: 20m")}

@@ -7,11 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from refusing import OnlyInEarnest, Refusing, RefusingStarts
 from stage import BASE, CLUSTER, IN_GIT, Stage, Withdrawn, WithoutGit, job, project
 
 from gpuctl.adapters.prometheus import PrometheusMeters
 from gpuctl.app.drift import drift_report
-from gpuctl.app.ports import Cluster, Forbidden, Invalid, WebhookAway, WorldFault
+from gpuctl.app.ports import Forbidden, WebhookAway
 from gpuctl.app.rejections import RETRY_MS
 from gpuctl.app.status import Direct, read_status
 from gpuctl.compile import compile_tree
@@ -19,7 +20,7 @@ from gpuctl.diag.wording import reason_text
 from gpuctl.k8s import kinds, names
 from gpuctl.k8s.objects import labels_of, mapping, ref_of, resource_version, uid
 from gpuctl.model.ids import ObjectRef, ProjectName
-from gpuctl.model.state import Body, RunPhase
+from gpuctl.model.state import RunPhase
 
 RUNNING = {"a/j1": "Running", "b/j2": "Running"}
 
@@ -39,46 +40,6 @@ def stage(tmp_path: Path, sort: type[Stage]) -> Stage:
     return made
 
 
-class Refusing:
-    """A cluster that refuses every write of objects of a kind whose names begin so, while it is told to."""
-
-    def __init__(self, cluster: Cluster, name: str, kind: str = "Job") -> None:
-        self._cluster = cluster
-        self._refused = kind, name
-        self.strict = True
-        self.fault: WorldFault = Invalid("GPU7006", "spec.template.spec: Invalid value")
-        self.asked = 0
-        self.list = cluster.list
-        self.watch = cluster.watch
-        self.each = cluster.each
-
-    def _check(self, kind: str, name: str) -> None:
-        if self.strict and kind == self._refused[0] and name.startswith(self._refused[1]):
-            self.asked += 1
-            raise self.fault
-
-    def apply(self, body: Body, *, is_new: bool = False) -> Body:
-        self._check(body["kind"], body["metadata"]["name"])
-        return self._cluster.apply(body, is_new=is_new)
-
-    def check(self, body: Body) -> None:
-        self._check(body["kind"], body["metadata"]["name"])
-        self._cluster.check(body)
-
-    def delete(self, ref: ObjectRef, uid: str, resource_version: str) -> Body | None:
-        self._check(ref.kind, ref.name)
-        return self._cluster.delete(ref, uid, resource_version)
-
-
-class RefusingStarts(Refusing):
-    """As that, but of writes that let a Job go alone."""
-
-    def apply(self, body: Body, *, is_new: bool = False) -> Body:
-        if mapping(body, "spec").get("suspend") is False:
-            self._check(body["kind"], body["metadata"]["name"])
-        return self._cluster.apply(body, is_new=is_new)
-
-
 @pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "its owner writes on it"])
 def test_runs_are_paused_once_for_one_whose_start_alone_is_refused(stage: Stage, *, is_busy: bool) -> None:
     stage.commit({"c/projects/b/big.yaml": job("big", "b", gpus=3), "c/projects/b/j2.yaml": None})
@@ -96,13 +57,6 @@ def test_runs_are_paused_once_for_one_whose_start_alone_is_refused(stage: Stage,
     refusing.strict = False
     stage.play(480)
     assert stage.phases() == {"a/j1": "Running", "a/new": "Running", "b/big": "Queued"}
-
-
-class OnlyInEarnest(RefusingStarts):
-    """As that, but a dry run is taken: its webhook asks about the real ones alone."""
-
-    def check(self, body: Body) -> None:
-        self._cluster.check(body)
 
 
 def test_a_start_that_is_refused_though_its_dry_run_was_taken_is_a_failed_one(stage: Stage) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 
 from gpuctl.adapters.kubernetes.decoding import decode
 from gpuctl.adapters.kubernetes.refusals import said
-from gpuctl.app.ports import ClusterUnavailable, Conflict, Forbidden, Gone, Invalid, NotFound, WorldFault
+from gpuctl.app.ports import (
+    OF_A_BUSY_QUOTA,
+    OF_A_WEBHOOK,
+    ClusterUnavailable,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    WorldFault,
+)
 from gpuctl.app.rights import RightMissing
 from gpuctl.diag.wording import message
 from gpuctl.k8s.bounds import whole_number
@@ -27,12 +37,11 @@ _NOT_READY = "not yet ready to handle request"
 """The server says so of what it has not read yet, as after a start."""
 _OF_THE_BODY = (
     "failed to create typed patch object", "request is too large", "failed to convert new object",
-    "failed to allocate", "resource quota evaluation timed out",
+    "failed to allocate", OF_A_BUSY_QUOTA,
 )  # fmt: skip
 """Words in refusals of one object that the server answers with 500. Security: a tenant can use up all addresses for
 Services, or keep the quota of its namespace busy. If the server counted as away then, nothing would be written for
 anyone."""
-_OF_A_WEBHOOK = "failed calling webhook"
 
 
 class Passing(ClusterUnavailable):
@@ -84,7 +93,7 @@ def fault_of(code: int, status: Body, what: str, retry_after: str = "") -> World
         return Gone("GPU7005", told)
     if code in _REFUSED or (code == 500 and any(sign in text(status, "message") for sign in _OF_THE_BODY)):
         return Invalid("GPU7006", told)
-    of_webhook = code == 500 and _OF_A_WEBHOOK in text(status, "message")
+    of_webhook = code == 500 and OF_A_WEBHOOK in text(status, "message")
     return Passing(told, wait_ms=_wait_ms(status, retry_after), sent=code not in {429, 503}, of_webhook=of_webhook)
 
 
